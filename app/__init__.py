@@ -1,0 +1,40 @@
+"""Paperboy: trending research papers in your inbox, picked for you.
+
+The stages, in the order in which data passes through them:
+
+    pipeline      READ FIRST: the verbs of the whole service, each reads as prose
+    sources       one file an upstream: huggingface, arxiv, feed, pages; client is the polite HTTP client
+    ingest        records → new, changed, unchanged or rejected rows of the archive
+    dedupe        PURE: is this the same paper?
+    archive       the papers as the later stages see them
+    trend         PURE: votes over time → how a paper is doing, in words
+    match         PURE: interests × papers → relevance with its reason
+    cadence       PURE: who is due, and when next, in their own time zone
+    compose       PURE: pick, section, never repeat → Digest
+    render        Digest → subject, HTML and text
+    message       RenderedMail → RFC 5322 bytes
+    smtp          connections to the relay, and what its answers mean
+    deliver       the ledger: claim, commit, send, record, retry, recover
+
+The people and their links:
+
+    subscribers   sign up, confirm, preferences, pause, unsubscribe, export, erase
+    tokens        PURE: signed links that can do one thing each
+
+The doors:
+
+    web           public pages, readers' pages and the admin API
+    jobs          the only APScheduler file: a table of pipeline functions and triggers
+    cli           the same functions from a shell
+    demo          the bundled sample, a local mail server and its inbox page
+    main          the composition root
+
+The ground:
+
+    records       PURE: the values that cross from stage to stage
+    models        the tables, in flow order
+    db            sessions and column types
+    settings      what an operator can set
+    clock         the one clock
+    errors        everything raised on purpose
+"""

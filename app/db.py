@@ -1,0 +1,123 @@
+"""The database: one engine, short sessions, and the column types that keep data honest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import BigInteger, Dialect, Enum, Integer, create_engine, event
+from sqlalchemy import DateTime as SqlDateTime
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.types import TypeDecorator
+from sqlmodel import Session
+
+# SQLite only counts up a key that is declared INTEGER; PostgreSQL would run out of 32 bits.
+BigId = BigInteger().with_variant(Integer, "sqlite")
+
+BUSY_TIMEOUT_MS = 30_000
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware datetime in UTC, on every backend. A naive one is refused: it would be a guess."""
+
+    impl = SqlDateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a naive datetime has no place in the database")
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def enum_type(kind: type[StrEnum]) -> Enum:
+    """A StrEnum stored as its value in a short text column with a CHECK, portable and readable."""
+    return Enum(
+        kind,
+        native_enum=False,
+        create_constraint=True,
+        name=kind.__name__.lower(),
+        length=20,
+        values_callable=lambda members: [member.value for member in members],
+    )
+
+
+class Database:
+    """Sessions on one engine. Application code never commits: the `write` block does, at its end."""
+
+    def __init__(self, url: str) -> None:
+        self.url = make_url(url)
+        self.engine = _make_engine(self.url)
+        # SQLite takes the write lock at BEGIN, where waiting for it works; taking it later, at the
+        # first INSERT of a transaction that has read already, fails at once instead.
+        self._writing = self.engine.execution_options(paperboy_write=True)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.get_backend_name() == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session whose changes are thrown away."""
+        with Session(self.engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A session committed at the end of the block, rolled back when the block raises."""
+        with Session(self._writing, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def dispose(self) -> None:
+        self.engine.dispose()
+
+
+def migrate(url: str, revision: str = "head") -> None:
+    """Bring a database to a revision of `migrations/`; the newest unless told."""
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
+    command.upgrade(config, revision)
+
+
+def _make_engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20)
+    if url.database and url.database != ":memory:":
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000})
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # the driver's own BEGIN comes too late: see _begin_sqlite
+    cursor = connection.cursor()
+    for pragma in (
+        "journal_mode=WAL",
+        "foreign_keys=ON",
+        "synchronous=NORMAL",
+        f"busy_timeout={BUSY_TIMEOUT_MS}",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writing = connection.get_execution_options().get("paperboy_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")

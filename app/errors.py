@@ -1,0 +1,102 @@
+"""Everything Paperboy raises on purpose.
+
+PaperboyError
+├── InvalidInput            what somebody gave us cannot be used; the message says what to change
+│   ├── InvalidInterest
+│   ├── InvalidAddress
+│   ├── InvalidPreference
+│   └── InvalidSettings     refused at start
+├── NotFound
+├── Conflict                the request contradicts what is already so
+├── LinkError               a signed link that grants nothing
+│   ├── LinkForged
+│   └── LinkExpired
+├── TooManyRequests         carries retry_after, in seconds
+├── SourceError             an upstream as a whole could not be read; carries retry_at
+│   └── UnreadableAnswer    it answered with something that is not what it should be
+└── DeliveryError           carries permanent= and the SMTP answer
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+
+class PaperboyError(Exception):
+    """Something went wrong that Paperboy knows about."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+
+class InvalidInput(PaperboyError):
+    """The input cannot be used."""
+
+    def __init__(self, message: str | None = None, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class InvalidInterest(InvalidInput):
+    """This interest cannot be searched for."""
+
+
+class InvalidAddress(InvalidInput):
+    """This is not an e-mail address that mail can be sent to."""
+
+
+class InvalidPreference(InvalidInput):
+    """This preference cannot be used."""
+
+
+class InvalidSettings(InvalidInput):
+    """The configuration cannot be used."""
+
+
+class NotFound(PaperboyError):
+    """There is no such thing."""
+
+
+class Conflict(PaperboyError):
+    """This contradicts what is already so."""
+
+
+class LinkError(PaperboyError):
+    """This link grants nothing."""
+
+
+class LinkForged(LinkError):
+    """This link is not one of ours, or was made for something else."""
+
+
+class LinkExpired(LinkError):
+    """This link has expired."""
+
+
+class TooManyRequests(PaperboyError):
+    """Too many requests: please try again later."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__()
+        self.retry_after = retry_after
+
+
+class SourceError(PaperboyError):
+    """The source could not be read."""
+
+    def __init__(self, message: str | None = None, retry_at: datetime | None = None) -> None:
+        super().__init__(message)
+        self.retry_at = retry_at
+
+
+class UnreadableAnswer(SourceError):
+    """The source answered with something that is not what it should be."""
+
+
+class DeliveryError(PaperboyError):
+    """The mail was not accepted."""
+
+    def __init__(self, message: str, *, permanent: bool, code: int | None = None) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+        self.code = code

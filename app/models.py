@@ -1,0 +1,335 @@
+"""The tables, in the order in which data flows through them.
+
+Source → Paper (+ Listing, Votes, Merge) → Subscriber, Interest → Delivery → Event, Suppression.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, Index, Text, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+from app.db import BigId, UtcDateTime, enum_type
+
+SQLModel.metadata.naming_convention = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class SourceKind(StrEnum):
+    HUGGINGFACE = "huggingface"
+    ARXIV = "arxiv"  # the query API
+    ARXIV_FEED = "arxiv_feed"  # the daily announcement feed
+    FEED = "feed"
+    PAGE = "page"
+    JSONL = "jsonl"
+
+
+class SubscriberState(StrEnum):
+    PENDING = "pending"
+    ACTIVE = "active"
+    PAUSED = "paused"
+    UNSUBSCRIBED = "unsubscribed"
+    BOUNCING = "bouncing"
+    ERASED = "erased"
+
+
+class Cadence(StrEnum):
+    DAILY = "daily"
+    WEEKDAYS = "weekdays"
+    WEEKLY = "weekly"
+
+
+class WhenEmpty(StrEnum):
+    """What a reader gets on a day when nothing matches."""
+
+    SKIP = "skip"
+    TRENDING = "trending"
+
+
+class MailKind(StrEnum):
+    """What a delivery carries; each kind is one folder in `templates/email/`."""
+
+    DIGEST = "digest"
+    CONFIRM = "confirm"
+    MANAGE = "manage"  # the link to one's preferences, asked for on the web
+    ERASE = "erase"
+
+
+class DeliveryState(StrEnum):
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    COMMITTING = "committing"
+    SENT = "sent"
+    DEFERRED = "deferred"
+    FAILED = "failed"
+    SUPPRESSED = "suppressed"
+    UNCERTAIN = "uncertain"
+    SKIPPED = "skipped"
+
+
+class Scope(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    SEND = "send"
+
+
+class Source(SQLModel, table=True):
+    """An upstream that is polled, or a name under which files were read."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    name: str = Field(unique=True, max_length=100)
+    kind: SourceKind = Field(sa_type=enum_type(SourceKind))
+    config: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    paused: bool = False
+    etag: str | None = None
+    last_modified: str | None = None
+    watermark: date | None = None  # the last day that was read to its end
+    next_poll_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
+    polled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the last poll that worked
+    failures: int = 0  # in a row
+    last_error: str | None = Field(default=None, sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class Paper(SQLModel, table=True):
+    """A paper as one source names it. Where two rows proved to be one paper, `merged_into_id` says so."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    arxiv_id: str | None = Field(default=None, unique=True, max_length=40)  # without version
+    doi: str | None = Field(default=None, unique=True, max_length=300)  # lower case
+    title: str = Field(sa_type=Text)
+    title_key: str = Field(index=True, max_length=1000)
+    abstract: str = Field(default="", sa_type=Text)
+    authors: list[str] = Field(default_factory=list, sa_type=JSON)
+    author_count: int = 0  # the true count; `authors` may be shorter
+    categories: list[str] = Field(default_factory=list, sa_type=JSON)
+    keywords: list[str] = Field(default_factory=list, sa_type=JSON)
+    tldr: str = Field(default="", sa_type=Text)
+    published_on: date | None = None
+    url: str = Field(default="", sa_type=Text)  # the abstract's page
+    pdf_url: str = Field(default="", sa_type=Text)
+    code_url: str = Field(default="", sa_type=Text)
+    project_url: str = Field(default="", sa_type=Text)
+    thumbnail_url: str = Field(default="", sa_type=Text)
+    withdrawn_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    content_hash: str = Field(max_length=64)
+    # Which record wrote the fields: an older one never overwrites a newer one (see dedupe.fold).
+    version_key: str = Field(default="", max_length=120)
+    merged_into_id: int | None = Field(default=None, foreign_key="paper.id", index=True)
+    first_listed_on: date | None = Field(default=None, index=True)
+    last_listed_on: date | None = Field(default=None, index=True)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class Listing(SQLModel, table=True):
+    """A source showed a paper on a day."""
+
+    __table_args__ = (UniqueConstraint("seen_as_id", "source_id", "listed_on"),)
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
+    paper_id: int = Field(foreign_key="paper.id", index=True)
+    seen_as_id: int = Field(foreign_key="paper.id")  # the row before merging: what an undone merge takes back
+    source_id: int = Field(foreign_key="source.id")
+    listed_on: date = Field(index=True)
+    rank: int | None = None
+    submitted_by: str = ""
+
+
+class Votes(SQLModel, table=True):
+    """What readers of a source thought of a paper, from `at` on: a row is added when figures change."""
+
+    __table_args__ = (UniqueConstraint("seen_as_id", "source_id", "at"),)
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
+    paper_id: int = Field(foreign_key="paper.id", index=True)
+    seen_as_id: int = Field(foreign_key="paper.id")
+    source_id: int = Field(foreign_key="source.id")
+    at: datetime = Field(sa_type=UtcDateTime)
+    upvotes: int = 0
+    comments: int = 0
+    stars: int = 0
+
+
+class Merge(SQLModel, table=True):
+    """Two rows were found to be one paper; `before` lets an operator take it back."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    kept_id: int = Field(foreign_key="paper.id", index=True)
+    absorbed_id: int = Field(foreign_key="paper.id", index=True)
+    reason: str
+    before: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # the kept row's fields, as they were
+    at: datetime = Field(sa_type=UtcDateTime)
+    undone_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # and never merged again
+
+
+class Subscriber(SQLModel, table=True):
+    """A reader, their consent and how they want their digest."""
+
+    __table_args__ = (Index("ix_subscriber_due", "state", "next_due_at"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    email: str = Field(unique=True, max_length=320)  # normalised
+    state: SubscriberState = Field(default=SubscriberState.PENDING, sa_type=enum_type(SubscriberState))
+    cadence: Cadence = Field(default=Cadence.DAILY, sa_type=enum_type(Cadence))
+    weekday: int = 0  # of the weekly digest: Monday is 0
+    hour: int = 8  # local
+    zone: str = Field(default="UTC", max_length=64)
+    min_papers: int = 1
+    max_papers: int = 10
+    when_empty: WhenEmpty = Field(default=WhenEmpty.SKIP, sa_type=enum_type(WhenEmpty))
+    next_due_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    paused_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    link_epoch: int = 0  # raised to revoke every link sent so far
+    consent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    consent_version: str = ""
+    consent_ip: str = ""
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    confirmed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # unsubscribed, bouncing or erased
+
+
+class Query(SQLModel, table=True):
+    """The text of an interest, stored once however many readers share it."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    text: str = Field(unique=True, max_length=300)
+
+
+class Interest(SQLModel, table=True):
+    """One reader's interest. Each is matched by itself: they are never blended."""
+
+    __table_args__ = (UniqueConstraint("subscriber_id", "query_id"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    subscriber_id: int = Field(foreign_key="subscriber.id", ondelete="CASCADE")
+    query_id: int = Field(foreign_key="query.id", index=True)
+    position: int = 0
+    weight: float = 1.0  # 0 < weight <= 3
+    quota: int | None = None  # at most so many papers a digest
+
+
+class Delivery(SQLModel, table=True):
+    """The ledger: one row for each mail to a reader, in exactly one state.
+
+    A digest's edition is the reader's local day (2026-11-21) or week (2026-W47); every other kind
+    of mail is an edition of its own (confirm-20261121T080000Z).
+    """
+
+    __table_args__ = (
+        UniqueConstraint("subscriber_id", "edition"),
+        Index("ix_delivery_due", "state", "next_attempt_at"),
+        Index("ix_delivery_edition", "edition", "state"),
+    )
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
+    subscriber_id: int = Field(foreign_key="subscriber.id")
+    kind: MailKind = Field(default=MailKind.DIGEST, sa_type=enum_type(MailKind))
+    edition: str = Field(max_length=40)
+    state: DeliveryState = Field(default=DeliveryState.PENDING, sa_type=enum_type(DeliveryState))
+    reason: str = Field(default="", sa_type=Text)  # why skipped, failed, suppressed or held
+    digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # enough to render it again
+    subject: str = Field(default="", sa_type=Text)
+    message_id: str = Field(default="", max_length=200)
+    attempts: int = 0
+    next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    give_up_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the reader's next digest is due
+    lease_owner: str = Field(default="", max_length=100)
+    lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    smtp_code: int | None = None
+    smtp_text: str = Field(default="", sa_type=Text)
+    due_at: datetime = Field(sa_type=UtcDateTime)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class Feedback(SQLModel, table=True):
+    """A reader's word on a paper."""
+
+    __table_args__ = (UniqueConstraint("subscriber_id", "paper_id"),)
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
+    subscriber_id: int = Field(foreign_key="subscriber.id", ondelete="CASCADE")
+    paper_id: int = Field(foreign_key="paper.id")
+    liked: bool
+    at: datetime = Field(sa_type=UtcDateTime)
+
+
+class Event(SQLModel, table=True):
+    """Something that happened to a reader: signed_up, confirmed, bounce, complaint, unsubscribed, …"""
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
+    kind: str = Field(max_length=30, index=True)
+    subscriber_id: int | None = Field(default=None, foreign_key="subscriber.id", index=True)
+    delivery_id: int | None = Field(default=None, foreign_key="delivery.id", sa_type=BigId)
+    detail: str = Field(default="", sa_type=Text)
+
+
+class Suppression(SQLModel, table=True):
+    """An address that gets no mail, known by its hash only, so that it outlives the reader's erasure."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    address_hash: str = Field(unique=True, max_length=64)
+    reason: str = Field(sa_type=Text)
+    since: datetime = Field(sa_type=UtcDateTime)
+
+
+class ApiKey(SQLModel, table=True):
+    """A key of the admin API: only its hash is stored."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    name: str = Field(max_length=100)
+    key_hash: str = Field(unique=True, max_length=64)
+    scopes: list[str] = Field(default_factory=list, sa_type=JSON)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    last_used_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class Run(SQLModel, table=True):
+    """One run of a job, with what it counted and every row it rejected."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    job: str = Field(max_length=30, index=True)
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    counts: dict[str, int] = Field(default_factory=dict, sa_type=JSON)
+    rejections: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    error: str = Field(default="", sa_type=Text)
+
+
+class Lease(SQLModel, table=True):
+    """A job that only one process of all machines may run at a time holds its name here."""
+
+    name: str = Field(primary_key=True, max_length=40)
+    holder: str = Field(max_length=100)
+    until: datetime = Field(sa_type=UtcDateTime)
+
+
+class Audit(SQLModel, table=True):
+    """What an operator changed, and with which key."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
+    actor: str = Field(max_length=100)
+    action: str = Field(max_length=60)
+    subject: str = Field(default="", sa_type=Text)
+    detail: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+
+
+class SendingPause(SQLModel, table=True):
+    """A row here means: no mail leaves until an operator resumes, and why."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    edition: str = Field(unique=True, max_length=40)  # one edition, or "*" for everything
+    reason: str = Field(sa_type=Text)
+    since: datetime = Field(sa_type=UtcDateTime)

@@ -1,0 +1,183 @@
+"""PURE. The values that cross from stage to stage, in the order in which they do.
+
+PaperRecord → (archive) → PaperView → Match, Trend → Pick → Digest → RenderedMail → bytes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRecord:
+    """One row of one source, cleaned but not yet recognised. Empty means that the source did not say."""
+
+    title: str
+    arxiv_id: str = ""  # without version
+    doi: str = ""  # lower case, without resolver
+    abstract: str = ""
+    authors: tuple[str, ...] = ()
+    author_count: int = 0  # the true count: `authors` may be shorter
+    categories: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    tldr: str = ""
+    published_on: date | None = None
+    url: str = ""
+    pdf_url: str = ""
+    code_url: str = ""
+    project_url: str = ""
+    thumbnail_url: str = ""
+    withdrawn: bool = False
+    listed_on: date | None = None  # the day on which the source shows it
+    rank: int | None = None  # its place on that day, from 1
+    submitted_by: str = ""
+    upvotes: int | None = None  # None: this source has no votes
+    comments: int | None = None
+    stars: int | None = None
+    version: int = 0  # arXiv's vN where known
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A row that could not be used. `row` counts from 1; None is the whole answer."""
+
+    reason: str  # a short fixed phrase, so that rejections can be counted by it
+    row: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a source's answer held. `rows` = len(records) + the rejected rows."""
+
+    rows: int
+    records: tuple[PaperRecord, ...]
+    rejections: tuple[Rejection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VotePoint:
+    """The votes of a paper, summed over its sources, as they stood from `at` on."""
+
+    at: datetime
+    upvotes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaperView:
+    """A paper of the archive as matching, composing and the templates see it."""
+
+    id: int
+    title: str
+    abstract: str = ""
+    authors: tuple[str, ...] = ()
+    author_count: int = 0
+    categories: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    tldr: str = ""
+    arxiv_id: str = ""
+    url: str = ""
+    pdf_url: str = ""
+    code_url: str = ""
+    project_url: str = ""
+    published_on: date | None = None
+    first_listed_on: date | None = None
+    last_listed_on: date | None = None
+    upvotes: int = 0
+    comments: int = 0
+    votes: tuple[VotePoint, ...] = ()  # oldest first; empty where no source has votes
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How a paper is doing: `score` in 0…1, and the words a reader sees for it."""
+
+    score: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Why a paper fits one interest. `relevance` in 0…1 is comparable over interests."""
+
+    relevance: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One interest of one reader: the text as typed, how much it weighs, and at most how many papers."""
+
+    text: str
+    weight: float = 1.0
+    quota: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A paper in a digest, with everything its card shows, fixed at the moment of composing."""
+
+    paper_id: int
+    title: str
+    authors: str  # as shown: "Ada Lovelace, Alan Turing and 5 more"
+    summary: str
+    reason: str
+    trend: str
+    url: str
+    pdf_url: str = ""
+    code_url: str = ""
+    project_url: str = ""
+    published_on: str = ""  # ISO day
+    comments: int = 0
+    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The picks under one interest, or those that are trending beyond all of them (`interest` empty)."""
+
+    interest: str
+    picks: tuple[Pick, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """One edition for one reader: `dataclasses.asdict` of it is what the ledger stores."""
+
+    edition: str
+    sections: tuple[Section, ...]
+    note: str = ""  # e.g. why papers of several days are in it
+    considered: int = 0  # how many papers were looked at
+
+    @property
+    def picks(self) -> tuple[Pick, ...]:
+        return tuple(pick for section in self.sections for pick in section.picks)
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, object]) -> Digest:
+        """Rebuild what `asdict` gave to the ledger."""
+        data = dict(stored)
+        sections = tuple(
+            Section(section["interest"], tuple(Pick(**pick) for pick in section["picks"]))
+            for section in data.pop("sections", ())  # type: ignore[attr-defined]
+        )
+        return cls(sections=sections, **data)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """No digest for this reader now, and the reason they and the operator are told."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedMail:
+    """A mail as people read it. `headers` are those beyond From, To, Subject, Date and Message-ID."""
+
+    subject: str
+    text: str
+    html: str
+    headers: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,135 @@
+"""Settings: flat, from the environment (prefix PAPERBOY_) and `.env`; each is explained in `.env.example`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from app.errors import InvalidSettings
+
+MIN_SECRET_CHARS = 32
+_PLACEHOLDERS = ("change", "placeholder", "secret", "example", "password", "xxxx")
+
+
+class SmtpSecurity(StrEnum):
+    """How a connection to the relay is protected."""
+
+    NONE = "none"
+    OPPORTUNISTIC = "opportunistic"
+    STARTTLS = "starttls"
+    TLS = "tls"
+
+
+class UncertainPolicy(StrEnum):
+    """What happens to a mail that was in flight when the sender died."""
+
+    RESEND = "resend"
+    HOLD = "hold"
+
+
+class Settings(BaseSettings):
+    """Everything an operator can set. Sources, subscribers and keys live in the database instead."""
+
+    model_config = SettingsConfigDict(env_prefix="PAPERBOY_", env_file=".env", extra="ignore", frozen=True)
+
+    # Who we are
+    base_url: str = "http://127.0.0.1:8000"
+    site_name: str = "Paperboy"
+    from_address: str = "paperboy@localhost.localdomain"
+    postal_address: str = ""
+    contact_address: str = ""
+
+    # Secrets: the first signs, all verify, so that a key can be rotated
+    secret_keys: Annotated[tuple[str, ...], NoDecode] = Field(default=(), repr=False)
+
+    # Storage
+    database_url: str = "sqlite:///var/paperboy.db"
+    data_dir: Path = Path("var")
+
+    # The relay
+    smtp_host: str = "127.0.0.1"
+    smtp_port: int = Field(default=25, ge=1, le=65535)
+    smtp_username: str = ""
+    smtp_password: str = Field(default="", repr=False)
+    smtp_security: SmtpSecurity = SmtpSecurity.OPPORTUNISTIC
+    smtp_connections: int = Field(default=10, ge=1, le=200)
+    smtp_messages_per_connection: int = Field(default=100, ge=1)
+    uncertain: UncertainPolicy = UncertainPolicy.RESEND
+
+    # The digest
+    candidate_days: int = Field(default=7, ge=1, le=60)
+    default_zone: str = "UTC"
+    default_hour: int = Field(default=8, ge=0, le=23)
+
+    # Sources
+    arxiv_categories: Annotated[tuple[str, ...], NoDecode] = ("cs.AI", "cs.CL", "cs.CV", "cs.LG")
+    backfill_days: int = Field(default=14, ge=0, le=365)
+    user_agent_contact: str = ""
+
+    # The service
+    scheduler: bool = True
+    signups_per_hour: int = Field(default=20, ge=1)
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    retention_days: int = Field(default=400, ge=60)
+    log_level: str = "INFO"
+    log_json: bool = False
+    otel_endpoint: str = ""
+
+    @field_validator("secret_keys", "arxiv_categories", "trusted_proxies", mode="before")
+    @classmethod
+    def _split_commas(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("base_url")
+    @classmethod
+    def _no_trailing_slash(cls, value: str) -> str:
+        if not value.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://")
+        return value.rstrip("/")
+
+    @field_validator("default_zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ValueError("is not an IANA time zone") from error
+        return value
+
+    @model_validator(mode="after")
+    def _refuse_weak_secrets(self) -> Settings:
+        for key in self.secret_keys:
+            weak = len(key) < MIN_SECRET_CHARS or any(word in key.lower() for word in _PLACEHOLDERS)
+            if weak:
+                raise ValueError(
+                    "PAPERBOY_SECRET_KEYS holds a short or placeholder secret: "
+                    "make one with `paperboy key secret`"
+                )
+        return self
+
+    @property
+    def mail_domain(self) -> str:
+        """The domain of the From address: Message-IDs and List-Ids are made on it."""
+        return self.from_address.rpartition("@")[2]
+
+
+def load(**overrides: object) -> Settings:
+    """Read the settings, or raise InvalidSettings with one line for each thing to mend."""
+    try:
+        settings = Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            name = "PAPERBOY_" + "_".join(str(part) for part in problem["loc"]).upper()
+            lines.append(f"{name}: {problem['msg']}" if problem["loc"] else problem["msg"])
+        raise InvalidSettings("\n".join(lines)) from None
+    if not settings.secret_keys:
+        raise InvalidSettings("PAPERBOY_SECRET_KEYS is not set: make one with `paperboy key secret`")
+    return settings

@@ -1,0 +1,37 @@
+"""Alembic's entry: the database is the one of the settings, or the one a caller hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+from sqlmodel import SQLModel
+
+from app import models  # noqa: F401  (fills the metadata)
+from app.db import Database, UtcDateTime
+from app.settings import Settings
+
+
+def _render_type(type_: str, obj: object, autogen_context: object) -> str | bool:
+    if type_ == "type" and isinstance(obj, UtcDateTime):
+        return "sa.DateTime(timezone=True)"
+    return False
+
+
+def run() -> None:
+    """Migrate in one transaction."""
+    url = context.config.get_main_option("sqlalchemy.url") or Settings().database_url
+    database = Database(url)
+    with database.engine.execution_options(paperboy_write=True).connect() as connection:
+        context.configure(
+            connection=connection,
+            target_metadata=SQLModel.metadata,
+            render_as_batch=True,
+            compare_type=True,
+            render_item=_render_type,
+        )
+        with context.begin_transaction():
+            context.run_migrations()
+        connection.commit()
+    database.dispose()
+
+
+run()

