@@ -13,6 +13,8 @@ from sqlalchemy import JSON, Index, Text, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from app.db import BigId, UtcDateTime, enum_type
+from app.records import Cadence as Cadence
+from app.records import WhenEmpty as WhenEmpty
 
 SQLModel.metadata.naming_convention = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -39,19 +41,6 @@ class SubscriberState(StrEnum):
     UNSUBSCRIBED = "unsubscribed"
     BOUNCING = "bouncing"
     ERASED = "erased"
-
-
-class Cadence(StrEnum):
-    DAILY = "daily"
-    WEEKDAYS = "weekdays"
-    WEEKLY = "weekly"
-
-
-class WhenEmpty(StrEnum):
-    """What a reader gets on a day when nothing matches."""
-
-    SKIP = "skip"
-    TRENDING = "trending"
 
 
 class MailKind(StrEnum):

@@ -7,6 +7,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from enum import StrEnum
+
+
+class Cadence(StrEnum):
+    """How often a reader wants a digest."""
+
+    DAILY = "daily"
+    WEEKDAYS = "weekdays"
+    WEEKLY = "weekly"
+
+
+class WhenEmpty(StrEnum):
+    """What a reader gets on a day when nothing matches."""
+
+    SKIP = "skip"
+    TRENDING = "trending"
 
 
 @dataclass(frozen=True, slots=True)
