@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+
 from app.db import Database
 from app.pipeline import App
 from app.settings import Settings
 from app.tokens import Signer
+from app.web import errors, pages, public, reader, security
 
 
 def build(settings: Settings) -> App:
@@ -15,3 +19,17 @@ def build(settings: Settings) -> App:
         db=Database(settings.database_url),
         signer=Signer(settings.secret_keys, settings.base_url),
     )
+
+
+def create_app(app: App) -> FastAPI:
+    """The web application on top of it: public pages, readers' pages, the admin API."""
+    site = FastAPI(title=app.settings.site_name, openapi_url=None)
+    site.state.paperboy = app
+    site.state.templates = pages.environment(app.settings)
+    site.state.limits = security.Limits(app.settings.signups_per_hour)
+    site.add_middleware(security.Guard, common=security.headers(app.settings))
+    errors.install(site)
+    site.include_router(public.router)
+    site.include_router(reader.router)
+    site.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
+    return site

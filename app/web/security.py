@@ -1,0 +1,163 @@
+"""Headers on every answer, a limit on what a form may send, where a request comes from, and how often.
+
+Two things keep forms from being sent by other sites: pages behind a signed link need none, because the
+link itself is the permission; the others ask the browser (`same_site`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from fastapi import HTTPException, Request
+from limits import RateLimitItem, RateLimitItemPerHour
+from limits.storage import MemoryStorage
+from limits.strategies import MovingWindowRateLimiter
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.clock import utcnow
+from app.errors import TooManyRequests
+from app.settings import Settings
+
+MAX_FORM_BYTES = 128 * 1024
+PER_ADDRESS_AN_HOUR = 5
+ALL_VISITORS = 25  # together they may ask for as much as this many addresses of the internet
+
+PAGE_CSP = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+# A mail shown in the browser carries its styles in the markup, and may do nothing at all but be read.
+MAIL_CSP = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; sandbox allow-popups allow-popups-to-escape-sandbox "
+    "allow-top-navigation-by-user-activation"
+)
+# Pages without a secret in their URL: with no-referrer, a browser would hide the Origin of our own forms.
+PUBLIC_REFERRER = {"Referrer-Policy": "same-origin"}
+
+
+def headers(settings: Settings) -> dict[str, str]:
+    """What every answer carries, unless it says otherwise itself."""
+    common = {
+        "Content-Security-Policy": PAGE_CSP,
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "no-referrer",  # URLs of readers' pages are secrets
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    }
+    if settings.base_url.startswith("https://"):
+        common["Strict-Transport-Security"] = "max-age=31536000"
+    return common
+
+
+class Guard:
+    """ASGI: adds the headers, and refuses a form larger than any of ours."""
+
+    def __init__(self, app: ASGIApp, common: Mapping[str, str]) -> None:
+        self._app = app
+        self._common = common
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                present = MutableHeaders(scope=message)
+                for name, value in self._common.items():
+                    present.setdefault(name, value)
+            await send(message)
+
+        limited = receive if scope["path"].startswith("/api/") else _at_most(MAX_FORM_BYTES, receive)
+        await self._app(scope, limited, send_with_headers)
+
+
+def _at_most(size: int, receive: Receive) -> Receive:
+    left = size
+
+    async def counted() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise HTTPException(413, "That is more than this form can take.")
+        return message
+
+    return counted
+
+
+def same_site(request: Request) -> None:
+    """Refuse a form that another site's page sent."""
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site is not None:
+        ours = site in ("same-origin", "none")
+    elif origin is not None:
+        settings: Settings = request.app.state.paperboy.settings
+        ours = urlsplit(origin).netloc in (request.headers.get("host"), urlsplit(settings.base_url).netloc)
+    else:
+        ours = True  # not a browser: there is no visitor whose session could be misused
+    if not ours:
+        raise HTTPException(403, "This form was sent from another site.")
+
+
+def client_ip(request: Request) -> str:
+    """Who is asking. X-Forwarded-For is believed only as far as our own proxies wrote it."""
+    settings: Settings = request.app.state.paperboy.settings
+    peer = request.client.host if request.client else ""
+    chain = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",") if hop.strip()]
+    return nearest_stranger([*chain, peer], settings.trusted_proxies)
+
+
+def nearest_stranger(chain: Sequence[str], trusted: Sequence[str]) -> str:
+    """The last hop that is not one of our proxies: everything before it could be made up."""
+    networks = [ipaddress.ip_network(proxy, strict=False) for proxy in trusted]
+    for hop in reversed(chain):
+        address = _address(hop)
+        if address is None or not any(address in network for network in networks):
+            return hop if address else chain[-1]
+    return chain[0]
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+class Limits:
+    """How often mail may be asked for: per visitor, per address, and in all. Kept in this process."""
+
+    def __init__(self, per_visitor: int) -> None:
+        self._window = MovingWindowRateLimiter(MemoryStorage())
+        self._per_visitor = RateLimitItemPerHour(per_visitor)
+        self._in_all = RateLimitItemPerHour(per_visitor * ALL_VISITORS)
+        self._per_address = RateLimitItemPerHour(PER_ADDRESS_AN_HOUR)
+
+    def visitor(self, ip: str) -> None:
+        """Count a form sent by a visitor, or raise TooManyRequests."""
+        self._count(self._per_visitor, "visitor", _household(ip))
+        self._count(self._in_all, "all", "")
+
+    def address(self, email: str) -> None:
+        """Count a mail asked for, whether or not we know the address, or raise TooManyRequests."""
+        self._count(self._per_address, "address", email)
+
+    def _count(self, limit: RateLimitItem, kind: str, key: str) -> None:
+        if not self._window.hit(limit, kind, key):
+            reset = self._window.get_window_stats(limit, kind, key).reset_time
+            raise TooManyRequests(retry_after=max(1, round(reset - utcnow().timestamp())))
+
+
+def _household(ip: str) -> str:
+    # One IPv6 customer has a whole /64 to choose from.
+    address = _address(ip)
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return ip
