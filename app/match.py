@@ -7,13 +7,16 @@ turns it into a relevance in 0…1 that one cut-off serves for every interest.
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
 
 import Stemmer
 
@@ -27,16 +30,18 @@ K1, B = 1.2, 0.6
 BIGRAM_WEIGHT, BIGRAM_K1 = 0.7, 0.8
 # Log-odds = BM25·x + SHARE·(share of the query's idf in the title) + ALL·(every word occurs) + OFFSET,
 # fitted by benchmarks/relevance.py on folds of real interests.
-FIT_BM25, FIT_SHARE, FIT_ALL, FIT_OFFSET = 0.147, 0.31, 1.05, -6.70
+FIT_BM25, FIT_SHARE, FIT_ALL, FIT_OFFSET = 0.226, 0.904, 1.135, -6.865
+# A paper that names the whole interest in its title is always worth showing, however common the words.
+TITLE_RELEVANCE = 0.05
 # An interest of filters alone ("author:…") asks for all that passes them.
 FILTER_RELEVANCE = 0.8
 
 _WORD = re.compile(r"[^\W_]+")
 _PART = re.compile(r'(-)?(?:(author|cat):)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "–": "-"})
-_STOPWORDS = frozenset(
-    "a an and are as at be by can for from has have how in into is it its of on or our that the their "
-    "there these this those to towards via was we were what when where which while who with using".split()
+_STOPWORDS = (
+    "a an and are as at be by can for from has have how in into is it its of on or our that the their there "
+    "these this those to towards via was we were what when where which while who with using"
 )
 _stemmer = Stemmer.Stemmer("english")
 
@@ -66,12 +71,13 @@ class Query:
     @cached_property
     def terms(self) -> tuple[str, ...]:
         """Every stem that counts towards the score, once, in order."""
-        return tuple(dict.fromkeys([*self.words, *(stem for phrase in self.phrases for stem in phrase)]))
+        return tuple(dict.fromkeys(_telling([*self.words, *itertools.chain(*self.phrases)])))
 
     @cached_property
-    def bigrams(self) -> tuple[tuple[str, str], ...]:
-        runs = (self.words, *self.phrases)
-        return tuple(dict.fromkeys(pair for run in runs for pair in zip(run, run[1:], strict=False)))
+    def pairs(self) -> tuple[str, ...]:
+        """Neighbouring terms, as `Statistics` and the index write them."""
+        runs = (_telling(run) for run in (self.words, *self.phrases))
+        return tuple(dict.fromkeys(pair for run in runs for pair in _pairs(run)))
 
 
 def normalise(text: str) -> str:
@@ -113,11 +119,10 @@ def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: 
         return
     if minus:
         parts["without"].append(stems)
-    elif quoted or (len(stems) > 1 and "-" not in bare):
+    elif quoted:
         parts["phrases"].append(stems)
     else:
-        kept = [stem for stem in stems if stem not in _STOPWORDS]
-        parts["words"].extend(kept)
+        parts["words"].extend(stems)
 
 
 def tokenise(text: str) -> list[Token]:
@@ -159,11 +164,16 @@ class Statistics:
         frequencies: Counter[str] = Counter()
         count = titles = abstracts = 0
         for title, abstract in papers:
-            stems = [[token.stem for token in tokenise(text)] for text in (title, abstract)]
+            stems = [_telling(token.stem for token in tokenise(text)) for text in (title, abstract)]
             frequencies.update({*stems[0], *stems[1], *_pairs(stems[0]), *_pairs(stems[1])})
             count, titles, abstracts = count + 1, titles + len(stems[0]), abstracts + len(stems[1])
         kept = {term: n for term, n in frequencies.items() if n > 1 or " " not in term}
         return cls(count, kept, titles / max(1, count) or 10.0, abstracts / max(1, count) or 150.0)
+
+    @classmethod
+    def load(cls, path: Path) -> Statistics:
+        """Read counts written as JSON by benchmarks/make_frequencies.py."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
 
     def idf(self, term: str) -> float:
         """Robertson's idf, never negative: ln(1 + (N − n + ½) / (n + ½))."""
@@ -171,8 +181,18 @@ class Statistics:
         return math.log(1 + (self.papers - seen + 0.5) / (seen + 0.5))
 
 
+def _telling(stems: Iterable[str]) -> list[str]:
+    """Without the words that are in every text: "text to image" and "text-image" are one pair."""
+    return [stem for stem in stems if stem not in _stop_stems()]
+
+
+@cache
+def _stop_stems() -> frozenset[str]:
+    return frozenset(_stem(word) for word in _STOPWORDS.split())
+
+
 def _pairs(stems: Sequence[str]) -> Iterator[str]:
-    return (f"{first} {second}" for first, second in zip(stems, stems[1:], strict=False))
+    return (f"{first} {second}" for first, second in itertools.pairwise(stems))
 
 
 @dataclass(frozen=True)
@@ -214,33 +234,38 @@ class Index:
             found[entry.paper.id] = Match(relevance, _reason(entry, query, self._statistics))
         return found
 
+    def excluded(self, query: Query) -> frozenset[int]:
+        """The papers that the exclusions of an interest forbid, by id."""
+        return frozenset(entry.paper.id for entry in self._entries if _excluded(entry, query))
+
     def _possible(self, query: Query) -> Iterable[int]:
         if not query.terms:
             return range(len(self._entries))
         if query.phrases:
-            required = {stem for phrase in query.phrases for stem in phrase}
+            required = _telling(itertools.chain(*query.phrases))
             return set.intersection(*(set(self._postings.get(stem, ())) for stem in required))
         return set().union(*(self._postings.get(term, ()) for term in query.terms))
 
     def _relevance(self, entry: _Entry, query: Query) -> float:
         if not query.terms:
             return FILTER_RELEVANCE
+        score, share, everything = self.features(entry, query)
+        log_odds = FIT_BM25 * score + FIT_SHARE * share + FIT_ALL * everything + FIT_OFFSET
+        fitted = 1 / (1 + math.exp(-log_odds))
+        return max(fitted, TITLE_RELEVANCE) if share == 1.0 else fitted
+
+    def features(self, entry: _Entry, query: Query) -> tuple[float, float, float]:
+        """What the calibration weighs: B, the share of the query's idf in the title, all words there."""
         idf = self._statistics.idf
         total = sum(idf(term) for term in query.terms)
         in_title = sum(idf(term) for term in query.terms if term in entry.title_stems)
         everything = all(term in entry.weights for term in query.terms)
-        log_odds = (
-            FIT_BM25 * self.score(entry, query)
-            + FIT_SHARE * in_title / total
-            + FIT_ALL * everything
-            + FIT_OFFSET
-        )
-        return 1 - math.exp(-math.log1p(math.exp(log_odds)))
+        return self.score(entry, query), in_title / total if total else 0.0, float(everything)
 
     def score(self, entry: _Entry, query: Query) -> float:
         """B of the module's formula."""
         words = sum(self._saturated(entry, term, K1) for term in query.terms)
-        pairs = sum(self._saturated(entry, f"{a} {b}", BIGRAM_K1) for a, b in query.bigrams)
+        pairs = sum(self._saturated(entry, pair, BIGRAM_K1) for pair in query.pairs)
         return words + BIGRAM_WEIGHT * pairs
 
     def _saturated(self, entry: _Entry, term: str, k1: float) -> float:
@@ -254,7 +279,7 @@ class Index:
             (title, TITLE_WEIGHT, self._statistics.title_length),
             (abstract, 1.0, self._statistics.abstract_length),
         ):
-            stems = [token.stem for token in tokens]
+            stems = _telling(token.stem for token in tokens)
             per_word = gain / (1 - B + B * len(stems) / mean)
             for term in (*stems, *_pairs(stems)):
                 weights[term] += per_word
@@ -267,20 +292,26 @@ class Index:
 def _passes(entry: _Entry, query: Query) -> bool:
     """Filters, required phrases and exclusions: no score outweighs any of them."""
     return (
-        all(_contains(entry, phrase) for phrase in query.phrases)
-        and not any(_contains(entry, phrase) for phrase in query.without)
+        not _excluded(entry, query)
+        and all(_contains(entry, phrase) for phrase in query.phrases)
         and all(_wrote(entry, name) for name in query.authors)
-        and not any(_wrote(entry, name) for name in query.without_authors)
         and (not query.categories or any(_filed(entry, name) for name in query.categories))
-        and not any(_filed(entry, name) for name in query.without_categories)
+    )
+
+
+def _excluded(entry: _Entry, query: Query) -> bool:
+    return (
+        any(_contains(entry, phrase) for phrase in query.without)
+        or any(_wrote(entry, name) for name in query.without_authors)
+        or any(_filed(entry, name) for name in query.without_categories)
     )
 
 
 def _contains(entry: _Entry, phrase: tuple[str, ...]) -> bool:
     """Whether these stems stand next to each other, in this order, in the title or in the abstract."""
-    if not all(stem in entry.weights for stem in phrase):
+    if not all(stem in entry.weights for stem in _telling(phrase)):
         return False
-    return len(phrase) == 1 or any(
+    return any(
         _run_at(tokens, place, phrase)
         for tokens in (entry.title, entry.abstract)
         for place in range(len(tokens) - len(phrase) + 1)
@@ -324,8 +355,8 @@ def _best_runs(
 ) -> list[list[Token]]:
     """The stretches of neighbouring wanted words that together say most of the query, longest first."""
     runs: list[list[Token]] = []
-    for before, token in zip([None, *tokens], tokens, strict=False):
-        if token.stem not in wanted:
+    for before, token in itertools.pairwise([None, *tokens]):
+        if token is None or token.stem not in wanted:
             continue
         if runs and before is runs[-1][-1] and token.stem not in {t.stem for t in runs[-1]}:
             runs[-1].append(token)

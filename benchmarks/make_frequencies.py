@@ -1,0 +1,40 @@
+"""Make app/frequencies.json: how often words occur in papers, for an archive too young to say.
+
+python -m benchmarks.make_frequencies ../shared
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import lzma
+import sys
+from pathlib import Path
+
+from app import lexicon, match
+
+MIN_PAPERS = {"stem": 6, "pair": 25}
+
+
+def main() -> None:
+    with lzma.open(Path(sys.argv[1]) / "data/papers/hf_papers.jsonl.xz", "rt") as lines:
+        papers = [json.loads(line) for line in lines]
+    counted = match.Statistics.of((paper["title"], paper["abstract"]) for paper in papers)
+    kept = {
+        term: n
+        for term, n in sorted(counted.frequencies.items())
+        if n >= MIN_PAPERS["pair" if " " in term else "stem"]
+    }
+    rounded = dataclasses.replace(
+        counted,
+        frequencies=kept,
+        title_length=round(counted.title_length, 2),
+        abstract_length=round(counted.abstract_length, 2),
+    )
+    text = json.dumps(dataclasses.asdict(rounded), ensure_ascii=False, separators=(",", ":"))
+    lexicon.SHIPPED.write_text(text + "\n", encoding="utf-8")
+    print(f"{len(kept)} terms of {counted.papers} papers, {len(text) / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
