@@ -19,7 +19,15 @@ The stages, in the order in which data passes through them:
 The people and their links:
 
     subscribers   sign up, confirm, preferences, pause, unsubscribe, export, erase
+    suppression   addresses that get no mail, known by their hash
     tokens        PURE: signed links that can do one thing each
+
+What operators see:
+
+    runs          the record of each job's run
+    keys          the keys of the admin API: scoped, hashed, revoked
+    doctor        what is wrong with this installation, and how to mend it
+    logs          structured logs without secrets, and traces where they are asked for
 
 The doors:
 

@@ -110,8 +110,9 @@ class Paper(SQLModel, table=True):
     thumbnail_url: str = Field(default="", sa_type=Text)
     withdrawn_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     content_hash: str = Field(max_length=64)
-    # Which record wrote the fields: an older one never overwrites a newer one (see dedupe.fold).
-    version_key: str = Field(default="", max_length=120)
+    # As of when, and from which kind of source, each field is: an older record never overwrites a newer
+    # one, in whatever order they come (see dedupe.fold).
+    versions: dict[str, str] = Field(default_factory=dict, sa_type=JSON)
     merged_into_id: int | None = Field(default=None, foreign_key="paper.id", index=True)
     first_listed_on: date | None = Field(default=None, index=True)
     last_listed_on: date | None = Field(default=None, index=True)
@@ -231,6 +232,7 @@ class Delivery(SQLModel, table=True):
     attempts: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     give_up_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the reader's next digest is due
+    maybe_delivered: bool = False  # an attempt ended without an answer: the reader may have it
     lease_owner: str = Field(default="", max_length=100)
     lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     smtp_code: int | None = None

@@ -1,12 +1,13 @@
 """PURE. The values that cross from stage to stage, in the order in which they do.
 
-PaperRecord → (archive) → PaperView → Match, Trend → Pick → Digest → RenderedMail → bytes
+PaperRecord → (archive) → PaperView → Match, Trend → Pick → Digest → RenderedMail → Outgoing → Answer
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from enum import StrEnum
 from enum import StrEnum
 
 
@@ -52,15 +53,17 @@ class PaperRecord:
     comments: int | None = None
     stars: int | None = None
     version: int = 0  # arXiv's vN where known
+    as_of: date | None = None  # when this was so, where that is not the day of the listing
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A row that could not be used. `row` counts from 1; None is the whole answer."""
+    """A row that could not be used. `row` counts from 1; None is the whole answer, or its missing end."""
 
     reason: str  # a short fixed phrase, so that rejections can be counted by it
     row: int | None = None
     detail: str = ""
+    origin: str = ""  # the file or the source it came in
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +200,42 @@ class RenderedMail:
     text: str
     html: str
     headers: dict[str, str] = field(default_factory=dict)
+    left_out: int = 0  # picks that could not be rendered
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A mail as it goes over the wire, and the envelope around it."""
+
+    delivery_id: int
+    message_id: str
+    subject: str
+    sender: str  # the signed return path
+    recipient: str
+    data: bytes
+    needs_smtputf8: bool = False
+
+
+class Verdict(StrEnum):
+    """What became of one attempt to hand a mail to the relay."""
+
+    ACCEPTED = "accepted"
+    DEFERRED = "deferred"  # the relay says later, or the connection broke before DATA
+    HARD = "hard"  # there is no such mailbox
+    SOFT = "soft"  # this mail was refused; the address may well be fine
+    FULL = "full"  # so is a full mailbox
+    OUR_FAULT = "our_fault"  # the relay refuses us, whoever the reader is
+    UNCERTAIN = "uncertain"  # the connection broke after DATA had begun
+    UNREACHABLE = "unreachable"  # no connection could be made
+    UNSENDABLE = "unsendable"  # this mail cannot be made, or not be carried by this relay
+    WITHDRAWN = "withdrawn"  # the ledger said no at the last moment
+    HELD = "held"  # not tried: the run had stopped before its turn
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A verdict with the relay's own words."""
+
+    verdict: Verdict
+    code: int | None = None
+    text: str = ""

@@ -92,6 +92,11 @@ class Signer:
         """The VERP envelope sender of a delivery: only we can have made it."""
         return f"bounce+{delivery_id}-{self._verp_mac(self._keys[0], delivery_id)}@{domain}"
 
+    def message_id(self, delivery_id: int, domain: str) -> str:
+        """The Message-ID of a delivery: the same at each attempt, and of no meaning to anybody else."""
+        mac = _mac(self._keys[0], "message-id", str(delivery_id).encode())
+        return f"<{base64.b32encode(mac).decode().lower().rstrip('=')}@{domain}>"
+
     def delivery_of(self, return_path: str) -> int:
         """The delivery that one of our return paths names, or LinkForged."""
         local = return_path.rpartition("@")[0].lower()
