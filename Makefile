@@ -1,0 +1,67 @@
+# Everything begins here. `make demo` and `make test` need Python 3.11 or newer with venv, and nothing else:
+# each sets up what it uses, and a second run starts at once.
+
+PYTHON ?= python3
+PIP = .venv/bin/python -m pip -qq --disable-pip-version-check
+DEMO_ARGS ?=
+TEST_ARGS ?=
+WORKERS ?= 2
+
+.PHONY: help demo test check format lint types serve lock clean
+
+help:  ## Say what there is
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: .venv/runtime.stamp  ## See everything at work, offline: DEMO_ARGS=--once ends after the summary
+	@.venv/bin/paperboy demo $(DEMO_ARGS)
+
+test: .venv/dev.stamp browser  ## The whole suite, on SQLite and then on a real PostgreSQL
+	.venv/bin/pytest -q -n $(WORKERS) --database sqlite $(TEST_ARGS)
+	.venv/bin/pytest -q -n $(WORKERS) --database postgres $(TEST_ARGS)
+
+check: lint types test  ## What must be green before a change is proposed
+
+format: .venv/dev.stamp  ## Lay the code out
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+lint: .venv/dev.stamp  ## Layout and lint
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+
+types: .venv/dev.stamp  ## mypy, strict
+	.venv/bin/mypy
+
+serve: .venv/runtime.stamp .env  ## The web app and the schedule, by .env
+	@.venv/bin/paperboy serve
+
+lock:  ## Renew the lock files from pyproject.toml (needs uv)
+	uv pip compile --quiet --upgrade pyproject.toml --extra postgres --group build $(LOCK_ARGS) -o requirements.lock
+	uv pip compile --quiet --upgrade pyproject.toml --extra postgres --group dev --constraints requirements.lock \
+		$(LOCK_ARGS) -o requirements-dev.lock
+
+clean:  ## Remove what the commands above made, except .env and var/
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+LOCK_ARGS = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+
+.PHONY: browser
+browser:
+	@scripts/ensure-browser
+
+.env:
+	@umask 077 && .venv/bin/python scripts/new-env > $@
+	@echo "Wrote .env with fresh secrets; .env.example explains what else can be set."
+
+.venv/runtime.stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Paperboy needs Python 3.11 or newer: make PYTHON=python3.11 …")'
+	@test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	@echo "Installing the pinned dependencies into .venv …"
+	@$(PIP) install --require-hashes --requirement requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/dev.stamp: .venv/runtime.stamp requirements-dev.lock
+	@echo "Installing the pinned development tools into .venv …"
+	@$(PIP) install --require-hashes --requirement requirements-dev.lock
+	@touch $@
