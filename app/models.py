@@ -14,6 +14,7 @@ from sqlmodel import Field, SQLModel
 
 from app.db import BigId, UtcDateTime, enum_type
 from app.records import Cadence as Cadence
+from app.records import SourceKind as SourceKind
 from app.records import WhenEmpty as WhenEmpty
 
 SQLModel.metadata.naming_convention = {
@@ -23,15 +24,6 @@ SQLModel.metadata.naming_convention = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
     "pk": "pk_%(table_name)s",
 }
-
-
-class SourceKind(StrEnum):
-    HUGGINGFACE = "huggingface"
-    ARXIV = "arxiv"  # the query API
-    ARXIV_FEED = "arxiv_feed"  # the daily announcement feed
-    FEED = "feed"
-    PAGE = "page"
-    JSONL = "jsonl"
 
 
 class SubscriberState(StrEnum):
@@ -210,8 +202,8 @@ class Interest(SQLModel, table=True):
 class Delivery(SQLModel, table=True):
     """The ledger: one row for each mail to a reader, in exactly one state.
 
-    A digest's edition is the reader's local day (2026-11-21) or week (2026-W47); every other kind
-    of mail is an edition of its own (confirm-20261121T080000Z).
+    A digest's edition is the reader's local day (2026-11-21); every other kind of mail is an
+    edition of its own (confirm-20261121T080000Z).
     """
 
     __table_args__ = (

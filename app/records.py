@@ -8,7 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
-from enum import StrEnum
+
+
+class SourceKind(StrEnum):
+    """What a source is, and so how its answers are read."""
+
+    HUGGINGFACE = "huggingface"
+    ARXIV = "arxiv"  # the query API
+    ARXIV_FEED = "arxiv_feed"  # the daily announcement feed
+    FEED = "feed"
+    PAGE = "page"
+    JSONL = "jsonl"
 
 
 class Cadence(StrEnum):
