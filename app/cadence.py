@@ -1,8 +1,8 @@
 """PURE. Who is due, and when next, in their own time zone.
 
-A reader gets at most one digest a local day (or local week), whatever clocks do: a local hour that the
-spring change skips is served at the first moment after the gap, one that the autumn change repeats is
-served the first time round.
+A reader gets at most one digest a local day, whatever clocks do: a local hour that the spring change
+skips is served at the first moment after the gap, one that the autumn change repeats is served the first
+time round.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from app.records import Cadence
 
 WEEKEND = (5, 6)
+_LONGEST_GAP = timedelta(days=8)
 
 
 def valid_zone(name: str) -> bool:
@@ -35,13 +36,20 @@ def next_due(cadence: Cadence, weekday: int, hour: int, zone: str, after: dateti
         day += timedelta(days=1)
 
 
-def edition(cadence: Cadence, zone: str, at: datetime) -> str:
-    """The name of the edition due at `at`: the reader's local day, or ISO week where they read weekly."""
-    day = at.astimezone(ZoneInfo(zone)).date()
-    if cadence is Cadence.WEEKLY:
-        year, week, _ = day.isocalendar()
-        return f"{year}-W{week:02d}"
-    return day.isoformat()
+def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, now: datetime) -> datetime:
+    """The newest due moment up to `now`, for a reader who has been due since `due`.
+
+    After an outage of days a reader gets one digest, for the newest edition; it holds what was missed.
+    """
+    due = max(due, now - _LONGEST_GAP)
+    while (following := next_due(cadence, weekday, hour, zone, due)) <= now:
+        due = following
+    return due
+
+
+def edition(zone: str, at: datetime) -> str:
+    """The name of the edition due at `at`: the reader's local day. One reader gets it once."""
+    return at.astimezone(ZoneInfo(zone)).date().isoformat()
 
 
 def _falls_on(cadence: Cadence, weekday: int, day: date) -> bool:

@@ -54,19 +54,18 @@ def test_no_local_day_ever_has_two_digests(
     due = cadence.next_due(kind, weekday, hour, zone, start)
     editions = []
     for _ in range(12):
-        editions.append(cadence.edition(kind, zone, due))
+        editions.append(cadence.edition(zone, due))
         following = cadence.next_due(kind, weekday, hour, zone, due)
         assert timedelta(0) < following - due <= timedelta(days=7, hours=1)
         due = following
     assert len(set(editions)) == len(editions)
 
 
-def test_an_edition_is_the_local_day_or_week() -> None:
+def test_an_edition_is_the_local_day() -> None:
     """The same moment is Friday in Los Angeles and Saturday in Tokyo."""
     moment = utc("2026-11-20T23:00")
-    assert cadence.edition(Cadence.DAILY, "Asia/Tokyo", moment) == "2026-11-21"
-    assert cadence.edition(Cadence.DAILY, "America/Los_Angeles", moment) == "2026-11-20"
-    assert cadence.edition(Cadence.WEEKLY, "UTC", moment) == "2026-W47"
+    assert cadence.edition("Asia/Tokyo", moment) == "2026-11-21"
+    assert cadence.edition("America/Los_Angeles", moment) == "2026-11-20"
 
 
 @pytest.mark.parametrize(
@@ -76,3 +75,18 @@ def test_a_zone_that_does_not_exist_is_known(name: str) -> None:
     """Whatever was typed, only real zones pass."""
     assert not cadence.valid_zone(name)
     assert cadence.valid_zone("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("now", "newest"),
+    [
+        ("2026-11-20T08:00", "2026-11-20T08:00"),
+        ("2026-11-23T07:59", "2026-11-22T08:00"),
+        ("2026-11-23T08:01", "2026-11-23T08:00"),
+        ("2027-11-23T08:01", "2027-11-23T08:00"),
+    ],
+)
+def test_after_an_outage_only_the_newest_edition_is_due(now: str, newest: str) -> None:
+    """Days that were missed become one digest, not one each."""
+    since = utc("2026-11-20T08:00")
+    assert cadence.last_due(Cadence.DAILY, 0, 8, "UTC", since, utc(now)) == utc(newest)
