@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,11 +11,12 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import BigInteger, Dialect, Enum, Integer, create_engine, event
+from sqlalchemy import BigInteger, Dialect, Enum, Integer, create_engine, event, inspect
 from sqlalchemy import DateTime as SqlDateTime
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.types import TypeDecorator
-from sqlmodel import Session
+from sqlmodel import Session, SQLModel
 
 # SQLite only counts up a key that is declared INTEGER; PostgreSQL would run out of 32 bits.
 BigId = BigInteger().with_variant(Integer, "sqlite")
@@ -84,6 +85,14 @@ class Database:
 
     def dispose(self) -> None:
         self.engine.dispose()
+
+
+def insert_new(session: Session, table: type[SQLModel], unique: Sequence[str], **values: Any) -> int | None:
+    """Insert a row and return its id, or None when one with the same unique columns is there already."""
+    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    statement = insert(table).values(**values).on_conflict_do_nothing(index_elements=unique)
+    identity: int | None = session.execute(statement.returning(inspect(table).primary_key[0])).scalar()
+    return identity
 
 
 def migrate(url: str, revision: str = "head") -> None:
