@@ -1,0 +1,48 @@
+"""Addresses that get no mail, whatever the kind: known by their hash, so that they outlive an erasure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlmodel import Session, col, delete, select
+
+from app.db import insert_new
+from app.models import Suppression
+
+
+def address_hash(email: str) -> str:
+    """The name under which an address is listed; spelling of case and outer space does not matter."""
+    spelled = email.strip().casefold().encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(spelled, digest_size=32, person=b"suppression").hexdigest()
+
+
+def suppress(session: Session, email: str, reason: str, now: datetime) -> None:
+    """List an address. One that is listed already keeps its first reason and moment."""
+    insert_new(
+        session, Suppression, ["address_hash"], address_hash=address_hash(email), reason=reason, since=now
+    )
+
+
+def lift(session: Session, email: str) -> bool:
+    """Take an address off the list; False when it was not on it."""
+    gone = session.execute(delete(Suppression).where(col(Suppression.address_hash) == address_hash(email)))
+    return bool(gone.rowcount)  # type: ignore[attr-defined]
+
+
+def is_suppressed(session: Session, email: str) -> bool:
+    return bool(among(session, [email]))
+
+
+def among(session: Session, emails: Collection[str]) -> dict[str, str]:
+    """Those of the addresses that are listed, each with the reason."""
+    hashes = {address_hash(email): email for email in emails}
+    rows = session.exec(select(Suppression).where(col(Suppression.address_hash).in_(hashes)))
+    return {hashes[row.address_hash]: row.reason for row in rows}
+
+
+def listed(session: Session, *, limit: int = 100, after: int = 0) -> list[Suppression]:
+    """The list in the order in which it grew, a page at a time."""
+    page = select(Suppression).where(col(Suppression.id) > after).order_by(col(Suppression.id)).limit(limit)
+    return list(session.exec(page))
