@@ -1,0 +1,105 @@
+"""Where digests are laid out: the candidates of a moment, ranked once, and every interest matched once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cached_property
+
+import structlog
+from sqlmodel import Session, col, select
+
+from app import archive, compose, match, trend
+from app.lexicon import Lexicon
+from app.models import Source, Subscriber
+from app.records import Cadence, Digest, Match, PaperView, Skip, Trend, Wish
+from app.settings import Settings
+from app.sources import quiet
+
+log = structlog.get_logger(__name__)
+
+WEEK = 8  # days that a weekly digest looks back on: one more, for papers that were listed late
+
+
+class Desk:
+    """Made for one planning run: nobody's digest changes while it is used."""
+
+    def __init__(
+        self, settings: Settings, lexicon: Lexicon, session: Session, now: datetime, day: date | None = None
+    ) -> None:
+        self._settings, self._now = settings, now
+        self._today = day or now.date()
+        since = self._today - timedelta(days=max(settings.candidate_days, WEEK))
+        kept_from = now.date() - timedelta(days=settings.retention_days)
+        self._papers = {
+            paper.id: paper
+            for paper in archive.candidates(session, since, self._today)
+            if (paper.first_listed_on or since) >= kept_from  # older deliveries may have been pruned
+        }
+        self._statistics = lexicon.current(session)
+        self._quiet = _silence(session, self._today)
+        self._hits: dict[str, dict[int, Match]] = {}
+        self._excluded: dict[str, frozenset[int]] = {}
+        self._listed: dict[date, dict[int, PaperView]] = {}
+
+    @property
+    def oldest(self) -> datetime:
+        """No candidate can have been in a digest made before this moment."""
+        days = [paper.first_listed_on for paper in self._papers.values() if paper.first_listed_on]
+        return datetime.combine(min(days, default=self._today) - timedelta(days=1), time(), UTC)
+
+    def digest(
+        self, reader: Subscriber, wishes: Sequence[Wish], edition: str, already: frozenset[int]
+    ) -> Digest | Skip:
+        """One reader's digest. What goes wrong with one reader is written down and stops no other."""
+        asked = compose.Reader(tuple(wishes), reader.min_papers, reader.max_papers, reader.when_empty)
+        days = WEEK if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
+        try:
+            return compose.compose(edition, asked, self.shelf(wishes, days), already)
+        except Exception as error:
+            log.exception("digest not composed", subscriber=reader.id)
+            return Skip(f"it could not be composed ({type(error).__name__}): see the log")
+
+    def shelf(self, wishes: Iterable[Wish], days: int) -> compose.Shelf:
+        """What there is to pick from, looking back on so many days, today included."""
+        for wish in wishes:
+            self._match(wish.text)
+        since = self._today - timedelta(days=days - 1)
+        return compose.Shelf(
+            papers=self._listed_since(since),
+            trends=self._trends,
+            matches=self._hits,
+            excluded=self._excluded,
+            today=self._today,
+            since=since,
+            quiet=self._quiet,
+        )
+
+    def _listed_since(self, since: date) -> dict[int, PaperView]:
+        if since not in self._listed:
+            self._listed[since] = {
+                number: paper
+                for number, paper in self._papers.items()
+                if paper.last_listed_on and paper.last_listed_on >= since
+            }
+        return self._listed[since]
+
+    @cached_property
+    def _index(self) -> match.Index:
+        return match.Index(self._papers.values(), self._statistics)
+
+    @cached_property
+    def _trends(self) -> dict[int, Trend]:
+        return trend.trends(list(self._papers.values()), self._now)
+
+    def _match(self, text: str) -> None:
+        if text not in self._hits:
+            query = match.parse(text)
+            self._hits[text] = self._index.match(query)
+            self._excluded[text] = self._index.excluded(query)
+
+
+def _silence(session: Session, day: date) -> str:
+    """Why the sources have nothing new on this day, if that is known."""
+    kinds = session.exec(select(Source.kind).where(col(Source.paused).is_(False)).distinct())
+    return " ".join(filter(None, dict.fromkeys(quiet.why(kind, day) for kind in sorted(kinds))))
