@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -78,21 +77,31 @@ def compose(edition: str, reader: Reader, shelf: Shelf, already: frozenset[int])
 
 
 def choose(reader: Reader, shelf: Shelf, fresh: Mapping[int, PaperView]) -> list[_Choice]:
-    """The papers that are relevant enough, best first; every interest's best comes before the crowd."""
-    fits = [_fits(reader, shelf, paper) for paper in fresh.values()]
-    ranked = sorted((fit for fit in fits if fit), key=lambda fit: (-fit[0].score, fit[0].paper.id))
-    chosen: list[_Choice] = []
-    taken: Counter[str] = Counter()
-    for first_round in (True, False):
-        placed = {choice.paper.id for choice in chosen}
-        for options in ranked:
-            if len(chosen) == reader.max_papers or options[0].paper.id in placed:
-                continue
-            choice = next((option for option in options if _has_room(option.wish, taken)), None)
-            if choice and not (first_round and taken[choice.wish.text]):
-                chosen.append(choice)
-                taken[choice.wish.text] += 1
-    return sorted(chosen, key=lambda choice: (-choice.score, choice.paper.id))
+    """The papers that are relevant enough, best first.
+
+    Every interest's own best paper comes before any other, so a loud interest drowns no quiet one.
+    """
+    fits = {number: options for number, paper in fresh.items() if (options := _fits(reader, shelf, paper))}
+    champions = {wish.text: _champion(wish, shelf, fits) for wish in reader.wishes}
+    first = set(champions.values())
+    order = sorted(fits, key=lambda number: (number not in first, -fits[number][0].score, number))
+    chosen: dict[int, _Choice] = {}
+    for number in order:
+        choice = next((option for option in fits[number] if _has_room(option, chosen, champions)), None)
+        if choice and len(chosen) < reader.max_papers:
+            chosen[number] = choice
+    return sorted(chosen.values(), key=lambda choice: (-choice.score, choice.paper.id))
+
+
+def _champion(wish: Wish, shelf: Shelf, fits: Mapping[int, list[_Choice]]) -> int | None:
+    """The paper that would come first if this were the only interest."""
+    hits = shelf.matches.get(wish.text, {})
+    own = {
+        number: _score(relevance, shelf, options[0].paper)
+        for number, options in fits.items()
+        if number in hits and (relevance := combined([(hits[number].relevance, wish.weight)])) >= FLOOR
+    }
+    return min(own, key=lambda number: (-own[number], number), default=None)
 
 
 def combined(relevances: Iterable[tuple[float, float]]) -> float:
@@ -100,8 +109,14 @@ def combined(relevances: Iterable[tuple[float, float]]) -> float:
     return 1.0 - math.prod(math.pow(1 - relevance, weight) for relevance, weight in relevances)
 
 
-def _has_room(wish: Wish, taken: Mapping[str, int]) -> bool:
-    return wish.quota is None or taken[wish.text] < wish.quota
+def _has_room(option: _Choice, chosen: Mapping[int, _Choice], champions: Mapping[str, int | None]) -> bool:
+    """Whether the interest's quota has a place; one is kept for the interest's own best paper."""
+    wish = option.wish
+    if wish.quota is None:
+        return True
+    champion = champions[wish.text]
+    kept = champion is not None and champion not in chosen and champion != option.paper.id
+    return sum(choice.wish == wish for choice in chosen.values()) + kept < wish.quota
 
 
 def _fits(reader: Reader, shelf: Shelf, paper: PaperView) -> list[_Choice]:
@@ -114,9 +129,8 @@ def _fits(reader: Reader, shelf: Shelf, paper: PaperView) -> list[_Choice]:
     relevance = combined((hit.relevance, wish.weight) for wish, hit in found)
     if relevance < FLOOR:
         return []
-    age = max(0, (shelf.today - (paper.last_listed_on or shelf.today)).days)
-    score = relevance * (1 + TREND * _trend(shelf, paper).score) * FRESH**age
-    found.sort(key=lambda pair: -pair[1].relevance * pair[0].weight)
+    score = _score(relevance, shelf, paper)
+    found.sort(key=lambda pair: (-pair[1].relevance * pair[0].weight, pair[0].text))
     best = found[0][1].relevance
     # A second interest may take it only where it is nearly as much at home.
     return [_Choice(paper, wish, hit.reason, score) for wish, hit in found if hit.relevance >= best / 2]
@@ -142,21 +156,25 @@ def _trending(edition: str, reader: Reader, shelf: Shelf, fresh: Mapping[int, Pa
     """What trends most among the papers that no exclusion of the reader speaks against."""
     muted = frozenset[int]().union(*(shelf.excluded.get(wish.text, ()) for wish in reader.wishes))
     allowed = [paper for paper in fresh.values() if paper.id not in muted]
-    ranked = sorted(allowed, key=lambda paper: (-_place(shelf, paper), paper.id))
+    places = {paper.id: _trend(shelf, paper).score * _freshness(shelf, paper) for paper in allowed}
+    ranked = sorted(allowed, key=lambda paper: (-places[paper.id], paper.id))
     if not ranked:
         return Skip(_silence(shelf, 0))
     nobody = Wish("")
     picks = [
-        _pick(_Choice(paper, nobody, "trending now", _place(shelf, paper)), shelf)
+        _pick(_Choice(paper, nobody, "trending now", places[paper.id]), shelf)
         for paper in ranked[: reader.max_papers]
     ]
     note = "Nothing new matched your interests, so here is what is trending." if reader.wishes else ""
     return Digest(edition, (Section("", tuple(picks)),), note, considered=len(fresh))
 
 
-def _place(shelf: Shelf, paper: PaperView) -> float:
-    age = max(0, (shelf.today - (paper.last_listed_on or shelf.today)).days)
-    return _trend(shelf, paper).score * float(FRESH**age)
+def _score(relevance: float, shelf: Shelf, paper: PaperView) -> float:
+    return relevance * (1 + TREND * _trend(shelf, paper).score) * _freshness(shelf, paper)
+
+
+def _freshness(shelf: Shelf, paper: PaperView) -> float:
+    return math.pow(FRESH, max(0, (shelf.today - (paper.last_listed_on or shelf.today)).days))
 
 
 def _pick(choice: _Choice, shelf: Shelf) -> Pick:

@@ -37,7 +37,7 @@ TITLE_RELEVANCE = 0.05
 FILTER_RELEVANCE = 0.8
 
 _WORD = re.compile(r"[^\W_]+")
-_PART = re.compile(r'(-)?(?:(author|cat):)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+_PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "–": "-"})
 _STOPWORDS = (
     "a an and are as at be by can for from has have how in into is it its of on or our that the their there "
@@ -115,7 +115,7 @@ def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: 
             parts[name].append(_plain(value))
         return
     stems = tuple(token.stem for token in tokenise(quoted or bare))
-    if not stems:
+    if not stems or bare.casefold() in ("author:", "cat:"):
         return
     if minus:
         parts["without"].append(stems)

@@ -1,0 +1,196 @@
+"""A digest holds what fits, each paper once, every interest heard, and silence has a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import compose
+from app.compose import FLOOR, Reader, Shelf
+from app.records import Digest, Match, PaperView, Skip, Trend, WhenEmpty, Wish
+
+TODAY = date(2026, 11, 20)
+AGENTS, VIDEO = Wish("agents"), Wish("video")
+
+
+def shelf(
+    matches: Mapping[str, Mapping[int, float]],
+    papers: int = 9,
+    trends: Mapping[int, float] | None = None,
+    listed: Mapping[int, date] | None = None,
+    excluded: Mapping[str, frozenset[int]] | None = None,
+    quiet: str = "",
+) -> Shelf:
+    """Papers 1 … n, and how relevant each is to each interest."""
+    return Shelf(
+        papers={
+            n: PaperView(n, f"Paper {n}", "An abstract.", last_listed_on=(listed or {}).get(n, TODAY))
+            for n in range(1, papers + 1)
+        },
+        trends={n: Trend(score, f"{score:.0%}") for n, score in (trends or {}).items()},
+        matches={
+            text: {n: Match(relevance, f"because of {text}") for n, relevance in hits.items()}
+            for text, hits in matches.items()
+        },
+        excluded=excluded or {},
+        today=TODAY,
+        since=TODAY - timedelta(days=6),
+        quiet=quiet,
+    )
+
+
+def digest(reader: Reader, on: Shelf, already: frozenset[int] = frozenset()) -> Digest:
+    composed = compose.compose("2026-11-20", reader, on, already)
+    assert isinstance(composed, Digest), composed
+    return composed
+
+
+def skipped(reader: Reader, on: Shelf, already: frozenset[int] = frozenset()) -> str:
+    composed = compose.compose("2026-11-20", reader, on, already)
+    assert isinstance(composed, Skip), composed
+    return composed.reason
+
+
+def ids(composed: Digest) -> dict[str, list[int]]:
+    return {section.interest: [pick.paper_id for pick in section.picks] for section in composed.sections}
+
+
+def test_a_paper_stands_once_under_the_interest_it_fits_best() -> None:
+    """Sections follow the reader's order, picks within them their place."""
+    on = shelf({"agents": {1: 0.4, 2: 0.9, 3: 0.2}, "video": {1: 0.6, 4: 0.5}})
+    assert ids(digest(Reader((AGENTS, VIDEO)), on)) == {"agents": [2, 3], "video": [1, 4]}
+
+
+def test_never_what_was_sent_before() -> None:
+    """Not even when it is the best match by far."""
+    on = shelf({"agents": {1: 0.99, 2: 0.3}})
+    assert ids(digest(Reader((AGENTS,)), on, frozenset({1}))) == {"agents": [2]}
+
+
+def test_below_the_floor_nothing_is_sent() -> None:
+    """Two weak matches of one paper together may pass it."""
+    weak = FLOOR * 0.7
+    on = shelf({"agents": {1: weak, 2: weak}, "video": {2: weak}})
+    assert ids(digest(Reader((AGENTS, VIDEO)), on)) == {"agents": [2]}
+
+
+def test_votes_and_freshness_break_ties() -> None:
+    """Equally relevant papers stand by trend, then by age."""
+    on = shelf(
+        {"agents": {1: 0.5, 2: 0.5, 3: 0.5}},
+        trends={1: 0.1, 2: 0.9, 3: 0.9},
+        listed={3: TODAY - timedelta(days=1)},
+    )
+    assert ids(digest(Reader((AGENTS,)), on)) == {"agents": [2, 3, 1]}
+
+
+def test_a_quota_holds_and_the_next_best_interest_takes_over() -> None:
+    """A paper that no longer fits under its best interest may stand under one it fits nearly as well."""
+    on = shelf({"agents": {1: 0.9, 2: 0.8, 3: 0.7}, "video": {2: 0.6, 3: 0.1}})
+    assert ids(digest(Reader((Wish("agents", quota=1), VIDEO)), on)) == {"agents": [1], "video": [2]}
+
+
+def test_the_loudest_interest_drowns_no_other() -> None:
+    """With room for three, the small interest's best is in."""
+    on = shelf({"agents": dict.fromkeys(range(1, 9), 0.9), "video": {9: 0.1}})
+    assert ids(digest(Reader((AGENTS, VIDEO), max_papers=3), on)) == {"agents": [1, 2], "video": [9]}
+
+
+def test_a_thin_day_waits_for_the_next() -> None:
+    """Fewer than the reader's minimum are kept, and the reason says how many."""
+    on = shelf({"agents": {1: 0.9, 2: 0.9}})
+    assert skipped(Reader((AGENTS,), min_papers=3), on) == "2 of at least 3 papers: kept for the next digest"
+
+
+def test_a_thin_day_goes_out_before_a_paper_is_lost() -> None:
+    """What would drop out of the window tomorrow is sent today."""
+    on = shelf({"agents": {1: 0.9}}, listed={1: TODAY - timedelta(days=6)})
+    assert ids(digest(Reader((AGENTS,), min_papers=3), on)) == {"agents": [1]}
+
+
+@pytest.mark.parametrize(
+    ("papers", "quiet", "reason"),
+    [
+        (9, "", "none of the 9 new papers matched your interests."),
+        (1, "", "none of the 1 new paper matched your interests."),
+        (0, "Nothing is listed on a Saturday.", "no new papers. Nothing is listed on a Saturday."),
+    ],
+)
+def test_silence_says_why(papers: int, quiet: str, reason: str) -> None:
+    """How many papers were looked at, and whether the calendar explains it."""
+    assert skipped(Reader((AGENTS,)), shelf({}, papers, quiet=quiet)) == reason
+
+
+def test_a_reader_may_ask_for_what_trends_instead_of_silence() -> None:
+    """Best trending first, without what their exclusions forbid, and the note says so."""
+    on = shelf({}, 4, trends={1: 0.2, 2: 0.9, 3: 0.5, 4: 0.99}, excluded={"agents": frozenset({4})})
+    composed = digest(Reader((AGENTS,), max_papers=2, when_empty=WhenEmpty.TRENDING), on)
+    assert ids(composed) == {"": [2, 3]}
+    assert "Nothing new matched" in composed.note
+
+
+def test_without_interests_a_reader_gets_what_trends() -> None:
+    """Somebody who names none wants the news of the field."""
+    assert ids(digest(Reader((), max_papers=1), shelf({}, 3, trends={2: 0.9}))) == {"": [2]}
+
+
+relevances = st.dictionaries(st.integers(1, 9), st.floats(0.0, 0.99), max_size=9)
+
+
+@given(first=relevances, second=relevances, most=st.integers(2, 10), sent=st.frozensets(st.integers(1, 9)))
+def test_whatever_matches(
+    first: dict[int, float], second: dict[int, float], most: int, sent: frozenset[int]
+) -> None:
+    """No repeats, no more than the maximum, order of interests is irrelevant to what is picked."""
+    on = shelf({"agents": first, "video": second})
+    one = compose.compose("e", Reader((AGENTS, VIDEO), max_papers=most), on, sent)
+    other = compose.compose("e", Reader((VIDEO, AGENTS), max_papers=most), on, sent)
+    if isinstance(one, Skip) or isinstance(other, Skip):
+        assert one == other
+        return
+    picked = [pick.paper_id for pick in one.picks]
+    assert len(set(picked)) == len(picked) <= most
+    assert not set(picked) & sent
+    assert sorted(picked) == sorted(pick.paper_id for pick in other.picks)
+
+
+@given(mine=relevances, irrelevant=relevances)
+def test_another_interest_never_costs_an_interest_its_best_paper(
+    mine: dict[int, float], irrelevant: dict[int, float]
+) -> None:
+    """However much the other one matches, the best paper of the first is still there."""
+    alone = compose.compose("e", Reader((AGENTS,), max_papers=2), shelf({"agents": mine}), frozenset())
+    if isinstance(alone, Skip):
+        return
+    both = digest(Reader((AGENTS, VIDEO), max_papers=2), shelf({"agents": mine, "video": irrelevant}))
+    assert alone.picks[0].paper_id in [pick.paper_id for pick in both.picks]
+
+
+@pytest.mark.parametrize(
+    ("authors", "count", "shown"),
+    [
+        (["Ada"], 1, "Ada"),
+        (["Ada", "Grace"], 2, "Ada and Grace"),
+        (["Ada", "Grace", "Alan"], 3, "Ada, Grace and Alan"),
+        (["Ada", "Grace", "Alan", "Ken"], 664, "Ada, Grace, Alan and 661 more"),
+        ([], 4, "4 authors"),
+        ([], 0, ""),
+    ],
+)
+def test_bylines(authors: list[str], count: int, shown: str) -> None:
+    """Three names, then how many more, by the true count."""
+    assert compose.byline(authors, count) == shown
+
+
+def test_a_summary_is_the_source_s_own_or_ends_with_a_sentence() -> None:
+    """Nothing is invented, and nothing stops in the middle of a word."""
+    long = "First sentence of the abstract. " + "Second one goes on, " * 30
+    assert compose.summary(PaperView(1, "T", long, tldr="Short.")) == "Short."
+    assert compose.summary(PaperView(1, "T", long)) == "First sentence of the abstract."
+    endless = compose.summary(PaperView(1, "T", "word " * 200))
+    assert endless.endswith("word …")
+    assert len(endless) <= compose.SUMMARY_CHARS + 2

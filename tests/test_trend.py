@@ -1,0 +1,59 @@
+"""Votes become a percentile of the day, and momentum becomes words."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+import pytest
+
+from app import trend
+from app.records import PaperView, VotePoint
+
+DAY = date(2026, 11, 19)
+
+
+def voted(number: int, now: datetime, *series: tuple[int, int]) -> PaperView:
+    """A paper whose upvotes were (days ago, figure) …"""
+    votes = tuple(VotePoint(now - timedelta(days=ago), figure) for ago, figure in series)
+    return PaperView(number, f"Paper {number}", first_listed_on=DAY, upvotes=series[-1][1], votes=votes)
+
+
+def test_the_score_is_the_percentile_of_the_day(now: datetime) -> None:
+    """Votes count against the papers of the same day only."""
+    papers = [voted(n, now, (0, votes)) for n, votes in enumerate([1, 5, 5, 200])]
+    other_day = PaperView(9, "Loud day", first_listed_on=date(2026, 11, 18), upvotes=3, votes=papers[0].votes)
+    scores = trend.trends([*papers, other_day], now)
+    assert [scores[n].score for n in range(4)] == [0.125, 0.5, 0.5, 0.875]
+    assert scores[9].score == 0.5
+
+
+@pytest.mark.parametrize(
+    ("series", "words"),
+    [
+        ([(1, 3), (0, 140)], "3 → 140 votes since yesterday"),
+        ([(3, 3), (2, 40), (0, 140)], "40 → 140 votes in 2 days"),
+        ([(5, 3), (0, 140)], "140 votes"),  # too long ago to be momentum
+        ([(1, 138), (0, 140)], "140 votes"),  # too little to speak of
+        ([(0, 1)], "1 vote"),
+        ([(0, 0)], ""),
+    ],
+)
+def test_momentum_is_told_in_words(now: datetime, series: list[tuple[int, int]], words: str) -> None:
+    """What was gained since an earlier day, when that is recent and more than noise."""
+    assert trend.trends([voted(1, now, *series)], now)[1].words == words
+
+
+def test_the_top_of_a_large_day_is_named(now: datetime) -> None:
+    """Only a day with enough papers has a top tenth."""
+    large = [voted(n, now, (0, n * 10)) for n in range(1, 13)]
+    assert trend.trends(large, now)[12].words == "120 votes, among the top 10 % of its day"
+    assert trend.trends(large[-3:], now)[12].words == "120 votes"
+
+
+def test_a_paper_nobody_could_vote_for_has_a_middling_place(now: datetime) -> None:
+    """It is above the least voted and below the most voted of a day, and no words are made up."""
+    silent = PaperView(1, "From a feed", first_listed_on=DAY)
+    loud, quiet = voted(2, now, (0, 90)), voted(3, now, (0, 1))
+    scores = trend.trends([silent, loud, quiet], now)
+    assert scores[3].score < scores[1].score < scores[2].score
+    assert scores[1].words == ""
