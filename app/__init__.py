@@ -26,6 +26,7 @@ What operators see:
 
     runs          the record of each job's run
     keys          the keys of the admin API: scoped, hashed, revoked
+    audit         what operators changed, and by which door
     doctor        what is wrong with this installation, and how to mend it
     logs          structured logs without secrets, and traces where they are asked for
 

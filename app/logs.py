@@ -1,0 +1,69 @@
+"""Structured logs, for people or for machines, in which no key and no reader's link ever stands."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import Any
+
+import structlog
+from structlog.typing import EventDict, Processor
+
+from app.settings import Settings
+from app.tokens import TOKEN_CHARS
+
+# Whoever reads a log must not be able to unsubscribe a reader or to call the API. The token of a link is
+# of a fixed length, and so is a key; the first letters stay, so that two lines can be told to be about one.
+_SECRETS = re.compile(rf"(?<![\w-])(?:pb_[\w-]{{43}}|[\w-]{{{TOKEN_CHARS}}})(?![\w-])", re.ASCII)
+_QUIET = ("httpx", "httpcore", "apscheduler", "alembic", "aiosmtplib", "mail.log")
+
+
+def configure(settings: Settings) -> None:
+    """Send all logs, our own and those of libraries, to standard error in one form."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_form(settings.log_json))
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(settings.log_level.upper())
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
+
+
+def _form(as_json: bool) -> list[Processor]:
+    last: Processor = (
+        structlog.processors.JSONRenderer(ensure_ascii=False)
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    tidy = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    return [tidy, structlog.processors.format_exc_info, conceal, last]
+
+
+def conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """A processor that leaves of every secret no more than its beginning."""
+    return {name: _concealed(value) for name, value in event.items()}
+
+
+def _concealed(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SECRETS.sub(lambda found: found[0][:7] + "…", value)
+    if isinstance(value, dict):
+        return {name: _concealed(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_concealed(inner) for inner in value]
+    return value

@@ -1,0 +1,111 @@
+"""For machines that watch over the service: is it alive, can it work, and what are its figures?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import func
+from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import Session, col, select
+
+from app import clock, doctor
+from app.models import Delivery, DeliveryState, Paper, Run, SendingPause, Source, Subscriber, SubscriberState
+from app.pipeline import App
+
+router = APIRouter()
+
+
+@router.get("/healthz")
+def healthz() -> dict[str, str]:
+    """The process answers. A restart would help where it does not."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz")
+def readyz(request: Request) -> JSONResponse:
+    """The database can be used, so requests may come. A restart would not help where it cannot."""
+    app: App = request.app.state.paperboy
+    try:
+        current, newest = doctor.schema(app.db)
+    except SQLAlchemyError:
+        return JSONResponse({"status": "unavailable", "database": "unreachable"}, 503)
+    if current != newest:
+        return JSONResponse({"status": "unavailable", "database": "not migrated"}, 503)
+    return JSONResponse({"status": "ok", "database": "ok"})
+
+
+@router.get("/metrics")
+def metrics(request: Request) -> Response:
+    """Counts and times in the format of Prometheus. No address and no text of a reader is in them."""
+    registry = CollectorRegistry()
+    registry.register(_Figures(request.app.state.paperboy))
+    ProcessCollector(registry=registry)
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+
+class _Figures(Collector):
+    """What the database knows at the moment of asking: the same from whichever process is asked."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def collect(self) -> Iterator[Metric]:
+        with self._app.db.read() as session:
+            yield _by_state(session, "subscribers", Subscriber.state, SubscriberState)
+            yield _by_state(session, "deliveries", Delivery.state, DeliveryState)
+            yield _gauge("papers", "Papers in the archive.", _papers(session))
+            late = doctor.lateness(session, clock.utcnow())
+            yield _gauge(
+                "digest_lateness_seconds", "How long the oldest due digest waits.", late.total_seconds()
+            )
+            paused = session.exec(select(func.count()).select_from(SendingPause)).one()
+            yield _gauge("sending_pauses", "Editions, or everything, that an operator holds back.", paused)
+            yield from _of_sources(session)
+            yield from _of_runs(session)
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"paperboy_{name}", about, value=value)
+
+
+def _papers(session: Session) -> int:
+    kept = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
+    return session.exec(kept).one()
+
+
+def _by_state(session: Session, name: str, column: Any, states: type[StrEnum]) -> Metric:
+    metric = GaugeMetricFamily(f"paperboy_{name}", f"{name.title()} in each state.", labels=["state"])
+    counted = dict(session.exec(select(column, func.count()).group_by(column)).all())
+    for each in states:
+        metric.add_metric([each.value], counted.get(each, 0))
+    return metric
+
+
+def _of_sources(session: Session) -> Iterator[Metric]:
+    failures = GaugeMetricFamily(
+        "paperboy_source_failures", "Polls of a source that failed in a row.", labels=["source"]
+    )
+    polled = GaugeMetricFamily(
+        "paperboy_source_polled_timestamp_seconds", "The last poll that worked.", labels=["source"]
+    )
+    for source in session.exec(select(Source).order_by(col(Source.name))):
+        failures.add_metric([source.name], source.failures)
+        if source.polled_at:
+            polled.add_metric([source.name], source.polled_at.timestamp())
+    yield failures
+    yield polled
+
+
+def _of_runs(session: Session) -> Iterator[Metric]:
+    ended = GaugeMetricFamily("paperboy_run_ended_timestamp_seconds", "A job's last end.", labels=["job"])
+    last = select(Run.job, func.max(Run.ended_at)).where(col(Run.ended_at).is_not(None)).group_by(Run.job)
+    for job, at in session.exec(last):
+        ended.add_metric([job], at.timestamp() if at else 0)
+    yield ended

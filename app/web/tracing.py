@@ -1,0 +1,32 @@
+"""Traces by OpenTelemetry, where PAPERBOY_OTEL_ENDPOINT asks for them. The extra `otel` brings the parts."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from app.errors import InvalidSettings
+from app.settings import Settings
+from app.tokens import Purpose
+
+
+def install(site: FastAPI, settings: Settings) -> None:
+    """Trace every request to the collector of the settings; without one, do nothing."""
+    if not settings.otel_endpoint:
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise InvalidSettings(
+            "PAPERBOY_OTEL_ENDPOINT is set, but the parts for it are not installed: "
+            "pip install 'paperboy[otel]'"
+        ) from None
+    provider = TracerProvider(resource=Resource.create({"service.name": "paperboy"}))
+    exporter = OTLPSpanExporter(endpoint=settings.otel_endpoint)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    # The path of a reader's link is a secret: those requests are not traced.
+    private = ",".join(f"/{purpose}/" for purpose in Purpose)
+    FastAPIInstrumentor.instrument_app(site, tracer_provider=provider, excluded_urls=private)

@@ -1,0 +1,95 @@
+"""Settings are explained where operators look, and refused with a line for each thing to mend."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from app import settings
+from app.db import ROOT
+from app.errors import InvalidSettings
+from app.settings import Settings
+
+GOOD = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
+EXAMPLE = ROOT / ".env.example"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No variable of this machine's environment and no `.env` has a say."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"PAPERBOY_{name.upper()}", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def explained() -> dict[str, str]:
+    lines = re.findall(r"^PAPERBOY_([A-Z_]+)=(.*)$", EXAMPLE.read_text(), re.MULTILINE)
+    return {name.lower(): value for name, value in lines}
+
+
+def test_the_example_explains_every_setting_in_order() -> None:
+    """A setting that is not in `.env.example` does not exist for an operator."""
+    assert list(explained()) == list(Settings.model_fields)
+
+
+def test_the_example_shows_the_defaults() -> None:
+    """Copying the file changes nothing."""
+    assert Settings(_env_file=EXAMPLE) == Settings(_env_file=None)
+
+
+def test_every_setting_has_a_comment() -> None:
+    """A name alone does not say what happens."""
+    block = re.compile(r"(?:^#(?! ──).*\n)+(?:^PAPERBOY_.*\n)+", re.MULTILINE)
+    commented = "".join(block.findall(EXAMPLE.read_text()))
+    bare = [name for name in explained() if f"PAPERBOY_{name.upper()}=" not in commented]
+    assert bare == []
+
+
+def test_without_a_secret_it_does_not_start() -> None:
+    """Links signed with no secret could be made by anybody."""
+    with pytest.raises(InvalidSettings, match="PAPERBOY_SECRET_KEYS is not set"):
+        settings.load()
+
+
+@pytest.mark.parametrize("weak", ["short", "please-change-me-please-change-me-please", "x" * 40])
+def test_placeholder_secrets_are_refused(weak: str) -> None:
+    """What stands in some example on the internet is no secret."""
+    with pytest.raises(InvalidSettings, match="short or placeholder"):
+        settings.load(secret_keys=(GOOD, weak))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("base_url", "paperboy.test"),
+        ("default_zone", "Mars/Olympus"),
+        ("default_hour", "24"),
+        ("smtp_port", "0"),
+        ("smtp_security", "yes"),
+        ("scheduler", "perhaps"),
+        ("retention_days", "1"),
+    ],
+)
+def test_a_wrong_setting_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator reads which variable to mend."""
+    monkeypatch.setenv(f"PAPERBOY_{name.upper()}", value)
+    with pytest.raises(InvalidSettings, match=f"^PAPERBOY_{name.upper()}: "):
+        settings.load(secret_keys=(GOOD,))
+
+
+def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an environment variable there is no other way."""
+    monkeypatch.setenv("PAPERBOY_ARXIV_CATEGORIES", "cs.CL, stat.ML,,")
+    monkeypatch.setenv("PAPERBOY_SECRET_KEYS", f"{GOOD},{GOOD[::-1]}")
+    loaded = settings.load()
+    assert loaded.arxiv_categories == ("cs.CL", "stat.ML")
+    assert loaded.secret_keys == (GOOD, GOOD[::-1])
+
+
+def test_secrets_are_not_shown() -> None:
+    """A settings object may end up in a log."""
+    shown = repr(Settings(_env_file=None, secret_keys=(GOOD,), smtp_password="hunter2hunter2"))
+    assert GOOD not in shown
+    assert "hunter2" not in shown
