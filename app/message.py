@@ -1,0 +1,120 @@
+"""RenderedMail → RFC 5322 bytes. The same mail always gives the same bytes, and nobody's text makes a header.
+
+Written by hand rather than by `email.message`, which folds a long List-Unsubscribe into encoded words,
+draws its boundaries at random, and costs milliseconds a mail.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.header import Header
+from email.utils import format_datetime
+
+from app.errors import DeliveryError
+from app.records import Outgoing, RenderedMail
+
+# Quoted-printable never holds "=_", so this cannot occur in a part.
+BOUNDARY = "=_paperboy"
+MAX_LINE = 998
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ADDRESS = re.compile(r"[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+@[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+")
+_PLAIN_PHRASE = re.compile(r"[A-Za-z0-9 !#$%&'*+/=?^_`{|}~-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Who writes to whom, and the names that bind the mail to its delivery."""
+
+    delivery_id: int
+    message_id: str
+    return_path: str
+    from_name: str
+    from_address: str
+    to_address: str
+    date: datetime
+
+
+def compose(mail: RenderedMail, envelope: Envelope) -> Outgoing:
+    """The mail as it goes over the wire; DeliveryError when its addresses or headers cannot be written."""
+    recipient = _address(envelope.to_address)
+    headers = {
+        "From": f"{_phrase(envelope.from_name)} <{_address(envelope.from_address)}>",
+        "To": recipient,
+        "Subject": _words("Subject", mail.subject),
+        "Date": format_datetime(envelope.date.astimezone(UTC)),
+        "Message-ID": envelope.message_id,
+        **mail.headers,
+        "MIME-Version": "1.0",
+        "Content-Type": f'multipart/alternative; boundary="{BOUNDARY}"',
+    }
+    head = "".join(_header(name, value) for name, value in headers.items())
+    return Outgoing(
+        delivery_id=envelope.delivery_id,
+        message_id=envelope.message_id,
+        subject=mail.subject,
+        sender=_address(envelope.return_path),
+        recipient=recipient,
+        data=head.encode() + b"\r\n" + _body(mail),
+        needs_smtputf8=not recipient.isascii(),
+    )
+
+
+def _body(mail: RenderedMail) -> bytes:
+    parts = b"".join(_part(kind, text) for kind, text in (("plain", mail.text), ("html", mail.html)))
+    return parts + f"--{BOUNDARY}--\r\n".encode()
+
+
+def _part(kind: str, text: str) -> bytes:
+    head = (
+        f"--{BOUNDARY}\r\n"
+        f"Content-Type: text/{kind}; charset=utf-8\r\n"
+        "Content-Transfer-Encoding: quoted-printable\r\n\r\n"
+    )
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    encoded = binascii.b2a_qp(lines.encode("utf-8", "replace"))
+    return head.encode() + encoded.replace(b"\n", b"\r\n") + b"\r\n"
+
+
+def _header(name: str, value: str) -> str:
+    """One header line, folded only where an encoded word was. CR or LF of anybody's making is refused."""
+    if _CONTROL.search(value.replace("\r\n ", " ")) or _CONTROL.search(name):
+        raise DeliveryError(f"the header {name} holds a control character", permanent=True)
+    line = f"{name}: {value}\r\n"
+    if any(len(part) > MAX_LINE for part in line.encode().split(b"\r\n")):
+        raise DeliveryError(f"the header {name} is too long", permanent=True)
+    return line
+
+
+def _words(name: str, text: str) -> str:
+    """Text as RFC 2047 wants it: encoded where it is not ASCII, or would pass for something encoded."""
+    if _CONTROL.search(text):
+        raise DeliveryError(f"the header {name} holds a control character", permanent=True)
+    if text.isascii() and "=?" not in text and len(text) < MAX_LINE - len(name) - 2:
+        return text
+    encoded = Header(text.encode("utf-8", "replace").decode(), "utf-8", header_name=name)
+    return encoded.encode(linesep="\r\n")
+
+
+def _phrase(name: str) -> str:
+    if _PLAIN_PHRASE.fullmatch(name) and "=?" not in name:
+        return name
+    if name.isascii() and not _CONTROL.search(name) and "=?" not in name:
+        return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return _words("From", name)
+
+
+def _address(text: str) -> str:
+    """An address that can stand in a header and in the envelope; its domain in ASCII where it can be."""
+    local, _, domain = text.rpartition("@")
+    if not domain.isascii():
+        try:
+            domain = domain.encode("idna").decode()
+        except UnicodeError:
+            raise DeliveryError("the address has an impossible domain", permanent=True) from None
+    address = f"{local}@{domain}"
+    if not _ADDRESS.fullmatch(address) or len(address.encode()) > 320:
+        raise DeliveryError("the address cannot be written to", permanent=True)
+    return address

@@ -1,0 +1,259 @@
+"""Connections to the relay: a pool that is kept, a pace for each recipient domain, and what answers mean."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import aiosmtplib
+
+from app.records import Answer, Outgoing, Verdict
+from app.settings import Settings, SmtpSecurity
+
+CONNECT_TIMEOUT = 60.0
+COMMAND_TIMEOUT = 300.0  # RFC 5321 4.5.3.2
+# RFC 5321 wants ten minutes after the final dot: whoever waits less sends the mail twice.
+DATA_TIMEOUT = 600.0
+
+# Providers that count connections and messages from one sender over all their domains.
+_FAMILIES = {
+    **dict.fromkeys(("gmail.com", "googlemail.com", "google.com"), "google"),
+    **dict.fromkeys(("outlook.com", "hotmail.com", "live.com", "msn.com", "windowslive.com"), "outlook"),
+}
+STRICT_CONNECTIONS, STRICT_MESSAGES, CONNECTIONS_PER_DOMAIN = 5, 50, 10
+
+Commit = Callable[[Outgoing], Awaitable[bool]]
+
+_STATUS = re.compile(r"\b([245])\.(\d{1,3})\.(\d{1,3})\b")
+_NO_MAILBOX = {"5.1.1", "5.1.2", "5.1.10"}
+_NO_MAILBOX_WORDS = re.compile(
+    r"user unknown|unknown (user|recipient|mailbox)|no such (user|mailbox|recipient|address|person)"
+    r"|(user|mailbox|recipient|account|address) (does not|doesn't) exist|invalid (mailbox|recipient)",
+    re.IGNORECASE,
+)
+_FULL_WORDS = re.compile(r"(mailbox|quota|storage).{0,30}(full|exceeded)|over quota", re.IGNORECASE)
+# Our address, our authentication, our reputation: RFC 3463, RFC 7372, RFC 7489 and Microsoft's own.
+_OUR_FAULT = re.compile(
+    r"5\.1\.[78]|5\.7\.(0|8|9|11|14|2\d|30|5\d\d|6\d\d|7\d\d)|5\.5\.[12]",
+)
+_OUR_FAULT_WORDS = re.compile(
+    r"\b(spf|dkim|dmarc|rdns|ptr record|reverse dns|blocklist|blacklist|block list|spamhaus|barracuda)\b"
+    r"|relay(ing)? (access )?denied|unable to relay|authentication (is )?required|not authenticated"
+    r"|(client host|ip( address)?|sender( address)?|domain) .{0,60}(blocked|rejected|banned|not allowed)",
+    re.IGNORECASE,
+)
+_OUR_FAULT_CODES = {500, 502, 503, 504, 521, 530, 534, 535, 538}
+
+
+def classify(code: int, text: str) -> Verdict:
+    """What an answer to a mail means. The enhanced status decides where there is one (RFC 3463)."""
+    if 200 <= code < 300:
+        return Verdict.ACCEPTED
+    if 400 <= code < 500:
+        return Verdict.DEFERRED
+    found = _STATUS.search(text)
+    status = found.group() if found else ""
+    if not status.startswith("5"):
+        return _classify_words(code, text)
+    if status in _NO_MAILBOX:
+        return Verdict.HARD
+    if status == "5.2.2":
+        return Verdict.FULL
+    if _OUR_FAULT.fullmatch(status):
+        return Verdict.OUR_FAULT
+    # 5.7.1 says only that somebody's policy refused. One reader's filter must not stop everybody's mail.
+    if status == "5.7.1" and _OUR_FAULT_WORDS.search(text):
+        return Verdict.OUR_FAULT
+    return Verdict.SOFT
+
+
+def _classify_words(code: int, text: str) -> Verdict:
+    if _NO_MAILBOX_WORDS.search(text):
+        return Verdict.HARD
+    if _FULL_WORDS.search(text):
+        return Verdict.FULL
+    if code in _OUR_FAULT_CODES or _OUR_FAULT_WORDS.search(text):
+        return Verdict.OUR_FAULT
+    return Verdict.SOFT
+
+
+def family_of(recipient: str) -> str:
+    """The provider whose patience a mail costs."""
+    domain = recipient.rpartition("@")[2].lower()
+    return _FAMILIES.get(domain, domain)
+
+
+class Connection:
+    """One connection, and how many mails it has carried to whom."""
+
+    def __init__(self, client: aiosmtplib.SMTP) -> None:
+        self.client = client
+        self.carried: Counter[str] = Counter()
+
+    def is_worn(self, family: str, most: int) -> bool:
+        strict = family in _FAMILIES.values() and self.carried[family] >= STRICT_MESSAGES
+        return strict or self.carried.total() >= most or not self.client.is_connected
+
+    async def close(self) -> None:
+        with suppress(aiosmtplib.SMTPException, OSError):
+            if self.client.is_connected:
+                await self.client.quit(timeout=5)
+        self.client.close()
+
+
+class Relay:
+    """The relay of the settings, for one run. Used as `async with Relay(settings) as relay`.
+
+    It stops by itself when nothing more can come of trying: the relay cannot be reached, or refuses
+    us as a sender. What has not begun by then is answered HELD.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._slots = asyncio.Semaphore(settings.smtp_connections)
+        self._paces: dict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(CONNECTIONS_PER_DOMAIN)
+        )
+        for family in set(_FAMILIES.values()):
+            self._paces[family] = asyncio.Semaphore(STRICT_CONNECTIONS)
+        self._idle: list[Connection] = []
+        self._live = 0
+        self.stopped = False
+
+    async def __aenter__(self) -> Relay:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(connection.close() for connection in self._idle))
+
+    async def send(self, mail: Outgoing, commit: Commit) -> Answer:
+        """Hand over one mail. `commit` is awaited just before DATA; when it says no, nothing is sent."""
+        family = family_of(mail.recipient)
+        async with self._paces[family]:
+            connection = await self._connection(family)
+            if isinstance(connection, Answer):
+                return connection
+            try:
+                answer = await transact(connection.client, mail, commit)
+            finally:
+                connection.carried[family] += 1
+                self._idle.append(connection)
+                self._slots.release()
+        self.stopped = self.stopped or answer.verdict is Verdict.OUR_FAULT
+        return answer
+
+    async def _connection(self, family: str) -> Connection | Answer:
+        """A connection and a slot for it, or the answer that there is none."""
+        while True:
+            await self._slots.acquire()
+            refusal = Answer(Verdict.HELD)
+            if not self.stopped:
+                try:
+                    return await self._idle_or_new(family)
+                except (aiosmtplib.SMTPException, OSError) as error:
+                    if self._live:
+                        continue  # the relay wants fewer connections: this slot is gone for the run
+                    refusal = _refused_at_the_door(error)
+                    self.stopped = True
+            self._slots.release()
+            return refusal
+
+    async def _idle_or_new(self, family: str) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_worn(family, self._settings.smtp_messages_per_connection):
+                return connection
+            self._live -= 1
+            await connection.close()
+        client = _client(self._settings)
+        await client.connect(timeout=CONNECT_TIMEOUT)
+        self._live += 1
+        return Connection(client)
+
+
+def _client(settings: Settings) -> aiosmtplib.SMTP:
+    security = settings.smtp_security
+    start_tls = {SmtpSecurity.STARTTLS: True, SmtpSecurity.OPPORTUNISTIC: None}.get(security, False)
+    return aiosmtplib.SMTP(
+        hostname=settings.smtp_host,
+        port=settings.smtp_port,
+        username=settings.smtp_username or None,
+        password=settings.smtp_password or None,
+        local_hostname=settings.mail_domain,
+        timeout=COMMAND_TIMEOUT,
+        use_tls=security is SmtpSecurity.TLS,
+        start_tls=start_tls,
+        # Opportunistic means: better encrypted to anybody than plain to everybody (RFC 7435).
+        validate_certs=security is not SmtpSecurity.OPPORTUNISTIC,
+    )
+
+
+def _refused_at_the_door(error: Exception) -> Answer:
+    """Before MAIL nothing is about the reader: 5xx is our fault, all else is the relay's bad hour."""
+    if isinstance(error, aiosmtplib.SMTPResponseException):
+        verdict = Verdict.OUR_FAULT if error.code >= 500 else Verdict.UNREACHABLE
+        return Answer(verdict, error.code, _words(error))
+    return Answer(Verdict.UNREACHABLE, None, f"no connection: {_words(error)}")
+
+
+async def transact(client: aiosmtplib.SMTP, mail: Outgoing, commit: Commit) -> Answer:
+    """MAIL, RCPT, commit, DATA. Until DATA a broken connection means unsent; from then on, uncertain."""
+    if mail.needs_smtputf8 and not client.supports_extension("smtputf8"):
+        return Answer(Verdict.UNSENDABLE, None, "the relay does not take addresses outside ASCII")
+    broken = Verdict.DEFERRED
+    try:
+        await _envelope(client, mail)
+        if not await commit(mail):
+            await _reset(client)
+            return Answer(Verdict.WITHDRAWN)
+        broken = Verdict.UNCERTAIN
+        response = await client.data(mail.data, timeout=DATA_TIMEOUT)
+    except aiosmtplib.SMTPResponseException as error:
+        await _reset(client, error.code)
+        return Answer(_verdict(error), error.code, _words(error))
+    except (aiosmtplib.SMTPException, OSError) as error:
+        client.close()
+        return Answer(broken, None, f"the connection broke: {_words(error)}")
+    except BaseException:
+        client.close()  # in the middle of a transaction: of no use to the next mail
+        raise
+    return Answer(Verdict.ACCEPTED, response.code, _clean(response.message))
+
+
+async def _envelope(client: aiosmtplib.SMTP, mail: Outgoing) -> None:
+    size = [f"SIZE={len(mail.data)}"] if client.supports_extension("size") else []
+    options, encoding = (["SMTPUTF8"], "utf-8") if mail.needs_smtputf8 else ([], "ascii")
+    await client.mail(mail.sender, options=[*size, *options], encoding=encoding)
+    await client.rcpt(mail.recipient, encoding=encoding)
+
+
+def _verdict(error: aiosmtplib.SMTPResponseException) -> Verdict:
+    if error.code < 400 and not isinstance(error, aiosmtplib.SMTPDataError):
+        return Verdict.DEFERRED  # an answer that the protocol does not know: nothing was sent
+    verdict = classify(error.code, error.message)
+    if verdict is Verdict.HARD and isinstance(error, aiosmtplib.SMTPSenderRefused):
+        return Verdict.OUR_FAULT  # it is our own address that does not exist
+    return verdict
+
+
+async def _reset(client: aiosmtplib.SMTP, code: int = 0) -> None:
+    """Make a refused connection fit for the next mail, or close it: 421 says that the relay will."""
+    try:
+        if code != 421 and client.is_connected:
+            await client.rset()
+            return
+    except (aiosmtplib.SMTPException, OSError):
+        pass
+    client.close()
+
+
+def _words(error: Exception) -> str:
+    return _clean(error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)) or repr(error)
+
+
+def _clean(text: str) -> str:
+    """A relay's words are foreign input: one line, of a length and of characters that a database takes."""
+    return " ".join(text.encode("utf-8", "replace").decode().replace("\0", "").split())[:500]
