@@ -1,0 +1,129 @@
+"""The demo: everything that Paperboy does, on a sample of real papers, without a network.
+
+people   the readers, and what each shows          sample/  ten days of three sources, as they answer
+replay   the days, one moment after the other      postbox  a mail server of its own, on a free port
+report   what happened, and whether it is right    inbox    a page on which each mail can be read
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+import sys
+import webbrowser
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import uvicorn
+from rich.console import Console
+from rich.progress import track
+
+from app import clock, db, main, pipeline, subscribers
+from app.demo import inbox, people, replay, report
+from app.demo.postbox import HOST, Postbox
+from app.pipeline import App
+from app.settings import Settings, SmtpSecurity
+
+FOLDER = Path("var") / "demo"
+SETTLING = timedelta(hours=1)  # before the first file is read: long enough for nothing, short of a day
+
+
+def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Console | None = None) -> int:
+    """Make a fresh service, let it live through its days, tell what happened, and serve it unless `once`."""
+    console = console or Console()
+    with Postbox(unknown=[people.UNKNOWN], greylisted=[people.GREYLISTED]) as postbox:
+        app = build(FOLDER, postbox.port, f"http://{HOST}:{free_port(port)}")
+        try:
+            end = live_today(app, console) if live else relive(app, console)
+            with app.db.read() as session:
+                told = report.gather(session, postbox.letters)
+            report.show(told, console)
+            if not once:
+                serve(app, postbox, end, console)
+        finally:
+            app.db.dispose()
+    return 1 if told.problems() else 0
+
+
+def build(folder: Path, smtp_port: int, base_url: str) -> App:
+    """The real application on a database of its own. What the environment says of a relay is not asked."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    settings = Settings(
+        _env_file=None,
+        base_url=base_url,
+        from_address="paperboy@paperboy.example.org",
+        contact_address="help@paperboy.example.org",
+        postal_address="Paperboy, 1 Example Street, Springfield",
+        secret_keys=(secrets.token_hex(32),),
+        database_url=f"sqlite:///{folder.resolve() / 'paperboy.db'}",
+        data_dir=folder,
+        smtp_host=HOST,
+        smtp_port=smtp_port,
+        smtp_username="",
+        smtp_password="",
+        smtp_security=SmtpSecurity.NONE,
+        scheduler=False,
+        log_level="ERROR",
+    )
+    db.migrate(settings.database_url)
+    return main.build(settings)
+
+
+def relive(app: App, console: Console) -> datetime:
+    """Read the sample file by file, and deliver in between what was due; returns the last moment."""
+    files = replay.readings()
+    moment = files[0].at - SETTLING
+    sign_up(app, moment)
+    for file in track(files, "Reliving ten days …", console=console, transient=True):
+        replay.deliver_between(app, moment, file.at)
+        pipeline.read_files(app, [file.path], file.at)
+        moment = file.at
+    end = moment + replay.A_WHILE
+    replay.deliver_between(app, moment, end)
+    return end
+
+
+def live_today(app: App, console: Console) -> datetime:
+    """Ask the real sources now, and deliver what comes due within a day."""
+    now = clock.utcnow()
+    sign_up(app, now)
+    with console.status("Asking the sources, politely …"):
+        pipeline.refresh(app, now)
+    replay.deliver_between(app, now, now + timedelta(days=1))
+    return now + timedelta(days=1)
+
+
+def sign_up(app: App, now: datetime) -> None:
+    """The readers, as an operator adds people whose consent was given elsewhere."""
+    with app.db.write() as session:
+        for person in people.PEOPLE:
+            subscribers.add(session, person.email, person.wants, now)
+
+
+def serve(app: App, postbox: Postbox, moment: datetime, console: Console) -> None:
+    """The web app, at the moment where the days ended, with the inbox beside it."""
+    clock.travel(moment)
+    site = main.create_app(app)
+    site.include_router(inbox.router(postbox))
+    url = app.settings.base_url
+    console.print(f"\nThe service   [link={url}/]{url}/[/link]\nThe mailboxes [link]{url}/demo/inbox[/link]")
+    console.print("Sign up there, and your confirmation arrives in the mailboxes. Ctrl-C ends it.")
+    if sys.stdout.isatty():
+        webbrowser.open(f"{url}/demo/inbox")
+    host, _, port = url.removeprefix("http://").partition(":")
+    uvicorn.run(site, host=host, port=int(port), log_level="warning")
+
+
+def free_port(wished: int) -> int:
+    """The wished port, or, where something is listening on it already, one that the system chooses."""
+    for port in (wished, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise OSError("no port is free")

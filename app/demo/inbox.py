@@ -1,0 +1,72 @@
+"""The demo's inbox: each mail as its reader would see it, as text, and as it travelled."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import groupby
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, Response
+
+from app.demo.people import PEOPLE
+from app.demo.postbox import Letter, Postbox
+from app.errors import NotFound
+from app.web import security
+from app.web.pages import page
+
+# The page frames the mail, which may do nothing but be read: no script, no form, no fetch, no name of ours.
+_PAGE = {"Content-Security-Policy": security.PAGE_CSP + "; frame-src 'self'"}
+_MAIL = {
+    "Content-Security-Policy": security.MAIL_CSP.replace("frame-ancestors 'none'", "frame-ancestors 'self'"),
+    "X-Frame-Options": "SAMEORIGIN",
+}
+
+
+class View(StrEnum):
+    """How a mail is shown."""
+
+    HTML = "html"
+    TEXT = "text"
+    SOURCE = "source"
+
+
+def router(postbox: Postbox) -> APIRouter:
+    """The pages over what is in the postbox at the moment."""
+    routes = APIRouter(prefix="/demo", include_in_schema=False)
+
+    @routes.get("/inbox")
+    def inbox(request: Request) -> HTMLResponse:
+        return page(request, "demo/inbox.html", mailboxes=_mailboxes(postbox.letters), about=_about())
+
+    @routes.get("/inbox/{number}")
+    def letter(request: Request, number: int, view: View = View.HTML) -> HTMLResponse:
+        return page(
+            request, "demo/letter.html", headers=_PAGE, letter=_find(postbox, number), view=view, views=View
+        )
+
+    @routes.get("/inbox/{number}/html")
+    def html(number: int) -> HTMLResponse:
+        return HTMLResponse(_find(postbox, number).html, headers=_MAIL)
+
+    @routes.get("/inbox/{number}/mail.eml")
+    def eml(number: int) -> Response:
+        return Response(_find(postbox, number).raw, media_type="message/rfc822")
+
+    return routes
+
+
+def _find(postbox: Postbox, number: int) -> Letter:
+    found = postbox.letter(number)
+    if found is None:
+        raise NotFound("There is no mail with this number.")
+    return found
+
+
+def _mailboxes(letters: list[Letter]) -> list[tuple[str, list[Letter]]]:
+    """The letters of each address, newest first."""
+    ordered = sorted(letters, key=lambda letter: (letter.recipient, -letter.number))
+    return [(address, list(group)) for address, group in groupby(ordered, key=lambda each: each.recipient)]
+
+
+def _about() -> dict[str, str]:
+    return {person.email: person.about for person in PEOPLE}

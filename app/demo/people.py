@@ -1,0 +1,126 @@
+"""The readers of the demo: each shows something that Paperboy does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.models import Cadence, WhenEmpty
+from app.records import Wish
+from app.subscribers import Preferences
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A reader, and what to look at in their mailbox."""
+
+    email: str
+    about: str
+    wants: Preferences
+
+
+def _wants(
+    *interests: str | Wish,
+    zone: str,
+    hour: int,
+    cadence: Cadence = Cadence.DAILY,
+    weekday: int = 0,
+    least: int = 1,
+    most: int = 6,
+    when_empty: WhenEmpty = WhenEmpty.SKIP,
+) -> Preferences:
+    return Preferences(
+        cadence=cadence,
+        weekday=weekday,
+        hour=hour,
+        zone=zone,
+        min_papers=least,
+        max_papers=most,
+        when_empty=when_empty,
+        interests=tuple(each if isinstance(each, Wish) else Wish(each) for each in interests),
+    )
+
+
+UNKNOWN = "trent@example.org"  # the postbox has no such mailbox
+GREYLISTED = "heidi@example.org"  # the postbox puts the first mail off
+
+PEOPLE = (
+    Person(
+        "alice@example.org",
+        "two separate interests with quotas; her 8 o'clock stays 8 o'clock when Berlin's clocks change",
+        _wants(
+            Wish("language model agents", quota=3),
+            Wish("reinforcement learning for reasoning", quota=2),
+            zone="Europe/Berlin",
+            hour=8,
+        ),
+    ),
+    Person(
+        "bob@example.org",
+        "working days only, so Monday's digest holds what the weekend brought",
+        _wants(
+            "video generation",
+            "world models",
+            zone="America/New_York",
+            hour=7,
+            cadence=Cadence.WEEKDAYS,
+            most=5,
+        ),
+    ),
+    Person(
+        "carol@example.org",
+        "one digest a week, on Friday evening in Tokyo",
+        _wants(
+            "quantization",
+            '"attention"',
+            zone="Asia/Tokyo",
+            hour=18,
+            cadence=Cadence.WEEKLY,
+            weekday=4,
+            most=10,
+        ),
+    ),
+    Person(
+        "dave@example.org",
+        "a phrase and an exclusion: robots, but nothing about driving",
+        _wants("robot policy -driving", '"robot policies"', zone="Europe/London", hour=7),
+    ),
+    Person(
+        "erin@example.org",
+        "thin days are kept back and folded into the next digest, until three papers are together",
+        _wants(
+            "medical imaging",
+            "clinical medicine",
+            "epidemiology",
+            zone="Australia/Sydney",
+            hour=6,
+            least=3,
+        ),
+    ),
+    Person(
+        "frank@example.org",
+        "nothing matches, so no mail comes, and the ledger says why for every day",
+        _wants('"honey bees"', zone="Atlantic/Reykjavik", hour=9),
+    ),
+    Person(
+        "grace@example.org",
+        "speech, by category as well; what is trending on days without a match",
+        _wants(
+            "text-to-speech",
+            "cat:eess.AS",
+            zone="Asia/Kolkata",
+            hour=9,
+            most=4,
+            when_empty=WhenEmpty.TRENDING,
+        ),
+    ),
+    Person(
+        GREYLISTED,
+        "her mail server puts strangers off at first: deferred, then sent; UTC+05:45",
+        _wants("satellite images", "star clusters", "weather forecast", zone="Asia/Kathmandu", hour=8),
+    ),
+    Person(
+        UNKNOWN,
+        "a mailbox that does not exist: refused once, and never written to again",
+        _wants("coding agents", zone="UTC", hour=10),
+    ),
+)

@@ -1,0 +1,86 @@
+"""What the documents and the packaging name exists: a reader who follows them is never led astray."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from app.db import ROOT
+from app.settings import Settings
+
+README = (ROOT / "README.md").read_text()
+MAKEFILE = (ROOT / "Makefile").read_text()
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+COMPOSE = (ROOT / "compose.yaml").read_text()
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{each.name}" for each in (ROOT / "docs").glob("*.md"))]
+SETTINGS = {f"PAPERBOY_{name.upper()}" for name in Settings.model_fields}
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z.]+):", MAKEFILE, re.MULTILINE))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_make_target_that_is_named_exists(document: str) -> None:
+    """`make` something, in a text, can be typed."""
+    named = set(re.findall(r"(?:^|`)make ([a-z.]+)", (ROOT / document).read_text(), re.MULTILINE))
+    assert named <= targets()
+
+
+@pytest.mark.parametrize("text", [README, COMPOSE, DOCKERFILE], ids=["README", "compose", "Dockerfile"])
+def test_every_setting_that_is_named_exists(text: str) -> None:
+    """A setting that was renamed is renamed everywhere."""
+    assert set(re.findall(r"PAPERBOY_[A-Z_]*[A-Z]", text)) <= SETTINGS
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_file_that_is_linked_exists(document: str) -> None:
+    """Pictures and links lead somewhere."""
+    linked = re.findall(r"\]\((?!https?:|#)([^)#]+)\)", (ROOT / document).read_text())
+    folder = (ROOT / document).parent
+    assert [link for link in linked if not (folder / link).exists()] == []
+
+
+def test_the_first_screen_holds_the_two_commands() -> None:
+    """Whoever opens the page sees how to try it and how to test it, and nothing else to type."""
+    first = README.split("## ")[0]
+    commands = re.findall(r"^(make .*?)\s+#", first, re.MULTILINE)
+    assert commands == ["make demo", "make test"]
+    assert first.count("```sh") == 1
+
+
+def test_the_changelog_has_room_for_the_next_release() -> None:
+    """Every change can be written down where it belongs."""
+    assert "\n## [Unreleased]\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_locks_name_hashes_and_no_hosts() -> None:
+    """Whoever installs gets these very files, from the registry of their choice."""
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        lock = (ROOT / name).read_text()
+        assert "--hash=sha256:" in lock
+        assert "://" not in lock
+        assert "\nsetuptools==" in lock
+
+
+def test_the_image_copies_only_what_exists_and_is_let_through() -> None:
+    """A file that .dockerignore hides can't be copied."""
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+    allowed = set(re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+    sources = {source for line in copied for source in line.split()}
+    assert sources == allowed
+    assert all((ROOT / source).exists() for source in sources)
+
+
+def test_nothing_of_one_machine_is_written_down() -> None:
+    """No absolute path of a home or work folder is in any file that git keeps."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S607
+    here = str(ROOT)
+    offenders = [
+        name
+        for name in filter(None, listed.stdout.split("\0"))
+        if (ROOT / name).is_file() and here.encode() in (ROOT / name).read_bytes()
+    ]
+    assert offenders == []
