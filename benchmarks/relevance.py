@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app import compose, match
+from app import compose, dedupe, match
 from app.records import PaperView
 
 
@@ -37,3 +37,8 @@ class Ranker:
 def ranker(history: list[dict[str, Any]]) -> Ranker:
     """The factory that the evaluation calls once a fold."""
     return Ranker(history)
+
+
+def same_title(a: str, b: str) -> bool:
+    """Whether two titles are one paper's, for the `titles` part of the evaluation."""
+    return dedupe.same_title(a, b)

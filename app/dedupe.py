@@ -1,0 +1,262 @@
+"""PURE. Is this the same paper? And what is known of it, when several records say different things.
+
+Ids decide where there are any: one arXiv id is one paper, two are two. Without them titles do, with the
+numbers in them, and the authors and abstracts where both have them: "Part I" and "Part II", or "v1.5"
+and "v1", are different papers however alike their titles are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from rapidfuzz import fuzz
+
+from app.records import PaperRecord, SourceKind
+
+NEAR = 86.0  # of 100: rapidfuzz's ratio of two titles
+VERY_NEAR = 60.0  # of 100: abstracts of one paper, however edited
+KEY_CHARS = 1_000
+SHORT_KEY = 16  # "introduction" is the title of many papers: it takes more than a title to recognise one
+UNNAMED = 90.0  # the same, where one title lacks the name that the other has before its colon
+RENAMED = 94.0  # the same, where both have a name and the names differ
+SHORT_REST = 24  # "a survey" after a colon tells nothing
+LONG_REST = 40
+RARE = 400  # a word in more titles than this finds nothing by itself
+BLOCK_WORDS = 6
+WORTH_A_LOOK = 50.0
+
+_FORMATTING = re.compile(
+    r"\\?(?:text(?:tt|bf|it|sc|rm|sf)|math(?:bf|rm|cal|bb|it|sf|tt)|operatorname|underline|emph|boldsymbol)\s*\{"
+    r"|\\text\{"
+)
+_GREEK = {
+    chr(code): name
+    for base in (0x391, 0x3B1)
+    for code, name in enumerate(
+        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma "
+        "sigma tau upsilon phi chi psi omega".split(),
+        base,
+    )
+} | {"ϕ": "phi", "ϵ": "epsilon", "ϑ": "theta", "×": "times", "∞": "infty", "→": "rightarrow"}
+_GREEK_TABLE = str.maketrans({char: f"{name}" for char, name in _GREEK.items()})
+_NOT_WORD = re.compile(r"[^a-z0-9]+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)*")
+_ROMAN = re.compile(r"(?:x{0,3})(?:ix|iv|v?i{0,3})")
+_ABOUT_ANOTHER = {"reply", "comment", "erratum", "corrigendum", "addendum", "correction", "rebuttal"}
+_SHORT_FOR = {
+    "rl": "reinforcement learning",
+    "llm": "large language model",
+    "llms": "large language models",
+    "vlm": "vision language model",
+    "vlms": "vision language models",
+}
+_PERSON_WORD = re.compile(r"[^\W\d_]+")
+
+
+def title_key(title: str) -> str:
+    """A title's letters and digits alone, without TeX, case and accents."""
+    return _flat(title).replace(" ", "")[:KEY_CHARS]
+
+
+def _flat(title: str) -> str:
+    """A title as plain words, for comparing."""
+    text = _FORMATTING.sub("", title.translate(_GREEK_TABLE))
+    text = unicodedata.normalize("NFKD", text).translate(_GREEK_TABLE)
+    # Combining accents vanish without a trace; everything else that is no letter parts two words.
+    text = "".join(char for char in text if not unicodedata.combining(char)).casefold()
+    if not text.isascii():
+        return " ".join("".join(char if char.isalnum() else " " for char in text).split())
+    return _NOT_WORD.sub(" ", text).strip()
+
+
+def marks(title: str) -> tuple[str, ...]:
+    """The numbers and version words of a title: they must be the same in two titles of one paper."""
+    text = unicodedata.normalize("NFKD", title).casefold()
+    numbers = _NUMBER.findall(text)
+    romans = [word for word in _flat(title).split() if word != "i" and word and _ROMAN.fullmatch(word)]
+    return tuple(sorted(numbers + romans + [word for word in _flat(title).split() if word in _ABOUT_ANOTHER]))
+
+
+def same_title(a: str, b: str) -> bool:
+    """Whether two titles are one paper's, when nothing else is known."""
+    return title_key(a) == title_key(b) or _near(a, b)
+
+
+def _near(a: str, b: str) -> bool:
+    """Alike as a whole; or where one lost the name before its colon; or where only that name differs."""
+    if _alike(a, b, NEAR):
+        return True
+    rest_a, rest_b = a.partition(": ")[2], b.partition(": ")[2]
+    if rest_a and rest_b:
+        return _telling(rest_a, rest_b, LONG_REST) and _alike(rest_a, rest_b, RENAMED, spelled_out=True)
+    shorter, other = (rest_a, b) if rest_a else (rest_b, a)
+    return _telling(shorter, other, SHORT_REST) and _alike(shorter, other, UNNAMED)
+
+
+def _alike(a: str, b: str, ratio: float, *, spelled_out: bool = False) -> bool:
+    flat_a, flat_b = _flat(a), _flat(b)
+    if spelled_out:
+        flat_a, flat_b = _spell_out(flat_a), _spell_out(flat_b)
+    return fuzz.ratio(flat_a, flat_b, score_cutoff=ratio) > 0 and marks(a) == marks(b)
+
+
+def _telling(a: str, b: str, chars: int) -> bool:
+    return min(len(a), len(b)) >= chars
+
+
+def _spell_out(flat: str) -> str:
+    return " ".join(_SHORT_FOR.get(word, word) for word in flat.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What recognising a paper needs to know of it."""
+
+    title: str
+    arxiv_id: str = ""
+    doi: str = ""
+    abstract: str = ""
+    authors: tuple[str, ...] = ()
+
+
+def decide(a: Known, b: Known) -> str:
+    """Why these two are one paper, in a few words; "" when they are not, as far as one can tell."""
+    if a.arxiv_id and b.arxiv_id:
+        return "same arXiv id" if a.arxiv_id == b.arxiv_id else ""
+    if a.doi and a.doi == b.doi:
+        return "same DOI"
+    agreed = _agreement(a, b)
+    if agreed is False:
+        return ""
+    key = title_key(a.title)
+    if key and key == title_key(b.title):
+        return "same title" if agreed or len(key) >= SHORT_KEY else ""
+    if min(len(key), len(title_key(b.title))) >= SHORT_KEY and _near(a.title, b.title):
+        return "nearly the same title"
+    return ""
+
+
+def _agreement(a: Known, b: Known) -> bool | None:
+    """Whether authors or abstracts agree; None where the two have neither in common to compare."""
+    votes = []
+    if a.authors and b.authors:
+        votes.append(bool(_surnames(a.authors) & _surnames(b.authors)))
+    if a.abstract and b.abstract:
+        votes.append(fuzz.ratio(a.abstract[:600], b.abstract[:600]) >= VERY_NEAR)
+    return any(votes) if votes else None
+
+
+def _surnames(authors: Iterable[str]) -> set[str]:
+    """The longest word of each name: order, initials and accents differ from source to source."""
+    plain = (unicodedata.normalize("NFKD", name).casefold() for name in authors)
+    words = (_PERSON_WORD.findall("".join(c for c in name if not unicodedata.combining(c))) for name in plain)
+    return {max(found, key=len) for found in words if found}
+
+
+class TitleIndex:
+    """Which known titles may be near a new one: those that share some of its rarest words."""
+
+    def __init__(self) -> None:
+        self._titles: dict[int, str] = {}
+        self._by_word: defaultdict[str, set[int]] = defaultdict(set)
+
+    def __len__(self) -> int:
+        return len(self._titles)
+
+    def add(self, key: int, title: str) -> None:
+        self._titles[key] = title
+        for word in set(_flat(title).split()):
+            self._by_word[word].add(key)
+
+    def near(self, title: str) -> list[int]:
+        """The keys of titles that are the same or nearly so, nearest first."""
+        flat = _flat(title)
+        by_word = [self._by_word[word] for word in set(flat.split()) if word in self._by_word]
+        rarest = sorted((found for found in by_word if len(found) <= RARE), key=len)[:BLOCK_WORDS]
+        shared = Counter(key for found in rarest for key in found)
+        enough = [key for key, count in shared.items() if count * 2 >= min(len(rarest), 3)]
+        scored = ((fuzz.ratio(flat, _flat(self._titles[key])), key) for key in enough)
+        likely = sorted((pair for pair in scored if pair[0] >= WORTH_A_LOOK), key=lambda p: (-p[0], p[1]))
+        return [key for _, key in likely if same_title(title, self._titles[key])]
+
+
+# --- what is known of a paper -------------------------------------------------------------------------
+
+FIELDS = (
+    "title",
+    "abstract",
+    "authors",
+    "categories",
+    "keywords",
+    "tldr",
+    "url",
+    "pdf_url",
+    "code_url",
+    "project_url",
+    "thumbnail_url",
+)
+SECOND_HAND = (SourceKind.PAGE, SourceKind.FEED)  # they garble formulas: they only fill what is empty
+_RANK = {
+    SourceKind.PAGE: 0,
+    SourceKind.FEED: 1,
+    SourceKind.JSONL: 2,
+    SourceKind.HUGGINGFACE: 3,
+    SourceKind.ARXIV_FEED: 4,
+    SourceKind.ARXIV: 5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a paper that records may change, and as of when each one is."""
+
+    values: Mapping[str, Any]
+    versions: Mapping[str, str]
+    author_count: int = 0
+    published_on: date | None = None
+
+
+def fields_of(record: PaperRecord, kind: SourceKind) -> Fields:
+    """A record as fields, each as of the day of the record."""
+    values = {name: getattr(record, name) for name in FIELDS}
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    as_of = record.as_of or record.listed_on or record.published_on or date.min
+    version = f"{0 if kind in SECOND_HAND else 1}.{as_of.isoformat()}.{_RANK[kind]}"
+    versions = {name: version for name, value in values.items() if value}
+    return Fields(values, versions, max(record.author_count, len(record.authors)), record.published_on)
+
+
+def fold(a: Fields, b: Fields) -> Fields:
+    """What two say together. The order of the two, and of any number of folds, does not matter.
+
+    Field by field the newer one wins and an empty one never does; what is as old is decided by the
+    values themselves. The count of authors is the largest, the day of publication the earliest.
+    """
+    values, versions = {}, {}
+    for name in FIELDS:
+        newer = max((a, b), key=lambda side: _weight(side, name))  # noqa: B023  # used at once
+        values[name] = newer.values[name]
+        if name in newer.versions:
+            versions[name] = newer.versions[name]
+    days = [day for day in (a.published_on, b.published_on) if day]
+    return Fields(values, versions, max(a.author_count, b.author_count), min(days, default=None))
+
+
+def _weight(side: Fields, name: str) -> tuple[str, str]:
+    value = side.values[name]
+    return side.versions.get(name, ""), json.dumps(value) if value else ""
+
+
+def content_hash(fields: Fields) -> str:
+    """Changes when what people read changes. Empty fields are left out, so a new one re-hashes nothing."""
+    filled = {name: value for name, value in fields.values.items() if value}
+    filled |= {"author_count": fields.author_count, "published_on": str(fields.published_on)}
+    return hashlib.sha256(json.dumps(filled, sort_keys=True).encode()).hexdigest()
