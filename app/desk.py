@@ -101,5 +101,5 @@ class Desk:
 
 def _silence(session: Session, day: date) -> str:
     """Why the sources have nothing new on this day, if that is known."""
-    kinds = session.exec(select(Source.kind).where(col(Source.paused).is_(False)).distinct())
+    kinds = session.exec(select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct())
     return " ".join(filter(None, dict.fromkeys(quiet.why(kind, day) for kind in sorted(kinds))))

@@ -1,0 +1,162 @@
+"""The papers of the archive as the later stages see them: merged ones are one, votes are attached."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from datetime import date
+
+from sqlmodel import Session, col, func, or_, select
+
+from app.models import Listing, Paper, Source, Votes
+from app.records import PaperView, VotePoint
+
+# SQLite takes 32,766 variables in a statement; ids are asked for in slices well below.
+SLICE = 5_000
+
+
+def candidates(session: Session, since: date, until: date) -> list[PaperView]:
+    """The papers that a source listed on a day in [since, until], withdrawn ones left out."""
+    listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()
+    papers = select(Paper).where(col(Paper.id).in_(listed), col(Paper.withdrawn_at).is_(None))
+    return _views(session, session.exec(papers.order_by(col(Paper.id))).all())
+
+
+def views(session: Session, ids: Collection[int]) -> list[PaperView]:
+    """These papers, by ascending id; an id that was merged away gives the paper that it is now."""
+    kept = sorted(set(canonical(session, ids).values()))
+    papers = [
+        paper
+        for part in _slices(kept)
+        for paper in session.exec(select(Paper).where(col(Paper.id).in_(part)).order_by(col(Paper.id)))
+    ]
+    return _views(session, papers)
+
+
+def canonical(session: Session, ids: Collection[int]) -> dict[int, int]:
+    """The id that each paper goes by today. An id that does not exist is left out."""
+    found: dict[int, int | None] = {}
+    open_ids = set(ids)
+    while open_ids:
+        rows = [
+            row
+            for part in _slices(sorted(open_ids))
+            for row in session.exec(select(Paper.id, Paper.merged_into_id).where(col(Paper.id).in_(part)))
+        ]
+        found.update({identity: into for identity, into in rows if identity is not None})
+        open_ids = {into for _, into in rows if into is not None} - found.keys()
+    return {identity: _follow(found, identity) for identity in ids if identity in found}
+
+
+def _follow(merged: dict[int, int | None], identity: int) -> int:
+    while (into := merged[identity]) is not None:
+        identity = into
+    return identity
+
+
+def days(session: Session, limit: int = 30) -> list[tuple[date, int]]:
+    """The newest days on which papers were listed, with how many."""
+    count = func.count(col(Listing.paper_id).distinct())
+    newest = select(col(Listing.listed_on), count).group_by(col(Listing.listed_on))
+    return [
+        (day, papers)
+        for day, papers in session.exec(newest.order_by(col(Listing.listed_on).desc()).limit(limit))
+    ]
+
+
+def search(
+    session: Session, text: str = "", *, day: date | None = None, source_id: int | None = None,
+    limit: int = 50, before: int | None = None,
+) -> list[PaperView]:  # fmt: skip
+    """Papers, newest first, that hold every word of `text` in title or abstract; `before` pages on."""
+    found = select(Paper).where(col(Paper.merged_into_id).is_(None))
+    for word in text.split():
+        found = found.where(
+            or_(
+                col(Paper.title).icontains(word, autoescape=True),
+                col(Paper.abstract).icontains(word, autoescape=True),
+            )
+        )
+    if day is not None or source_id is not None:
+        listed = select(Listing.paper_id)
+        listed = listed.where(Listing.listed_on == day) if day is not None else listed
+        listed = listed.where(Listing.source_id == source_id) if source_id is not None else listed
+        found = found.where(col(Paper.id).in_(listed))
+    if before is not None:
+        found = found.where(col(Paper.id) < before)
+    return _views(session, session.exec(found.order_by(col(Paper.id).desc()).limit(limit)).all())
+
+
+def _views(session: Session, papers: Sequence[Paper]) -> list[PaperView]:
+    ids = [paper.id for paper in papers if paper.id is not None]
+    votes = _votes(session, ids)
+    sources = _sources(session, ids)
+    return [_view(paper, votes[paper.id or 0], sources[paper.id or 0]) for paper in papers]
+
+
+def _view(paper: Paper, votes: Sequence[Votes], sources: Iterable[str]) -> PaperView:
+    points = tuple(series(votes))
+    return PaperView(
+        id=paper.id or 0,
+        title=paper.title,
+        abstract=paper.abstract,
+        authors=tuple(paper.authors),
+        author_count=paper.author_count,
+        categories=tuple(paper.categories),
+        keywords=tuple(paper.keywords),
+        tldr=paper.tldr,
+        arxiv_id=paper.arxiv_id or "",
+        url=paper.url,
+        pdf_url=paper.pdf_url,
+        code_url=paper.code_url,
+        project_url=paper.project_url,
+        published_on=paper.published_on,
+        first_listed_on=paper.first_listed_on,
+        last_listed_on=paper.last_listed_on,
+        upvotes=points[-1].upvotes if points else 0,
+        comments=_latest_comments(votes),
+        votes=points,
+        sources=tuple(sources),
+    )
+
+
+def series(votes: Sequence[Votes]) -> list[VotePoint]:
+    """One curve from the votes of several sources, ordered by time: at each moment their sum."""
+    now_of: dict[int, int] = {}
+    points: list[VotePoint] = []
+    for row in votes:
+        now_of[row.source_id] = max(row.upvotes, now_of.get(row.source_id, 0))
+        point = VotePoint(row.at, sum(now_of.values()))
+        if points and points[-1].at == row.at:
+            points[-1] = point
+        else:
+            points.append(point)
+    return points
+
+
+def _latest_comments(votes: Sequence[Votes]) -> int:
+    return sum({row.source_id: row.comments for row in votes}.values())
+
+
+def _votes(session: Session, ids: Sequence[int]) -> dict[int, list[Votes]]:
+    found: dict[int, list[Votes]] = defaultdict(list)
+    for part in _slices(ids):
+        rows = select(Votes).where(col(Votes.paper_id).in_(part)).order_by(col(Votes.at), col(Votes.id))
+        for row in session.exec(rows):
+            found[row.paper_id].append(row)
+    return found
+
+
+def _sources(session: Session, ids: Sequence[int]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = defaultdict(list)
+    for part in _slices(ids):
+        named = select(Listing.paper_id, Source.name).join(Source, col(Source.id) == Listing.source_id)
+        for paper_id, name in session.exec(
+            named.where(col(Listing.paper_id).in_(part)).distinct().order_by(col(Source.name))
+        ):
+            found[paper_id].append(name)
+    return found
+
+
+def _slices(ids: Sequence[int]) -> Iterable[Sequence[int]]:
+    return (ids[start : start + SLICE] for start in range(0, len(ids), SLICE))
