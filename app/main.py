@@ -7,6 +7,7 @@ from fastapi.staticfiles import StaticFiles
 
 from app.db import Database
 from app.pipeline import App
+from app.render import Renderer
 from app.settings import Settings
 from app.tokens import Signer
 from app.web import errors, pages, public, reader, security
@@ -14,10 +15,12 @@ from app.web import errors, pages, public, reader, security
 
 def build(settings: Settings) -> App:
     """Assemble the application. The caller calls `app.db.dispose()` when done."""
+    signer = Signer(settings.secret_keys, settings.base_url)
     return App(
         settings=settings,
         db=Database(settings.database_url),
-        signer=Signer(settings.secret_keys, settings.base_url),
+        signer=signer,
+        renderer=Renderer(settings, signer),
     )
 
 
