@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, cast
 
 import structlog
@@ -37,18 +38,10 @@ class Recording:
             self.counts[name] += figure
 
     def reject(self, origin: str, rejections: Iterable[Rejection]) -> None:
-        """List rejected rows under the source or file they came from, and count every one of them."""
-        for rejection in rejections:
-            self.counts["rejected"] += 1
-            if len(self.rejections) < MAX_LISTED:
-                self.rejections.append(
-                    {
-                        "origin": origin,
-                        "row": rejection.row,
-                        "reason": rejection.reason,
-                        "detail": rejection.detail,
-                    }
-                )
+        """List rejected rows under the source or file they came from. `add` has counted them."""
+        room = MAX_LISTED - len(self.rejections)
+        listed = [{"origin": origin, **asdict(rejection)} for rejection in islice(rejections, room)]
+        self.rejections.extend(listed)
 
     def fail(self, origin: str, error: object) -> None:
         """Note that one part failed while the rest of the run went on."""
