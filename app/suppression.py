@@ -32,7 +32,12 @@ def lift(session: Session, email: str) -> bool:
 
 
 def is_suppressed(session: Session, email: str) -> bool:
-    return bool(among(session, [email]))
+    return found(session, email) is not None
+
+
+def found(session: Session, email: str) -> Suppression | None:
+    """The entry of one address."""
+    return session.exec(select(Suppression).where(Suppression.address_hash == address_hash(email))).first()
 
 
 def among(session: Session, emails: Collection[str]) -> dict[str, str]:

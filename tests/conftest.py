@@ -19,6 +19,7 @@ from sqlalchemy.engine import make_url
 from app import db, main
 from app.pipeline import App
 from app.settings import Settings
+from tests.mailserver import MailServer
 
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SECRET = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
@@ -80,8 +81,16 @@ def database_url(new_database_url: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-def settings(database_url: str, tmp_path: Path) -> Settings:
-    """Settings of a service that sends mail to a port where nobody listens, until a test says where."""
+def mail_server() -> Iterator[MailServer]:
+    """A real SMTP server. A test that asks for it has it as the relay of its settings."""
+    with MailServer() as server:
+        yield server
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> Settings:
+    """Settings of a service that sends mail to `mail_server`, or to a port where nobody listens."""
+    relay = request.getfixturevalue("mail_server").port if "mail_server" in request.fixturenames else 1
     return Settings(
         _env_file=None,
         database_url=database_url,
@@ -91,7 +100,7 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
         from_address="digest@paperboy.test",
         contact_address="help@paperboy.test",
         postal_address="1 Example Street, Springfield",
-        smtp_port=1,
+        smtp_port=relay,
         smtp_security="none",
         scheduler=False,
     )

@@ -1,0 +1,163 @@
+"""A real SMTP server on a free port: it collects mails, and answers or breaks off as a test tells it."""
+
+from __future__ import annotations
+
+import asyncio
+import email
+import email.policy
+import threading
+from dataclasses import dataclass
+from email.message import EmailMessage
+
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+STAGES = ("connect", "mail", "rcpt", "data", "end")
+
+
+@dataclass(frozen=True)
+class Received:
+    """A mail as it came over the wire, dots unstuffed."""
+
+    sender: str
+    recipient: str
+    data: bytes
+
+    def parsed(self) -> EmailMessage:
+        return email.message_from_bytes(self.data, policy=email.policy.default)  # type: ignore[return-value]
+
+
+@dataclass
+class _Rule:
+    stage: str
+    reply: str | None  # None: drop the connection
+    to: str | None
+    times: int
+
+
+class MailServer:
+    """Use as a context manager, or by the fixture `mail_server`."""
+
+    def __init__(self, password: str | None = None) -> None:
+        self.port = 0
+        self.messages: list[Received] = []  # those that were answered with 250
+        self.swallowed: list[Received] = []  # those whose end was answered otherwise, or not at all
+        self.connections = 0
+        self.password = password
+        self._rules: list[_Rule] = []
+        self._loop = asyncio.new_event_loop()
+        self._sessions: set[_Server] = set()
+
+    def reply(self, stage: str, reply: str, *, to: str | None = None, times: int = 10**6) -> None:
+        """Answer so at a stage (connect, mail, rcpt, data, end), for one recipient or all, so many times."""
+        assert stage in STAGES
+        self._rules.append(_Rule(stage, reply, to, times))
+
+    def drop(self, stage: str, *, to: str | None = None, times: int = 10**6) -> None:
+        """Break off the connection at a stage, without a word."""
+        assert stage in STAGES
+        self._rules.append(_Rule(stage, None, to, times))
+
+    def behave(self) -> None:
+        """Forget what was told."""
+        self._rules.clear()
+
+    def __enter__(self) -> MailServer:
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    async def _listen(self) -> None:
+        self._server = await self._loop.create_server(self._session, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _close(self) -> None:
+        self._server.close()
+        for session in self._sessions:
+            if session.transport:
+                session.transport.abort()
+        await asyncio.sleep(0)
+        pending = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+    def _session(self) -> SMTP:
+        self.connections += 1
+        auth = {"auth_required": True, "auth_require_tls": False, "authenticator": self._authenticate}
+        session = _Server(self, **(auth if self.password else {}))
+        self._sessions.add(session)
+        return session
+
+    def _authenticate(self, *args: object) -> AuthResult:
+        data = args[-1]
+        assert isinstance(data, LoginPassword)
+        return AuthResult(success=data.password.decode() == self.password)
+
+    def rule_for(self, stage: str, recipient: str) -> _Rule | None:
+        for rule in self._rules:
+            if rule.stage == stage and rule.times > 0 and rule.to in (None, recipient):
+                rule.times -= 1
+                return rule
+        return None
+
+    async def handle_DATA(self, server: _Server, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        received = Received(envelope.mail_from or "", envelope.rcpt_tos[0], bytes(envelope.content or b""))
+        if await server.misbehaves("end", received.recipient):
+            self.swallowed.append(received)
+            raise _AnsweredAlready
+        self.messages.append(received)
+        return "250 2.0.0 taken"
+
+
+class _AnsweredAlready(Exception):
+    pass
+
+
+class _Server(SMTP):  # type: ignore[misc]
+    def __init__(self, owner: MailServer, **kwargs: object) -> None:
+        super().__init__(owner, hostname="mail.test", enable_SMTPUTF8=True, loop=owner._loop, **kwargs)
+        self._owner = owner
+
+    async def misbehaves(self, stage: str, recipient: str = "") -> bool:
+        rule = self._owner.rule_for(stage, recipient)
+        if rule is None:
+            return False
+        if rule.reply is None:
+            self.transport.abort()
+        else:
+            await self.push(rule.reply)
+            if rule.reply.startswith("421") or stage == "connect":
+                self.transport.close()
+        return True
+
+    async def _handle_client(self) -> None:
+        if not await self.misbehaves("connect"):
+            await super()._handle_client()
+
+    async def smtp_MAIL(self, arg: str) -> None:  # noqa: N802
+        if not await self.misbehaves("mail"):
+            await super().smtp_MAIL(arg)
+
+    async def smtp_RCPT(self, arg: str) -> None:  # noqa: N802
+        recipient = arg.partition("<")[2].partition(">")[0]
+        if not await self.misbehaves("rcpt", recipient):
+            await super().smtp_RCPT(arg)
+
+    async def smtp_DATA(self, arg: str) -> None:  # noqa: N802
+        if not await self.misbehaves("data", self.envelope.rcpt_tos[0]):
+            try:
+                await super().smtp_DATA(arg)
+            except _AnsweredAlready:
+                self._set_post_data_state()
+
+    async def handle_exception(self, error: Exception) -> str:
+        if isinstance(error, ConnectionError):
+            raise asyncio.CancelledError
+        return await super().handle_exception(error)
