@@ -40,8 +40,8 @@ class Recording:
     def reject(self, origin: str, rejections: Iterable[Rejection]) -> None:
         """List rejected rows under the source or file they came from. `add` has counted them."""
         room = MAX_LISTED - len(self.rejections)
-        listed = [{"origin": origin, **asdict(rejection)} for rejection in islice(rejections, room)]
-        self.rejections.extend(listed)
+        for rejection in islice(rejections, room):
+            self.rejections.append(asdict(rejection) | {"origin": rejection.origin or origin})
 
     def fail(self, origin: str, error: object) -> None:
         """Note that one part failed while the rest of the run went on."""
