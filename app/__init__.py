@@ -25,6 +25,7 @@ The people and their links:
 What operators see:
 
     runs          the record of each job's run
+    catalogue     the list of sources that are polled
     keys          the keys of the admin API: scoped, hashed, revoked
     audit         what operators changed, and by which door
     doctor        what is wrong with this installation, and how to mend it

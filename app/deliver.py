@@ -24,6 +24,7 @@ from sqlmodel import Session, col, delete, exists, select
 
 from app import suppression
 from app.db import Database, insert_new
+from app.errors import Conflict, NotFound
 from app.models import Delivery, Event, MailKind, SendingPause, Subscriber, SubscriberState
 from app.models import DeliveryState as State
 from app.records import Answer, Digest, Outgoing, Verdict
@@ -303,6 +304,17 @@ def resume(session: Session, edition: str = EVERYTHING) -> bool:
     """Lift a pause; False when there was none."""
     lifted = session.execute(delete(SendingPause).where(col(SendingPause.edition) == edition))
     return bool(lifted.rowcount)  # type: ignore[attr-defined]
+
+
+def release(session: Session, delivery_id: int, now: datetime) -> None:
+    """Let a mail of unknown fate that is held leave once more, with the same name and the same bytes."""
+    delivery = session.get(Delivery, delivery_id)
+    if delivery is None:
+        raise NotFound(f"there is no delivery {delivery_id}")
+    if delivery.state is not State.UNCERTAIN:
+        raise Conflict(f"this delivery is {delivery.state}: only one of unknown fate can be sent once more")
+    delivery.next_attempt_at, delivery.give_up_at = now, None
+    session.add(delivery)
 
 
 def pauses(session: Session) -> list[SendingPause]:

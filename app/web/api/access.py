@@ -1,0 +1,50 @@
+"""Who may call what. Each route asks for exactly one of `Reader`, `Writer` and `Sender`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
+
+from app import clock, keys
+from app.models import Scope
+from app.pipeline import App
+
+_bearer = HTTPBearer(auto_error=False, description="A key made by `paperboy key create`.")
+
+
+def _the_app(request: Request) -> App:
+    app: App = request.app.state.paperboy
+    return app
+
+
+Paperboy = Annotated[App, Depends(_the_app)]
+Now = Annotated[datetime, Depends(clock.utcnow)]
+_Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+def _holder(app: Paperboy, now: Now, needed: SecurityScopes, given: _Given) -> keys.Holder:
+    """The holder of the key that was sent, or 401, or 403 where it lacks the scope."""
+    holder = _known(app, given.credentials) if given else None
+    if holder is None:
+        said = 'Bearer realm="paperboy"' + (', error="invalid_token"' if given else "")
+        raise HTTPException(401, "a key is needed: Authorization: Bearer pb_…", {"WWW-Authenticate": said})
+    if not holder.scopes.issuperset(needed.scopes):
+        said = f'Bearer realm="paperboy", error="insufficient_scope", scope="{needed.scope_str}"'
+        raise HTTPException(403, f"this key lacks the scope “{needed.scope_str}”", {"WWW-Authenticate": said})
+    if holder.is_stale(now):
+        with app.db.write() as session:
+            keys.note_use(session, holder.id, now)
+    return holder
+
+
+def _known(app: App, key: str) -> keys.Holder | None:
+    with app.db.read() as session:
+        return keys.holder(session, key)
+
+
+Reader = Annotated[keys.Holder, Security(_holder, scopes=[Scope.READ.value])]
+Writer = Annotated[keys.Holder, Security(_holder, scopes=[Scope.WRITE.value])]
+Sender = Annotated[keys.Holder, Security(_holder, scopes=[Scope.SEND.value])]

@@ -1,0 +1,92 @@
+"""The ledger: every mail to every reader, and the state it is in."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from sqlmodel import col, select
+
+from app import audit, deliver
+from app.errors import NotFound
+from app.models import Delivery, DeliveryState, MailKind
+from app.web.api import problems
+from app.web.api.access import Now, Paperboy, Reader, Sender
+from app.web.api.paging import Page, Paging, newest_first
+
+router = APIRouter(prefix="/deliveries", tags=["deliveries"])
+
+
+class DeliveryOut(BaseModel):
+    """A mail to a reader, in exactly one state."""
+
+    id: int
+    subscriber_id: int
+    kind: MailKind
+    edition: str = Field(examples=["2026-11-20"])
+    state: DeliveryState
+    reason: str = Field(description="Why it was skipped, failed, suppressed or held.")
+    subject: str
+    message_id: str
+    attempts: int = Field(examples=[1])
+    next_attempt_at: datetime | None
+    give_up_at: datetime | None
+    smtp_code: int | None = Field(examples=[250])
+    smtp_text: str = Field(examples=["2.0.0 Ok: queued"])
+    due_at: datetime
+    created_at: datetime
+    sent_at: datetime | None
+
+
+class DeliveryDetail(DeliveryOut):
+    """A mail with everything its digest shows: enough to render it again."""
+
+    digest: dict[str, Any]
+
+
+@router.get("", responses=problems.responses(422))
+def list_deliveries(
+    app: Paperboy,
+    _key: Reader,
+    window: Paging,
+    state: DeliveryState | None = None,
+    kind: MailKind | None = None,
+    edition: Annotated[str | None, Query(max_length=40, examples=["2026-11-20"])] = None,
+    subscriber_id: int | None = None,
+) -> Page[DeliveryOut]:
+    """The mails, the newest first."""
+    wanted = {"state": state, "kind": kind, "edition": edition, "subscriber_id": subscriber_id}
+    statement = select(Delivery).filter_by(
+        **{name: value for name, value in wanted.items() if value is not None}
+    )
+    with app.db.read() as session:
+        rows, cursor = newest_first(session, statement, col(Delivery.id), window)
+    return Page(items=[_shown(row) for row in rows], next_cursor=cursor)
+
+
+@router.get("/{delivery_id}", responses=problems.responses(404))
+def get_delivery(app: Paperboy, _key: Reader, delivery_id: int) -> DeliveryDetail:
+    """One mail, with its digest."""
+    with app.db.read() as session:
+        row = session.get(Delivery, delivery_id)
+    if row is None:
+        raise NotFound(f"there is no delivery {delivery_id}")
+    return DeliveryDetail.model_validate(row.model_dump())
+
+
+@router.post("/{delivery_id}/release", responses=problems.responses(404, 409))
+def release_delivery(app: Paperboy, key: Sender, now: Now, delivery_id: int) -> DeliveryOut:
+    """Send a mail of unknown fate once more, with the same Message-ID and the same bytes.
+
+    Such a mail was in flight when the sender or the relay died: the reader may have it already.
+    """
+    with app.db.write() as session:
+        deliver.release(session, delivery_id, now)
+        audit.note(session, key.name, "delivery.release", delivery_id, now)
+        return _shown(session.get_one(Delivery, delivery_id))
+
+
+def _shown(row: Delivery) -> DeliveryOut:
+    return DeliveryOut.model_validate(row.model_dump())

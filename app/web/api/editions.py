@@ -1,0 +1,150 @@
+"""Editions, the balance of each, and the brake: sending can be paused for one edition or for all."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field
+from sqlmodel import col, select
+
+from app import audit, deliver
+from app.errors import NotFound
+from app.models import Delivery, MailKind
+from app.web.api import problems
+from app.web.api.access import Now, Paperboy, Reader, Sender
+from app.web.api.paging import Page, Paging, cut
+
+router = APIRouter(tags=["editions"])
+
+Name = Annotated[str, Path(pattern=r"^\d{4}-(\d\d-\d\d|W\d\d)$", examples=["2026-11-20"])]
+
+
+class Balance(BaseModel):
+    """Every digest that was due, counted in the one state it is in. `holds` says that the sum is right."""
+
+    due: int = Field(examples=[1000])
+    pending: int
+    claimed: int
+    committing: int
+    sent: int = Field(examples=[990])
+    deferred: int
+    failed: int
+    suppressed: int
+    uncertain: int
+    skipped: int
+    holds: bool
+
+
+class PauseOut(BaseModel):
+    """Something that is held back."""
+
+    edition: str = Field(examples=["2026-11-20"], description="One edition, or * for everything.")
+    reason: str
+    since: datetime
+
+
+class Edition(BaseModel):
+    """The digests of a local day (2026-11-20) or week (2026-W47)."""
+
+    edition: str = Field(examples=["2026-11-20"])
+    balance: Balance
+    paused: PauseOut | None = None
+
+
+class Sending(BaseModel):
+    """Whether mails leave, and the balance over all editions."""
+
+    paused: bool
+    pauses: list[PauseOut]
+    balance: Balance
+
+
+class Reason(BaseModel):
+    """Why sending is stopped: whoever finds it stopped reads this."""
+
+    reason: str = Field(min_length=3, max_length=500, examples=["the relay signs with a wrong key"])
+
+
+@router.get("/editions", responses=problems.responses(422))
+def list_editions(app: Paperboy, _key: Reader, window: Paging) -> Page[Edition]:
+    """The editions in descending order of their names: weeks before days."""
+    statement = select(Delivery.edition).where(Delivery.kind == MailKind.DIGEST).distinct()
+    if window.after is not None:
+        statement = statement.where(Delivery.edition < window.after)
+    with app.db.read() as session:
+        names = session.exec(statement.order_by(col(Delivery.edition).desc()).limit(window.limit + 1)).all()
+        shown, cursor = cut(names, window, str)
+        pauses = {pause.edition: _pause(pause) for pause in deliver.pauses(session)}
+        items = [
+            Edition(edition=name, balance=_balance(deliver.balance(session, name)), paused=pauses.get(name))
+            for name in shown
+        ]
+    return Page(items=items, next_cursor=cursor)
+
+
+@router.get("/editions/{edition}", responses=problems.responses(404))
+def get_edition(app: Paperboy, _key: Reader, edition: Name) -> Edition:
+    """One edition with its balance."""
+    with app.db.read() as session:
+        balance = _balance(deliver.balance(session, edition))
+        pauses = [_pause(pause) for pause in deliver.pauses(session) if pause.edition == edition]
+    if not balance.due and not pauses:
+        raise NotFound(f"no digest of the edition {edition} was ever due")
+    return Edition(edition=edition, balance=balance, paused=pauses[0] if pauses else None)
+
+
+@router.post("/editions/{edition}/pause", status_code=204)
+def pause_edition(app: Paperboy, key: Sender, now: Now, edition: Name, wanted: Reason) -> None:
+    """Let no mail of this edition leave, whether it exists already or not."""
+    _pause_it(app, key.name, now, edition, wanted.reason)
+
+
+@router.post("/editions/{edition}/resume", status_code=204, responses=problems.responses(404))
+def resume_edition(app: Paperboy, key: Sender, now: Now, edition: Name) -> None:
+    """Let the mails of this edition leave again."""
+    _resume_it(app, key.name, now, edition)
+
+
+@router.get("/sending")
+def get_sending(app: Paperboy, _key: Reader) -> Sending:
+    """Whether mails leave, what is held back, and the balance over all editions."""
+    with app.db.read() as session:
+        pauses = [_pause(pause) for pause in deliver.pauses(session)]
+        balance = _balance(deliver.balance(session))
+    everything = any(pause.edition == deliver.EVERYTHING for pause in pauses)
+    return Sending(paused=everything, pauses=pauses, balance=balance)
+
+
+@router.post("/sending/pause", status_code=204)
+def pause_sending(app: Paperboy, key: Sender, now: Now, wanted: Reason) -> None:
+    """Let no mail leave at all. What is due is composed and waits."""
+    _pause_it(app, key.name, now, deliver.EVERYTHING, wanted.reason)
+
+
+@router.post("/sending/resume", status_code=204, responses=problems.responses(404))
+def resume_sending(app: Paperboy, key: Sender, now: Now) -> None:
+    """Let mails leave again. An edition that was paused by itself stays so."""
+    _resume_it(app, key.name, now, deliver.EVERYTHING)
+
+
+def _pause_it(app: Paperboy, actor: str, now: datetime, edition: str, reason: str) -> None:
+    with app.db.write() as session:
+        deliver.pause(session, reason, now, edition)
+        audit.note(session, actor, "sending.pause", edition, now, reason=reason)
+
+
+def _resume_it(app: Paperboy, actor: str, now: datetime, edition: str) -> None:
+    with app.db.write() as session:
+        if not deliver.resume(session, edition):
+            raise NotFound("this is not paused")
+        audit.note(session, actor, "sending.resume", edition, now)
+
+
+def _balance(counted: dict[str, int | bool]) -> Balance:
+    return Balance.model_validate(counted)
+
+
+def _pause(row: deliver.SendingPause) -> PauseOut:
+    return PauseOut.model_validate(row.model_dump())

@@ -1,0 +1,182 @@
+"""The archive: search it, look at one paper, see what was merged, and take a merge back."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from sqlmodel import Session, col, select
+
+from app import archive, audit, ingest
+from app.errors import NotFound
+from app.models import Listing, Merge, Paper, Source, Votes
+from app.records import PaperView
+from app.web.api import problems
+from app.web.api.access import Now, Paperboy, Reader, Writer
+from app.web.api.paging import Page, Paging, cut, newest_first
+
+router = APIRouter(tags=["papers"])
+
+
+class PaperOut(BaseModel):
+    """A paper as the digests see it: merged ones are one, votes are summed over its sources."""
+
+    id: int
+    title: str
+    abstract: str
+    authors: list[str]
+    author_count: int
+    categories: list[str]
+    keywords: list[str]
+    tldr: str
+    arxiv_id: str = Field(examples=["2511.01234"])
+    url: str
+    pdf_url: str
+    code_url: str
+    project_url: str
+    published_on: date | None
+    first_listed_on: date | None
+    last_listed_on: date | None
+    upvotes: int
+    comments: int
+    sources: list[str] = Field(examples=[["arxiv", "huggingface"]])
+
+
+class ListingOut(BaseModel):
+    """A source showed the paper on a day."""
+
+    source: str
+    listed_on: date
+    rank: int | None
+    submitted_by: str
+
+
+class VotesOut(BaseModel):
+    """What a source's readers thought of it, from then on."""
+
+    source: str
+    at: datetime
+    upvotes: int
+    comments: int
+    stars: int
+
+
+class MergeOut(BaseModel):
+    """Two rows were found to be one paper."""
+
+    id: int
+    kept_id: int
+    kept_title: str
+    absorbed_id: int
+    absorbed_title: str
+    reason: str = Field(examples=["the same title"])
+    at: datetime
+    undone_at: datetime | None
+
+
+class PaperDetail(PaperOut):
+    """A paper with where it was seen, its votes over time, and what was merged into it."""
+
+    doi: str
+    withdrawn_at: datetime | None
+    listings: list[ListingOut]
+    votes: list[VotesOut]
+    merges: list[MergeOut]
+
+
+@router.get("/papers", responses=problems.responses(404, 422))
+def list_papers(
+    app: Paperboy,
+    _key: Reader,
+    window: Paging,
+    q: Annotated[str, Query(max_length=300, description="Words, all of them in title or abstract.")] = "",
+    arxiv_id: Annotated[str | None, Query(max_length=40, examples=["2511.01234"])] = None,
+    source_id: int | None = None,
+    day: Annotated[date | None, Query(description="Listed on this day.")] = None,
+) -> Page[PaperOut]:
+    """The papers, those that came last first."""
+    with app.db.read() as session:
+        if arxiv_id is not None:
+            ids = session.exec(select(Paper.id).where(Paper.arxiv_id == arxiv_id)).all()
+            found = archive.views(session, [paper_id for paper_id in ids if paper_id])
+            return Page(items=[_shown(paper) for paper in found])
+        papers = archive.search(
+            session, q, day=day, source_id=source_id, limit=window.limit + 1, before=window.after_id
+        )
+    shown, cursor = cut(papers, window, lambda paper: paper.id)
+    return Page(items=[_shown(paper) for paper in shown], next_cursor=cursor)
+
+
+@router.get("/papers/{paper_id}", responses=problems.responses(404))
+def get_paper(app: Paperboy, _key: Reader, paper_id: int) -> PaperDetail:
+    """One paper. An id that was merged away gives the paper that it is now."""
+    with app.db.read() as session:
+        views = archive.views(session, [paper_id])
+        if not views:
+            raise NotFound(f"there is no paper {paper_id}")
+        kept = session.get_one(Paper, views[0].id)
+        merges = select(Merge).where(Merge.kept_id == kept.id).order_by(col(Merge.id))
+        return PaperDetail(
+            **_shown(views[0]).model_dump(),
+            doi=kept.doi or "",
+            withdrawn_at=kept.withdrawn_at,
+            listings=_listings(session, views[0].id),
+            votes=_votes(session, views[0].id),
+            merges=_merges(session, session.exec(merges).all()),
+        )
+
+
+@router.get("/merges", responses=problems.responses(422))
+def list_merges(app: Paperboy, _key: Reader, window: Paging, undone: bool | None = None) -> Page[MergeOut]:
+    """What was found to be one paper, the newest first."""
+    statement = select(Merge)
+    if undone is not None:
+        is_open = col(Merge.undone_at).is_(None)
+        statement = statement.where(~is_open if undone else is_open)
+    with app.db.read() as session:
+        rows, cursor = newest_first(session, statement, col(Merge.id), window)
+        return Page(items=_merges(session, rows), next_cursor=cursor)
+
+
+@router.post("/merges/{merge_id}/undo", responses=problems.responses(404, 409))
+def undo_merge(app: Paperboy, key: Writer, now: Now, merge_id: int) -> MergeOut:
+    """These were two papers after all: they get their own listings and votes back, and never merge again."""
+    with app.db.write() as session:
+        ingest.undo_merge(session, merge_id, now)
+        audit.note(session, key.name, "merge.undo", merge_id, now)
+        return _merges(session, [session.get_one(Merge, merge_id)])[0]
+
+
+def _shown(paper: PaperView) -> PaperOut:
+    return PaperOut.model_validate(paper, from_attributes=True)
+
+
+def _listings(session: Session, paper_id: int) -> list[ListingOut]:
+    rows = session.exec(
+        select(Listing, Source.name)
+        .join(Source, col(Source.id) == Listing.source_id)
+        .where(Listing.paper_id == paper_id)
+        .order_by(col(Listing.listed_on), col(Source.name), col(Listing.id))
+    )
+    return [ListingOut(source=name, **row.model_dump()) for row, name in rows]
+
+
+def _votes(session: Session, paper_id: int) -> list[VotesOut]:
+    rows = session.exec(
+        select(Votes, Source.name)
+        .join(Source, col(Source.id) == Votes.source_id)
+        .where(Votes.paper_id == paper_id)
+        .order_by(col(Votes.at), col(Votes.id))
+    )
+    return [VotesOut(source=name, **row.model_dump()) for row, name in rows]
+
+
+def _merges(session: Session, rows: list[Merge]) -> list[MergeOut]:
+    ids = {paper_id for row in rows for paper_id in (row.kept_id, row.absorbed_id)}
+    titles = dict(session.exec(select(Paper.id, Paper.title).where(col(Paper.id).in_(ids))).all())
+    return [
+        MergeOut(kept_title=titles[row.kept_id], absorbed_title=titles[row.absorbed_id], **row.model_dump())
+        for row in rows
+    ]

@@ -1,0 +1,73 @@
+"""What the jobs did: their counts, the rows they rejected and what went wrong."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from sqlmodel import col, select
+
+from app.errors import NotFound
+from app.models import Run
+from app.web.api import problems
+from app.web.api.access import Paperboy, Reader
+from app.web.api.paging import Page, Paging, newest_first
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+
+
+class RejectedRow(BaseModel):
+    """A row of a source that could not be used."""
+
+    origin: str = Field(examples=["huggingface"])
+    row: int | None = Field(examples=[17], description="From 1; null is the whole answer.")
+    reason: str = Field(examples=["no title"])
+    detail: str = ""
+
+
+class RunOut(BaseModel):
+    """One run of a job. Without an end it is under way, or its process was killed."""
+
+    id: int = Field(examples=[42])
+    job: str = Field(examples=["refresh"])
+    started_at: datetime
+    ended_at: datetime | None
+    counts: dict[str, int] = Field(examples=[{"rows": 100, "papers_new": 12, "rejected": 1}])
+    error: str = Field(examples=[""], description="Empty when all went well.")
+
+
+class RunDetail(RunOut):
+    """A run with the rows that it rejected: the first 500 of them."""
+
+    rejections: list[RejectedRow]
+
+
+@router.get("", responses=problems.responses(422))
+def list_runs(
+    app: Paperboy,
+    _key: Reader,
+    window: Paging,
+    job: Annotated[str | None, Query(max_length=30, examples=["refresh"])] = None,
+    failed: bool | None = None,
+) -> Page[RunOut]:
+    """The runs, the newest first."""
+    statement = select(Run)
+    if job is not None:
+        statement = statement.where(Run.job == job)
+    if failed is not None:
+        statement = statement.where(Run.error != "" if failed else Run.error == "")
+    with app.db.read() as session:
+        rows, cursor = newest_first(session, statement, col(Run.id), window)
+    return Page(items=[RunOut.model_validate(row.model_dump()) for row in rows], next_cursor=cursor)
+
+
+@router.get("/{run_id}", responses=problems.responses(404))
+def get_run(app: Paperboy, _key: Reader, run_id: int) -> RunDetail:
+    """One run, with every rejected row that was listed."""
+    with app.db.read() as session:
+        row = session.get(Run, run_id)
+    if row is None:
+        raise NotFound(f"there is no run {run_id}")
+    return RunDetail.model_validate(row.model_dump())

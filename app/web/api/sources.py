@@ -1,0 +1,142 @@
+"""The sources that are polled: add, change, pause, resume, and ask one now."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, BackgroundTasks
+from pydantic import BaseModel, ConfigDict, Field
+
+from app import audit, catalogue, clock, pipeline
+from app.models import Source, SourceKind
+from app.pipeline import App
+from app.web.api import problems
+from app.web.api.access import Now, Paperboy, Reader, Writer
+
+router = APIRouter(prefix="/sources", tags=["sources"])
+log = structlog.get_logger(__name__)
+
+Config = Annotated[
+    dict[str, Any],
+    Field(
+        examples=[{"categories": ["cs.CL", "cs.LG"]}],
+        description="arxiv: categories, or query; arxiv_feed: categories; feed: url, and allow_private where "
+        "the address is one of your own network; huggingface: nothing.",
+    ),
+]
+
+
+class SourceOut(BaseModel):
+    """A source and how it is."""
+
+    id: int
+    name: str = Field(examples=["arxiv"])
+    kind: SourceKind
+    config: Config
+    paused: bool
+    watermark: date | None = Field(description="The last day that was read to its end.")
+    next_poll_at: datetime | None
+    polled_at: datetime | None = Field(description="The last poll that worked.")
+    failures: int = Field(description="Polls that failed in a row.", examples=[0])
+    last_error: str | None
+    created_at: datetime
+
+
+class NewSource(BaseModel):
+    """A source to be polled."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str = Field(examples=["A lab's blog"])
+    kind: SourceKind = Field(examples=["feed"])
+    config: Config = {}
+
+
+class SourceChange(BaseModel):
+    """What shall be different. A new configuration makes the source begin anew."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str | None = None
+    config: Config | None = None
+
+
+class SourceList(BaseModel):
+    """Every source: there are few."""
+
+    items: list[SourceOut]
+
+
+@router.get("")
+def list_sources(app: Paperboy, _key: Reader) -> SourceList:
+    """Every source, in the order of their names."""
+    with app.db.read() as session:
+        return SourceList(items=[_shown(source) for source in catalogue.listed(session)])
+
+
+@router.post("", status_code=201, responses=problems.responses(409, 422))
+def add_source(app: Paperboy, key: Writer, now: Now, wanted: NewSource) -> SourceOut:
+    """A new source. It is asked for the first time within minutes, and back-filled."""
+    with app.db.write() as session:
+        source = catalogue.add(session, wanted.name, wanted.kind, wanted.config, now)
+        audit.note(session, key.name, "source.add", source.name, now, kind=source.kind)
+        return _shown(source)
+
+
+@router.get("/{source_id}", responses=problems.responses(404))
+def get_source(app: Paperboy, _key: Reader, source_id: int) -> SourceOut:
+    """One source."""
+    with app.db.read() as session:
+        return _shown(catalogue.get(session, source_id))
+
+
+@router.patch("/{source_id}", responses=problems.responses(404, 409, 422))
+def change_source(app: Paperboy, key: Writer, now: Now, source_id: int, wanted: SourceChange) -> SourceOut:
+    """Rename a source, or ask it for something else."""
+    with app.db.write() as session:
+        source = catalogue.get(session, source_id)
+        catalogue.change(session, source, name=wanted.name, config=wanted.config)
+        audit.note(session, key.name, "source.change", source.name, now)
+        return _shown(source)
+
+
+@router.post("/{source_id}/pause", responses=problems.responses(404))
+def pause_source(app: Paperboy, key: Writer, now: Now, source_id: int) -> SourceOut:
+    """Ask this source no more until it is resumed."""
+    with app.db.write() as session:
+        source = catalogue.get(session, source_id)
+        catalogue.pause(session, source)
+        audit.note(session, key.name, "source.pause", source.name, now)
+        return _shown(source)
+
+
+@router.post("/{source_id}/resume", responses=problems.responses(404))
+def resume_source(app: Paperboy, key: Writer, now: Now, source_id: int) -> SourceOut:
+    """Ask this source again, from where it stopped."""
+    with app.db.write() as session:
+        source = catalogue.get(session, source_id)
+        catalogue.resume(session, source, now)
+        audit.note(session, key.name, "source.resume", source.name, now)
+        return _shown(source)
+
+
+@router.post("/{source_id}/refresh", status_code=202, responses=problems.responses(404))
+def refresh_source(app: Paperboy, key: Writer, now: Now, source_id: int, tasks: BackgroundTasks) -> SourceOut:
+    """Ask this source now. The answer comes at once; what came of it stands among the runs."""
+    with app.db.write() as session:
+        source = catalogue.get(session, source_id)
+        audit.note(session, key.name, "source.refresh", source.name, now)
+        shown = _shown(source)
+    tasks.add_task(_refresh, app, source_id)
+    return shown
+
+
+def _refresh(app: App, source_id: int) -> None:
+    try:
+        pipeline.refresh(app, clock.utcnow(), source_id=source_id)
+    except Exception:  # the answer is out already: the run and the log tell
+        log.exception("refresh failed", source=source_id)
+
+
+def _shown(source: Source) -> SourceOut:
+    return SourceOut.model_validate(source.model_dump())

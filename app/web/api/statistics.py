@@ -1,0 +1,98 @@
+"""The figures of the service at a glance."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from app import doctor
+from app.models import (
+    Delivery,
+    DeliveryState,
+    Interest,
+    Listing,
+    MailKind,
+    Paper,
+    Source,
+    Subscriber,
+    SubscriberState,
+)
+from app.web.api.access import Now, Paperboy, Reader
+
+router = APIRouter(prefix="/statistics", tags=["statistics"])
+
+
+class DayCount(BaseModel):
+    """How many there were on a day."""
+
+    day: date
+    count: int = Field(examples=[78])
+
+
+class Statistics(BaseModel):
+    """Where everything stands."""
+
+    at: datetime
+    subscribers: dict[SubscriberState, int] = Field(examples=[{"active": 1000, "pending": 12}])
+    interests: int = Field(description="Distinct ones, of all readers.")
+    papers: int
+    listings_per_day: list[DayCount]
+    digests: dict[DeliveryState, int] = Field(description="By state, those due in the last days.")
+    digest_lateness_seconds: float = Field(description="How long the oldest due digest waits.")
+    sources: int
+    sources_failing: int
+
+
+@router.get("")
+def get_statistics(
+    app: Paperboy, _key: Reader, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 14
+) -> Statistics:
+    """Subscribers, papers, listings a day and digests by state, over the last days."""
+    since = now - timedelta(days=days)
+    with app.db.read() as session:
+        sources = session.exec(select(Source.failures)).all()
+        return Statistics(
+            at=now,
+            subscribers=_subscribers(session),
+            interests=session.exec(select(func.count(func.distinct(Interest.query_id)))).one(),
+            papers=_papers(session),
+            listings_per_day=_listings(session, since.date()),
+            digests=_digests(session, since),
+            digest_lateness_seconds=doctor.lateness(session, now).total_seconds(),
+            sources=len(sources),
+            sources_failing=sum(failures > 0 for failures in sources),
+        )
+
+
+def _subscribers(session: Session) -> dict[SubscriberState, int]:
+    counted = session.exec(select(Subscriber.state, func.count()).group_by(col(Subscriber.state)))
+    return dict.fromkeys(SubscriberState, 0) | dict(counted.all())
+
+
+def _papers(session: Session) -> int:
+    kept = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
+    return session.exec(kept).one()
+
+
+def _listings(session: Session, since: date) -> list[DayCount]:
+    counted = session.exec(
+        select(Listing.listed_on, func.count(func.distinct(Listing.paper_id)))
+        .where(Listing.listed_on >= since)
+        .group_by(col(Listing.listed_on))
+        .order_by(col(Listing.listed_on).desc())
+    )
+    return [DayCount(day=day, count=count) for day, count in counted]
+
+
+def _digests(session: Session, since: datetime) -> dict[DeliveryState, int]:
+    counted = session.exec(
+        select(Delivery.state, func.count())
+        .where(Delivery.kind == MailKind.DIGEST, Delivery.due_at >= since)
+        .group_by(col(Delivery.state))
+    )
+    return dict.fromkeys(DeliveryState, 0) | dict(counted.all())
