@@ -31,8 +31,9 @@ BIGRAM_WEIGHT, BIGRAM_K1 = 0.7, 0.8
 # Log-odds = BM25·x + SHARE·(share of the query's idf in the title) + ALL·(every word occurs) + OFFSET,
 # fitted by benchmarks/relevance.py on folds of real interests.
 FIT_BM25, FIT_SHARE, FIT_ALL, FIT_OFFSET = 0.226, 0.904, 1.135, -6.865
-# A paper that names the whole interest in its title is always worth showing, however common the words.
-TITLE_RELEVANCE = 0.05
+# However common the words: a paper with all of an interest in its title is worth showing, and so is one
+# that has a phrase which the reader put in quotes.
+TITLE_RELEVANCE, PHRASE_RELEVANCE = 0.05, 0.03
 # An interest of filters alone ("author:…") asks for all that passes them.
 FILTER_RELEVANCE = 0.8
 
@@ -252,7 +253,8 @@ class Index:
         score, share, everything = self.features(entry, query)
         log_odds = FIT_BM25 * score + FIT_SHARE * share + FIT_ALL * everything + FIT_OFFSET
         fitted = 1 / (1 + math.exp(-log_odds))
-        return max(fitted, TITLE_RELEVANCE) if share == 1.0 else fitted
+        literal = TITLE_RELEVANCE if share == 1.0 else PHRASE_RELEVANCE if query.phrases else 0.0
+        return 1 - (1 - fitted) * (1 - literal)
 
     def features(self, entry: _Entry, query: Query) -> tuple[float, float, float]:
         """What the calibration weighs: B, the share of the query's idf in the title, all words there."""
