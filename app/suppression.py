@@ -51,10 +51,3 @@ def listed(session: Session, *, limit: int = 100, after: int = 0) -> list[Suppre
     """The list in the order in which it grew, a page at a time."""
     page = select(Suppression).where(col(Suppression.id) > after).order_by(col(Suppression.id)).limit(limit)
     return list(session.exec(page))
-
-
-def found(session: Session, email: str) -> Suppression | None:
-    """How and since when an address is listed, if it is."""
-    return session.exec(
-        select(Suppression).where(Suppression.address_hash == address_hash(email))
-    ).one_or_none()

@@ -11,7 +11,7 @@ from sqlmodel import col, select
 
 from app import audit, deliver
 from app.errors import NotFound
-from app.models import Delivery, MailKind
+from app.models import Delivery, MailKind, SendingPause
 from app.web.api import problems
 from app.web.api.access import Now, Paperboy, Reader, Sender
 from app.web.api.paging import Page, Paging, cut
@@ -146,5 +146,5 @@ def _balance(counted: dict[str, int | bool]) -> Balance:
     return Balance.model_validate(counted)
 
 
-def _pause(row: deliver.SendingPause) -> PauseOut:
+def _pause(row: SendingPause) -> PauseOut:
     return PauseOut.model_validate(row.model_dump())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from sqlmodel import Session, col, select
 
-from app import archive, audit, ingest
+from app import archive, audit, merges
 from app.errors import NotFound
 from app.models import Listing, Merge, Paper, Source, Votes
 from app.records import PaperView
@@ -117,14 +118,14 @@ def get_paper(app: Paperboy, _key: Reader, paper_id: int) -> PaperDetail:
         if not views:
             raise NotFound(f"there is no paper {paper_id}")
         kept = session.get_one(Paper, views[0].id)
-        merges = select(Merge).where(Merge.kept_id == kept.id).order_by(col(Merge.id))
+        absorbed = select(Merge).where(Merge.kept_id == kept.id).order_by(col(Merge.id))
         return PaperDetail(
             **_shown(views[0]).model_dump(),
             doi=kept.doi or "",
             withdrawn_at=kept.withdrawn_at,
             listings=_listings(session, views[0].id),
             votes=_votes(session, views[0].id),
-            merges=_merges(session, session.exec(merges).all()),
+            merges=_merges(session, session.exec(absorbed).all()),
         )
 
 
@@ -144,7 +145,7 @@ def list_merges(app: Paperboy, _key: Reader, window: Paging, undone: bool | None
 def undo_merge(app: Paperboy, key: Writer, now: Now, merge_id: int) -> MergeOut:
     """These were two papers after all: they get their own listings and votes back, and never merge again."""
     with app.db.write() as session:
-        ingest.undo_merge(session, merge_id, now)
+        merges.undo(session, merge_id, now)
         audit.note(session, key.name, "merge.undo", merge_id, now)
         return _merges(session, [session.get_one(Merge, merge_id)])[0]
 
@@ -173,7 +174,7 @@ def _votes(session: Session, paper_id: int) -> list[VotesOut]:
     return [VotesOut(source=name, **row.model_dump()) for row, name in rows]
 
 
-def _merges(session: Session, rows: list[Merge]) -> list[MergeOut]:
+def _merges(session: Session, rows: Sequence[Merge]) -> list[MergeOut]:
     ids = {paper_id for row in rows for paper_id in (row.kept_id, row.absorbed_id)}
     titles = dict(session.exec(select(Paper.id, Paper.title).where(col(Paper.id).in_(ids))).all())
     return [

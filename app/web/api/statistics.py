@@ -10,12 +10,11 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app import doctor
+from app import archive, doctor
 from app.models import (
     Delivery,
     DeliveryState,
     Interest,
-    Listing,
     MailKind,
     Paper,
     Source,
@@ -41,7 +40,7 @@ class Statistics(BaseModel):
     subscribers: dict[SubscriberState, int] = Field(examples=[{"active": 1000, "pending": 12}])
     interests: int = Field(description="Distinct ones, of all readers.")
     papers: int
-    listings_per_day: list[DayCount]
+    papers_per_day: list[DayCount] = Field(description="Listed on the newest days that have any.")
     digests: dict[DeliveryState, int] = Field(description="By state, those due in the last days.")
     digest_lateness_seconds: float = Field(description="How long the oldest due digest waits.")
     sources: int
@@ -61,7 +60,9 @@ def get_statistics(
             subscribers=_subscribers(session),
             interests=session.exec(select(func.count(func.distinct(Interest.query_id)))).one(),
             papers=_papers(session),
-            listings_per_day=_listings(session, since.date()),
+            papers_per_day=[
+                DayCount(day=day, count=count) for day, count in archive.days(session, limit=days)
+            ],
             digests=_digests(session, since),
             digest_lateness_seconds=doctor.lateness(session, now).total_seconds(),
             sources=len(sources),
@@ -69,30 +70,19 @@ def get_statistics(
         )
 
 
-def _subscribers(session: Session) -> dict[SubscriberState, int]:
-    counted = session.exec(select(Subscriber.state, func.count()).group_by(col(Subscriber.state)))
-    return dict.fromkeys(SubscriberState, 0) | dict(counted.all())
-
-
 def _papers(session: Session) -> int:
     kept = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
     return session.exec(kept).one()
 
 
-def _listings(session: Session, since: date) -> list[DayCount]:
-    counted = session.exec(
-        select(Listing.listed_on, func.count(func.distinct(Listing.paper_id)))
-        .where(Listing.listed_on >= since)
-        .group_by(col(Listing.listed_on))
-        .order_by(col(Listing.listed_on).desc())
-    )
-    return [DayCount(day=day, count=count) for day, count in counted]
+def _subscribers(session: Session) -> dict[SubscriberState, int]:
+    state = col(Subscriber.state)
+    counted = session.exec(select(state, func.count()).group_by(state))
+    return dict.fromkeys(SubscriberState, 0) | {SubscriberState(each): count for each, count in counted}
 
 
 def _digests(session: Session, since: datetime) -> dict[DeliveryState, int]:
-    counted = session.exec(
-        select(Delivery.state, func.count())
-        .where(Delivery.kind == MailKind.DIGEST, Delivery.due_at >= since)
-        .group_by(col(Delivery.state))
-    )
-    return dict.fromkeys(DeliveryState, 0) | dict(counted.all())
+    state = col(Delivery.state)
+    due = select(state, func.count()).where(Delivery.kind == MailKind.DIGEST, Delivery.due_at >= since)
+    counted = session.exec(due.group_by(state))
+    return dict.fromkeys(DeliveryState, 0) | {DeliveryState(each): count for each, count in counted}
