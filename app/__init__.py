@@ -6,6 +6,7 @@ The stages, in the order in which data passes through them:
     sources       one file an upstream: huggingface, arxiv, feed, pages; client is the polite HTTP client
     ingest        records → new, changed, unchanged or rejected rows of the archive
     dedupe        PURE: is this the same paper?
+    merges        two rows are one paper, and how that is taken back
     archive       the papers as the later stages see them
     trend         PURE: votes over time → how a paper is doing, in words
     match         PURE: interests × papers → relevance with its reason
@@ -44,6 +45,7 @@ The ground:
     records       PURE: the values that cross from stage to stage
     models        the tables, in flow order
     db            sessions and column types
+    leases        who may run what only one process may run at a time
     settings      what an operator can set
     clock         the one clock
     errors        everything raised on purpose

@@ -1,22 +1,38 @@
-"""The list of sources that are polled: add one, change it, pause it, let it go on."""
+"""The list of sources: add one, change it, pause it, let it go on; and when each is asked next."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, or_, select
 
 from app import sources
 from app.errors import Conflict, InvalidInput, NotFound
 from app.models import Source, SourceKind
+from app.sources.state import Piece
 
 # "stat.ML", "hep-th", "cs.CL"
 _CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")
 _NAME = re.compile(r"[\w][\w .:/-]{0,99}")
+
+POLL_EVERY = {
+    SourceKind.HUGGINGFACE: timedelta(hours=1),  # a third of a day's papers arrive after the morning
+    SourceKind.ARXIV: timedelta(hours=6),  # its answers change once a day
+    SourceKind.ARXIV_FEED: timedelta(hours=1),  # once a day, too, but an unchanged one costs nothing
+    SourceKind.FEED: timedelta(hours=1),
+}
+BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
+OF_ARXIV = (SourceKind.ARXIV, SourceKind.ARXIV_FEED)
+_OF_FILES = {
+    SourceKind.ARXIV: "Saved answers of arXiv",
+    SourceKind.FEED: "Saved feeds",
+    SourceKind.PAGE: "Saved search pages",
+    SourceKind.JSONL: "Saved rows",
+}
 
 
 def listed(session: Session) -> Sequence[Source]:
@@ -71,6 +87,69 @@ def resume(session: Session, source: Source, now: datetime) -> None:
     """Ask a source again, at once, from where it stopped."""
     source.paused, source.failures, source.last_error, source.next_poll_at = False, 0, None, now
     session.add(source)
+
+
+def seed(session: Session, categories: Sequence[str], now: datetime) -> None:
+    """The sources that a new service begins with; nothing once there is one that is polled."""
+    if session.exec(select(Source.id).where(col(Source.kind).in_(sources.POLLED))).first() is None:
+        add(session, "Hugging Face Daily Papers", SourceKind.HUGGINGFACE, {}, now)
+        if categories:
+            config = {"categories": list(categories)}
+            add(session, "arXiv announcements", SourceKind.ARXIV_FEED, config, now)
+
+
+def of_files(session: Session, kind: SourceKind, now: datetime) -> Source:
+    """The source that what files of this kind tell is filed under.
+
+    Days of Hugging Face and of arXiv's announcements are the same days that polling reads, so they
+    belong to the source that is polled; other files have one name a kind.
+    """
+    named = Source.name == _OF_FILES[kind] if kind in _OF_FILES else Source.kind == kind
+    found = session.exec(select(Source).where(named).order_by(col(Source.id))).first()
+    if found is None:
+        name = _OF_FILES.get(kind, f"Saved answers ({kind.value})")
+        found = Source(name=name, kind=kind, paused=True, created_at=now)
+        session.add(found)
+        session.flush()
+    return found
+
+
+def due(session: Session, now: datetime) -> Sequence[Source]:
+    """The sources that want to be asked."""
+    wanted = select(Source).where(
+        col(Source.paused).is_(False),
+        col(Source.kind).in_(sources.POLLED),
+        or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) <= now),
+    )
+    return session.exec(wanted.order_by(col(Source.id))).all()
+
+
+def advance(source: Source, piece: Piece) -> None:
+    """Remember how far a source was read: the next poll goes on from there."""
+    if piece.watermark and (source.watermark is None or piece.watermark > source.watermark):
+        source.watermark = piece.watermark
+    source.etag = piece.etag or source.etag
+    source.last_modified = piece.last_modified or source.last_modified
+
+
+def succeeded(source: Source, now: datetime) -> None:
+    """A poll worked to its end."""
+    source.failures, source.last_error = 0, None
+    source.polled_at, source.next_poll_at = now, now + POLL_EVERY[source.kind]
+
+
+def failed(session: Session, source: Source, error: str, now: datetime, retry_at: datetime | None) -> None:
+    """A poll did not: ask again later, and later still if that fails, too."""
+    delay = BACK_OFF[min(source.failures, len(BACK_OFF) - 1)]
+    source.failures, source.last_error = source.failures + 1, error
+    source.next_poll_at = max(now + delay, retry_at or now)
+    if retry_at and source.kind in OF_ARXIV:  # what one of its interfaces asks holds for all of them
+        waiting = (
+            col(Source.kind).in_(OF_ARXIV),
+            or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) < retry_at),
+        )
+        for other in session.exec(select(Source).where(*waiting)):
+            other.next_poll_at = retry_at
 
 
 def _rename(session: Session, source: Source, name: str) -> None:

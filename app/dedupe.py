@@ -37,16 +37,25 @@ _FORMATTING = re.compile(
     r"\\?(?:text(?:tt|bf|it|sc|rm|sf)|math(?:bf|rm|cal|bb|it|sf|tt)|operatorname|underline|emph|boldsymbol)\s*\{"
     r"|\\text\{"
 )
-_GREEK = {
-    chr(code): name
-    for base in (0x391, 0x3B1)
-    for code, name in enumerate(
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma "
-        "sigma tau upsilon phi chi psi omega".split(),
-        base,
-    )
-} | {"ϕ": "phi", "ϵ": "epsilon", "ϑ": "theta", "×": "times", "∞": "infty", "→": "rightarrow"}
-_GREEK_TABLE = str.maketrans({char: f"{name}" for char, name in _GREEK.items()})
+_SPOKEN = {
+    "ϕ": "phi",
+    "ϵ": "epsilon",
+    "ϑ": "theta",
+    "ς": "sigma",
+    "×": "times",
+    "∞": "infty",
+    "→": "rightarrow",
+}
+
+
+def _spoken(char: str) -> str:
+    """A Greek letter or sign by its name in LaTeX: sources show the one or the other."""
+    name = unicodedata.name(char, "")
+    if name.startswith("GREEK") and " LETTER " in name:
+        return name.rpartition(" LETTER ")[2].partition(" ")[0].lower().replace("lamda", "lambda")
+    return _SPOKEN.get(char, char)
+
+
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _ROMAN = re.compile(r"(?:x{0,3})(?:ix|iv|v?i{0,3})")
@@ -68,8 +77,9 @@ def title_key(title: str) -> str:
 
 def _flat(title: str) -> str:
     """A title as plain words, for comparing."""
-    text = _FORMATTING.sub("", title.translate(_GREEK_TABLE))
-    text = unicodedata.normalize("NFKD", text).translate(_GREEK_TABLE)
+    text = unicodedata.normalize("NFKD", _FORMATTING.sub("", title))
+    if not text.isascii():
+        text = "".join(map(_spoken, text))
     # Combining accents vanish without a trace; everything else that is no letter parts two words.
     text = "".join(char for char in text if not unicodedata.combining(char)).casefold()
     if not text.isascii():
@@ -242,7 +252,7 @@ def fold(a: Fields, b: Fields) -> Fields:
     """
     values, versions = {}, {}
     for name in FIELDS:
-        newer = max((a, b), key=lambda side: _weight(side, name))  # noqa: B023  # used at once
+        newer = max((a, b), key=lambda side: _weight(side, name))
         values[name] = newer.values[name]
         if name in newer.versions:
             versions[name] = newer.versions[name]

@@ -14,18 +14,27 @@ import os
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from pathlib import Path
 from time import monotonic
 
-from app import deliver, message, render, smtp
+import structlog
+
+from app import catalogue, deliver, ingest, leases, message, render, runs, smtp, sources
 from app.db import Database
-from app.errors import DeliveryError
-from app.models import Delivery, Subscriber
-from app.records import Answer, Outgoing, Verdict
+from app.errors import DeliveryError, SourceError
+from app.models import Delivery, Source, SourceKind, Subscriber
+from app.records import Answer, Outgoing, Rejection, Verdict
 from app.settings import Settings
+from app.sources import client
 from app.tokens import Signer
+
+REFRESH_LEASE = timedelta(minutes=30)
+UNREADABLE = "the file cannot be read"
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,141 @@ class App:
     db: Database
     signer: Signer
     renderer: render.Renderer
+    wire: client.Wire = field(default_factory=client.Wire)  # how sources are reached
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What asking the sources brought. One that failed is named with the reason; the others went on."""
+
+    summary: ingest.Summary = field(default_factory=ingest.Summary)
+    polled: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    busy: bool = False  # another process is at it
+
+
+def refresh(app: App, now: datetime, *, source_id: int | None = None) -> Refreshed:
+    """Ask every source that is due, or one of them now, and put what is new into the archive.
+
+    Only one process does so at a time. Not to be called within a running event loop.
+    """
+    holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+    with app.db.write() as session:
+        catalogue.seed(session, app.settings.arxiv_categories, now)
+        due = [catalogue.get(session, source_id)] if source_id else catalogue.due(session, now)
+        if due and not leases.take(session, "refresh", holder, now, REFRESH_LEASE):
+            for source in due:
+                source.next_poll_at = now  # soon, by whoever is at it
+            return Refreshed(busy=True)
+    if not due:
+        return Refreshed()
+    try:
+        with runs.recorded(app.db, "refresh", now) as run:
+            refreshed = asyncio.run(_ask_all(app, due, now))
+            run.add(refreshed.summary.counts())
+            run.reject("", refreshed.summary.rejections)
+            for name, error in refreshed.failed.items():
+                run.fail(name, error)
+        return refreshed
+    finally:
+        with app.db.write() as session:
+            leases.give_back(session, "refresh", holder)
+
+
+async def _ask_all(app: App, due: Sequence[Source], now: datetime) -> Refreshed:
+    contact = app.settings.user_agent_contact or app.settings.contact_address or app.settings.base_url
+    async with client.opened(contact, now, app.wire) as polite:
+        asked = await asyncio.gather(*(_ask(app, polite, source, now) for source in due))
+    return Refreshed(
+        summary=sum((summary for summary, _ in asked), ingest.Summary()),
+        polled=tuple(source.name for source in due),
+        failed={source.name: error for source, (_, error) in zip(due, asked, strict=True) if error},
+    )
+
+
+async def _ask(app: App, polite: client.Client, source: Source, now: datetime) -> tuple[ingest.Summary, str]:
+    """One source, piece by piece; whatever goes wrong with it is its own affair."""
+    state = sources.State(
+        source.kind,
+        app.settings.backfill_days,
+        source.config,
+        source.etag,
+        source.last_modified,
+        source.watermark,
+    )
+    summary, error, retry_at = ingest.Summary(), "", None
+    try:
+        async for piece in sources.fetch(polite, state, now):
+            summary += await asyncio.to_thread(_store_piece, app, source, piece, now)
+    except SourceError as fault:
+        error, retry_at = str(fault), fault.retry_at
+    except Exception as fault:
+        log.exception("source not read", source=source.name)
+        error = f"{type(fault).__name__}: {fault}"
+    await asyncio.to_thread(_close_poll, app, source, now, error, retry_at)
+    return summary, error
+
+
+def _store_piece(app: App, source: Source, piece: sources.Piece, now: datetime) -> ingest.Summary:
+    with app.db.write() as session:
+        row = session.get_one(Source, source.id)
+        summary = ingest.store(session, row, piece.parsed, now, polled=True, origin=row.name)
+        catalogue.advance(row, piece)
+        return summary
+
+
+def _close_poll(app: App, source: Source, now: datetime, error: str, retry_at: datetime | None) -> None:
+    with app.db.write() as session:
+        row = session.get_one(Source, source.id)
+        if error:
+            catalogue.failed(session, row, error, now, retry_at)
+        else:
+            catalogue.succeeded(row, now)
+
+
+@dataclass(frozen=True)
+class FilesRead:
+    """What reading files brought. `unreadable` ones are among the rejections, too, with the reason."""
+
+    files: int = 0
+    summary: ingest.Summary = field(default_factory=ingest.Summary)
+    unreadable: tuple[str, ...] = ()
+
+
+def read_files(
+    app: App,
+    paths: Iterable[Path],
+    now: datetime,
+    *,
+    kind: SourceKind | None = None,
+    day: date | None = None,
+) -> FilesRead:
+    """Put saved answers into the archive; a file that cannot be read is told, and the rest goes on."""
+    with app.db.write() as session:
+        catalogue.seed(session, app.settings.arxiv_categories, now)
+    titles = ingest.Titles()
+    files, unreadable, summary = 0, [], ingest.Summary()
+    with runs.recorded(app.db, "ingest", now) as run:
+        for path in paths:
+            files += 1
+            try:
+                read = sources.read(path.name, path.read_bytes(), now.date(), kind=kind, day=day)
+                summary += _store_file(app, path, read, now, titles)
+            except (SourceError, OSError) as fault:
+                unreadable.append(str(path))
+                told = Rejection(UNREADABLE, None, str(fault), str(path))
+                summary += ingest.Summary(rejections=(told,))
+        run.add({"files": files} | summary.counts())
+        run.reject("", summary.rejections)
+    return FilesRead(files, summary, tuple(unreadable))
+
+
+def _store_file(
+    app: App, path: Path, read: sources.Reading, now: datetime, titles: ingest.Titles
+) -> ingest.Summary:
+    with app.db.write() as session:
+        source = catalogue.of_files(session, read.kind, now)
+        return ingest.store(session, source, read.parsed, now, titles=titles, origin=str(path))
 
 
 def send_pending(app: App, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:

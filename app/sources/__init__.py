@@ -1,9 +1,9 @@
 """The upstreams: one file each, `parse()` pure and `fetch()` thin.
 
-    huggingface  Hugging Face Daily Papers          pages   saved search pages
-    arxiv        the query API and the daily feed   jsonl   JSON and JSON-lines files
-    feed         any RSS or Atom feed               quiet   days on which silence is right
-    client       the one polite HTTP client         rows, clean, state   what they share
+huggingface  Hugging Face Daily Papers          pages   saved search pages
+arxiv        the query API and the daily feed   jsonl   JSON and JSON-lines files
+feed         any RSS or Atom feed               quiet   days on which silence is right
+client       the one polite HTTP client         rows, clean, state   what they share
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from app.errors import UnreadableAnswer
 from app.records import Parsed, SourceKind
 from app.sources import arxiv, clean, feed, huggingface, jsonl, pages, rows
 from app.sources.client import Client
-from app.sources.state import Answer, State
+from app.sources.state import Piece as Piece
+from app.sources.state import State as State
 
 POLLED = (SourceKind.HUGGINGFACE, SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.FEED)
 _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
@@ -65,7 +66,7 @@ def parse(kind: SourceKind, text: bytes | str, day: date | None) -> Parsed:
     return parsers[kind](text, day)
 
 
-def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Answer]:
+def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Piece]:
     """Ask a source for what is new, piece by piece: each piece is stored before the next is asked for."""
     if state.kind is SourceKind.HUGGINGFACE:
         return huggingface.fetch(client, state, now)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
+from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from zoneinfo import ZoneInfo
 
@@ -16,7 +17,7 @@ from app.errors import UnreadableAnswer
 from app.records import PaperRecord, Parsed, Rejection, SourceKind
 from app.sources import clean, quiet, rows
 from app.sources.client import Client
-from app.sources.state import Answer, State, days_to_read
+from app.sources.state import Piece, State, days_to_read
 
 QUERY_URL = "https://export.arxiv.org/api/query"
 FEED_URL = "https://rss.arxiv.org/atom/"
@@ -65,7 +66,7 @@ def _entries(data: bytes | str) -> tuple[list[Element], Rejection | None]:
     rows.refuse_markup(text, "an Atom feed")
     if "<!ENTITY" in text or "<!DOCTYPE" in text[:2_000]:
         raise UnreadableAnswer("The answer declares XML entities, which no feed of arXiv does.")
-    parser = XMLPullParser(("start", "end"))
+    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     broken = _feed(parser, text)
     root, entries = _read_events(parser)
     if root is None or root.tag != f"{_ATOM}feed":
@@ -76,7 +77,7 @@ def _entries(data: bytes | str) -> tuple[list[Element], Rejection | None]:
     return entries, broken
 
 
-def _feed(parser: XMLPullParser, text: str) -> Rejection | None:
+def _feed(parser: XMLPullParser[Element], text: str) -> Rejection | None:
     try:
         parser.feed(text)
     except ParseError as error:
@@ -88,10 +89,11 @@ def _feed(parser: XMLPullParser, text: str) -> Rejection | None:
     return None
 
 
-def _read_events(parser: XMLPullParser) -> tuple[Element | None, list[Element]]:
-    root, entries = None, []
+def _read_events(parser: XMLPullParser[Element]) -> tuple[Element | None, list[Element]]:
+    root: Element | None = None
+    entries: list[Element] = []
     try:
-        for event, element in parser.read_events():
+        for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
             root = element if root is None else root
             if event == "end" and element.tag == f"{_ATOM}entry":
                 entries.append(element)
@@ -103,7 +105,9 @@ def _read_events(parser: XMLPullParser) -> tuple[Element | None, list[Element]]:
 def _refuse_error(root: Element, entries: list[Element]) -> None:
     title = _text(root, f"{_ATOM}title")
     if title.lower().startswith("feed error"):
-        raise UnreadableAnswer(f"arXiv answered with an error: {title} {_text(root, f'{_ATOM}subtitle')}".strip())
+        raise UnreadableAnswer(
+            f"arXiv answered with an error: {title} {_text(root, f'{_ATOM}subtitle')}".strip()
+        )
     for entry in entries:
         if "/api/errors" in _text(entry, f"{_ATOM}id"):
             raise UnreadableAnswer(f"arXiv answered with an error: {_text(entry, f'{_ATOM}summary')}")
@@ -212,7 +216,7 @@ def query_of(state: State) -> str:
     return str(own) if own else " OR ".join(f"cat:{name}" for name in state.config.get("categories", ()))
 
 
-async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Answer]:
+async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Piece]:
     """The announcements since the watermark by the query API; the newest by the feed, if it is one's."""
     feed = await _newest(client, state) if state.kind is SourceKind.ARXIV_FEED else None
     known = {record.listed_on for record in feed.parsed.records} if feed else set()
@@ -221,22 +225,24 @@ async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[An
         # Today's and yesterday's lists may not be in the index of the query API to their end.
         done = min(day, today - timedelta(days=2))
         wanted = quiet.announces(day) and day not in known and not (feed and day >= today)
-        yield Answer(await _announced(client, state, day) if wanted else Parsed(0, ()), watermark=done)
+        yield Piece(await _announced(client, state, day) if wanted else Parsed(0, ()), watermark=done)
     if feed:
         yield feed
 
 
-async def _newest(client: Client, state: State) -> Answer:
+async def _newest(client: Client, state: State) -> Piece:
     names = "+".join(str(name) for name in state.config.get("categories", ()))
     reply = await client.get(FEED_URL + names, etag=state.etag, last_modified=state.last_modified)
     parsed = parse_feed(reply.body) if reply.changed else Parsed(0, ())
-    return Answer(parsed, etag=reply.etag, last_modified=reply.last_modified)
+    return Piece(parsed, etag=reply.etag, last_modified=reply.last_modified)
 
 
 async def _announced(client: Client, state: State, day: date) -> Parsed:
     since, until = window(day)
     span = f"submittedDate:[{since:%Y%m%d%H%M} TO {until:%Y%m%d%H%M}]"
-    total, records, rejections = 0, [], []
+    records: list[PaperRecord] = []
+    rejections: list[Rejection] = []
+    total = 0
     for start in range(0, SLICE * MOST_SLICES, SLICE):
         reply = await client.get(
             QUERY_URL,

@@ -36,7 +36,7 @@ _DOI = re.compile(r"\b(10\.\d{4,9}/[^\s\"<>?#]+)", re.IGNORECASE)
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 _WITHDRAWN = re.compile(
-    r"\bwithdrawn\b|\b(?:paper|article|submission|manuscript) (?:has been|was|is being) (?:retracted|removed)\b",
+    r"\bwithdrawn\b|\b(?:paper|article|submission|manuscript) (?:has been|was) (?:retracted|removed)\b",
     re.IGNORECASE,
 )
 

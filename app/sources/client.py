@@ -41,6 +41,15 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
+class Wire:
+    """How requests leave and waiting is done: tests bring their own."""
+
+    transport: httpx.AsyncBaseTransport | None = None
+    sleep: Sleep = asyncio.sleep
+    resolve: Resolve | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """A good answer. `changed` is False when the source said that we have it already (304)."""
 
@@ -61,12 +70,11 @@ class _Passing(Exception):
 
 @dataclass
 class Client:
-    """Use inside `opened`. `now` is when the run began; the pace itself is kept by a monotonic clock."""
+    """Made by `opened`. `now` is when the run began; the pace itself is kept by a monotonic clock."""
 
     http: httpx.AsyncClient
     now: datetime
-    sleep: Sleep = asyncio.sleep
-    resolve: Resolve | None = None
+    wire: Wire
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     _free_at: dict[str, float] = field(default_factory=dict)
     _closed_until: dict[str, datetime] = field(default_factory=dict)
@@ -164,9 +172,9 @@ class Client:
 
     async def _wait_turn(self, host: str) -> None:
         if host == "arxiv.org" and host not in self._free_at:
-            await self.sleep(ARXIV_PAUSE.total_seconds())  # the run before this one may just have asked
+            await self.wire.sleep(ARXIV_PAUSE.total_seconds())  # the run before this one may just have asked
         elif (wait := self._free_at.get(host, 0) - time.monotonic()) > 0:
-            await self.sleep(wait)
+            await self.wire.sleep(wait)
 
     async def _check(self, url: str, public_only: bool) -> None:
         """An address that an operator gave leads to the public Internet, and so do its redirects."""
@@ -174,28 +182,23 @@ class Client:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SourceError("A feed's address must begin with http:// or https://.")
         if public_only:
-            resolve = self.resolve or _addresses
+            resolve = self.wire.resolve or _addresses
             for address in await resolve(parts.hostname, parts.port or 443):
                 if not ipaddress.ip_address(address.partition("%")[0]).is_global:
                     raise SourceError(f"{parts.hostname} leads to a private address ({address}).")
 
 
 @asynccontextmanager
-async def opened(
-    contact: str,
-    now: datetime,
-    *,
-    transport: httpx.AsyncBaseTransport | None = None,
-    sleep: Sleep = asyncio.sleep,
-    resolve: Resolve | None = None,
-) -> AsyncIterator[Client]:
+async def opened(contact: str, now: datetime, wire: Wire) -> AsyncIterator[Client]:
     """The client of one run. `contact` tells the sources whom to write to."""
-    agent = f"{PRODUCT} ({contact})" if contact else PRODUCT
     limits = httpx.Limits(max_connections=10, max_keepalive_connections=5)
     async with httpx.AsyncClient(
-        headers={"User-Agent": agent}, timeout=TIMEOUT, limits=limits, transport=transport
+        headers={"User-Agent": f"{PRODUCT} ({contact})"},
+        timeout=TIMEOUT,
+        limits=limits,
+        transport=wire.transport,
     ) as http:
-        yield Client(http, now, sleep, resolve)
+        yield Client(http, now, wire)
 
 
 def wait_asked(headers: Mapping[str, str], now: datetime) -> timedelta | None:

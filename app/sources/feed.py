@@ -14,7 +14,7 @@ from app.errors import UnreadableAnswer
 from app.records import PaperRecord, Parsed, Rejection
 from app.sources import arxiv, clean, rows
 from app.sources.client import Client
-from app.sources.state import Answer, State
+from app.sources.state import Piece, State
 
 NO_TITLE = "the entry has no title"
 _TAG = re.compile(r"<[^<>]{0,2000}>")
@@ -32,7 +32,9 @@ def parse(data: bytes | str, day: date | None = None) -> Parsed:
     whole, cut_off = _whole(text)
     found = feedparser.parse(whole.encode()).entries
     records: list[PaperRecord] = []
-    rejections = [Rejection(rows.CUT_OFF, None, f"{len(found)} complete entries were read")] if cut_off else []
+    rejections = (
+        [Rejection(rows.CUT_OFF, None, f"{len(found)} complete entries were read")] if cut_off else []
+    )
     for number, entry in enumerate(found, 1):
         if title := clean.title(_plain(entry.get("title", ""))):
             records.append(_record(title, entry, day))
@@ -50,8 +52,8 @@ def _whole(text: str) -> tuple[str, bool]:
 
 
 def _record(title: str, entry: Any, day: date | None) -> PaperRecord:
-    arxiv_id, version = next((found for link in _links(entry) if (found := clean.arxiv_id(link))[0]), ("", 0))
-    doi = next((found for link in _links(entry) if (found := clean.doi(link))), "")
+    arxiv_id, version = next((found for found in map(clean.arxiv_id, _links(entry)) if found[0]), ("", 0))
+    doi = next(filter(None, map(clean.doi, _links(entry))), "")
     arxiv_id = arxiv_id or clean.arxiv_id_of_doi(doi)
     people = _people(entry)
     dated = clean.utc_day(entry.get("published")) or _parsed_day(entry) or day
@@ -98,7 +100,7 @@ def _parsed_day(entry: Any) -> date | None:
         return None
 
 
-async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Answer]:
+async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Piece]:
     """The feed as it is now, unless it says that nothing changed. What it dropped meanwhile is gone."""
     reply = await client.get(
         str(state.config.get("url", "")),
@@ -107,4 +109,4 @@ async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[An
         public_only=not state.config.get("allow_private", False),
     )
     parsed = parse(reply.body, now.date()) if reply.changed else Parsed(0, ())
-    yield Answer(parsed, now.date(), reply.etag, reply.last_modified)
+    yield Piece(parsed, now.date(), reply.etag, reply.last_modified)

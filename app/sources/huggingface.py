@@ -16,7 +16,7 @@ from typing import Any
 from app.records import PaperRecord, Parsed, Rejection
 from app.sources import clean, rows
 from app.sources.client import Client
-from app.sources.state import Answer, State, days_to_read
+from app.sources.state import Piece, State, days_to_read
 
 URL = "https://huggingface.co/api/daily_papers"
 PAGE_ROWS = 100  # the most that the API gives at once; with fewer it cuts long days silently
@@ -88,7 +88,7 @@ def _people(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _figures(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, int | None]:
+def _figures(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
     comments = clean.count(row.get("numComments"))
     return {
         "upvotes": clean.count(paper.get("upvotes")),
@@ -97,7 +97,7 @@ def _figures(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, int | None
     }
 
 
-def _links(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, str]:
+def _links(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
     return {
         "code_url": clean.url(paper.get("githubRepo")),
         "project_url": clean.url(paper.get("projectPage")),
@@ -105,7 +105,7 @@ def _links(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, str]:
     }
 
 
-async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Answer]:
+async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Piece]:
     """Every day since the watermark, and always the day before and the day itself: they still change."""
     today = now.date()
     for day in days_to_read(state, today):
@@ -116,7 +116,7 @@ async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[An
             tuple(rejection for page in pages for rejection in page.rejections),
         )
         # A day is read to its end when it was read once after the day that followed it had begun.
-        yield Answer(_ranked(parsed), watermark=min(day, today - timedelta(days=2)))
+        yield Piece(_ranked(parsed), watermark=min(day, today - timedelta(days=2)))
 
 
 async def _pages(client: Client, day: date) -> AsyncIterator[Parsed]:

@@ -51,6 +51,8 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         upvotes=clean.count(row.get("upvotes")),
         comments=clean.count(row.get("comments")),
         stars=clean.count(row.get("stars")),
-        **{f"{name}_url": clean.url(row.get(f"{name}_url")) for name in ("pdf", "code", "project")},
         url=clean.url(row.get("url")),
+        pdf_url=clean.url(row.get("pdf_url")),
+        code_url=clean.url(row.get("code_url")),
+        project_url=clean.url(row.get("project_url")),
     )

@@ -18,7 +18,8 @@ from app.sources import clean, rows
 NO_ABSTRACT = "the title has no abstract"
 SIGN = "Get trending papers in your email inbox"
 LONGEST_TITLE = 300
-_MONTHS = {name: n for n, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
 _HEADER = re.compile(
     rf"new|{SIGN}!?|Subscribe|Daily Papers|Trending Papers|by ?AK and the research community", re.IGNORECASE
 )

@@ -56,7 +56,9 @@ def _opened(answer: Any) -> list[Row]:
     if isinstance(answer, list):
         return list(enumerate(answer, 1))
     if not isinstance(answer, dict):
-        raise UnreadableAnswer(f"The answer is JSON, but a lone {type(answer).__name__} and not a list of rows.")
+        raise UnreadableAnswer(
+            f"The answer is JSON, but a lone {type(answer).__name__} and not a list of rows."
+        )
     for name in _CONTAINERS:
         if isinstance(answer.get(name), list):
             return list(enumerate(answer[name], 1))

@@ -22,7 +22,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Piece:
     """A piece that was read. When it is stored, `watermark` is the last day read to its end."""
 
     parsed: Parsed

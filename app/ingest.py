@@ -1,0 +1,416 @@
+"""Records into the archive: each is new, merged, changed, unchanged or rejected, and counted as one of them.
+
+Every record is known by a row of its own, its *identity*: the row with its arXiv id, or its DOI, or its
+title where it has no id. Where two identities prove to be one paper, one row absorbs the other
+(`merged_into_id`). What was seen hangs on the paper (`paper_id`) and remembers its identity
+(`seen_as_id`), so that a merge can be undone. Storing the same records again, in any order, changes nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
+
+from sqlalchemy import or_
+from sqlalchemy.exc import DBAPIError
+from sqlmodel import Session, col, select
+
+from app import dedupe, merges
+from app.merges import id_of
+from app.merges import undo_merge as undo_merge
+from app.models import Listing, Paper, Source, Votes
+from app.records import PaperRecord, Parsed, Rejection
+
+REFUSED = "the database refused the row"
+UNKNOWABLE = "the row has nothing to recognise a paper by"
+BATCH = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What storing did. Always: rows = papers_new + papers_merged + changed + unchanged + rejected rows.
+
+    A row is *merged* when it proved to be a paper known from elsewhere, *changed* when it altered
+    anything at all (a field, a listing, votes), *unchanged* when the archive had it already.
+    Rejections without a row number (an answer's missing end) are counted in `rejected` and are no rows.
+    """
+
+    rows: int = 0
+    papers_new: int = 0
+    papers_merged: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    listings: int = 0
+    rejections: tuple[Rejection, ...] = ()
+
+    @property
+    def rejected(self) -> int:
+        return len(self.rejections)
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(
+            self.rows + other.rows,
+            self.papers_new + other.papers_new,
+            self.papers_merged + other.papers_merged,
+            self.changed + other.changed,
+            self.unchanged + other.unchanged,
+            self.listings + other.listings,
+            self.rejections + other.rejections,
+        )
+
+    def counts(self) -> dict[str, int]:
+        names = ("rows", "papers_new", "papers_merged", "changed", "unchanged", "listings", "rejected")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass
+class Titles:
+    """The titles of the archive, for finding near ones. One may serve several calls of `store`.
+
+    A paper with an arXiv id can only ever be merged with rows that have none, so the many titles of
+    rows with ids are read only when a record without one comes.
+    """
+
+    without_id: dedupe.TitleIndex | None = None
+    with_id: dedupe.TitleIndex | None = None
+
+    def near(self, session: Session, record: PaperRecord) -> list[int]:
+        found = self._index(session, with_id=False).near(record.title)
+        return found if record.arxiv_id else found + self._index(session, with_id=True).near(record.title)
+
+    def add(self, paper: Paper) -> None:
+        index = self.with_id if paper.arxiv_id else self.without_id
+        if index is not None:
+            index.add(id_of(paper), paper.title)
+
+    def forget(self) -> None:
+        self.with_id = self.without_id = None
+
+    def _index(self, session: Session, *, with_id: bool) -> dedupe.TitleIndex:
+        index = self.with_id if with_id else self.without_id
+        if index is None:
+            has_id = col(Paper.arxiv_id).is_not(None) if with_id else col(Paper.arxiv_id).is_(None)
+            index = dedupe.TitleIndex()
+            for key, title in session.exec(select(Paper.id, Paper.title).where(has_id)):
+                index.add(key or 0, title)
+            if with_id:
+                self.with_id = index
+            else:
+                self.without_id = index
+        return index
+
+
+def store(
+    session: Session,
+    source: Source,
+    parsed: Parsed,
+    now: datetime,
+    *,
+    polled: bool = False,
+    titles: Titles | None = None,
+    origin: str = "",
+) -> Summary:
+    """Put what was parsed into the archive. What was just `polled` is so now; what a file tells was so
+    when the day of its listing ended. `origin` names the file or source in rejections."""
+    batch = _Batch(session, source, now, polled, titles or Titles())
+    refused = {rejection.row for rejection in parsed.rejections}
+    free = (number for number in itertools.count(1) if number not in refused)
+    rows = list(zip(free, parsed.records, strict=False))
+    summary = Summary(len(refused - {None}), rejections=parsed.rejections)
+    for start in range(0, len(rows), BATCH):
+        summary += _store_rows(batch, rows[start : start + BATCH])
+    rejections = (replace(rejection, origin=origin) for rejection in summary.rejections)
+    return replace(summary, rejections=tuple(rejections))
+
+
+Row = tuple[int, PaperRecord]
+
+
+def _store_rows(batch: _Batch, rows: Sequence[Row]) -> Summary:
+    """All at once; when the database refuses one, each by itself, so that only that one is lost."""
+    try:
+        with batch.session.begin_nested():
+            return batch.store(rows)
+    except DBAPIError as error:
+        batch.titles.forget()  # it may know rows that were taken back
+        if len(rows) == 1:
+            told = Rejection(REFUSED, rows[0][0], str(error.orig)[:200])
+            return Summary(rows=1, rejections=(told,))
+    return sum((_store_rows(batch, [row]) for row in rows), Summary())
+
+
+@dataclass
+class _Batch:
+    """Some records, and everything that the archive knows and that they may touch."""
+
+    session: Session
+    source: Source
+    now: datetime
+    polled: bool
+    titles: Titles
+    papers: dict[int, Paper] = field(default_factory=dict)
+    by_arxiv: dict[str, Paper] = field(default_factory=dict)
+    by_doi: dict[str, Paper] = field(default_factory=dict)
+    by_key: dict[str, list[Paper]] = field(default_factory=dict)
+    listings: dict[tuple[int, date], Listing] = field(default_factory=dict)
+    votes: dict[int, list[Votes]] = field(default_factory=dict)
+
+    def store(self, rows: Sequence[Row]) -> Summary:
+        self._load([record for _, record in rows])
+        summary = sum((self._store_one(number, record) for number, record in rows), Summary(rows=len(rows)))
+        self.session.flush()
+        return summary
+
+    # --- what is known already
+
+    def _load(self, records: Sequence[PaperRecord]) -> None:
+        for known in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
+            known.clear()
+        any_of = or_(
+            col(Paper.arxiv_id).in_({record.arxiv_id for record in records if record.arxiv_id}),
+            col(Paper.doi).in_({record.doi for record in records if record.doi}),
+            col(Paper.title_key).in_({dedupe.title_key(record.title) for record in records}),
+        )
+        for paper in self.session.exec(select(Paper).where(any_of).order_by(col(Paper.id))):
+            self._know(paper)
+        mine = col(Listing.seen_as_id).in_(self.papers), Listing.source_id == self.source.id
+        for listing in self.session.exec(select(Listing).where(*mine)):
+            self.listings[listing.seen_as_id, listing.listed_on] = listing
+        mine = col(Votes.seen_as_id).in_(self.papers), Votes.source_id == self.source.id
+        for votes in self.session.exec(select(Votes).where(*mine).order_by(col(Votes.at))):
+            self.votes.setdefault(votes.seen_as_id, []).append(votes)
+
+    def _know(self, paper: Paper) -> None:
+        self.papers[id_of(paper)] = paper
+        if paper.arxiv_id:
+            self.by_arxiv[paper.arxiv_id] = paper
+        if paper.doi:
+            self.by_doi[paper.doi] = paper
+        self.by_key.setdefault(paper.title_key, []).append(paper)
+
+    def _get(self, paper_id: int) -> Paper:
+        if paper_id not in self.papers:
+            self.papers[paper_id] = self.session.get_one(Paper, paper_id)
+        return self.papers[paper_id]
+
+    def _chain(self, paper: Paper) -> list[Paper]:
+        """The row itself, and those that it was merged into, up to the paper as people see it."""
+        chain = [paper]
+        while chain[-1].merged_into_id is not None:
+            chain.append(self._get(chain[-1].merged_into_id))
+        return chain
+
+    def _root(self, paper: Paper) -> Paper:
+        return self._chain(paper)[-1]
+
+    # --- one record
+
+    def _store_one(self, number: int, record: PaperRecord) -> Summary:
+        if not (record.arxiv_id or record.doi or dedupe.title_key(record.title)):
+            return Summary(rejections=(Rejection(UNKNOWABLE, number, record.title),))
+        merged = False
+        identity = self._identity(record)
+        new = identity is None
+        if identity is None:
+            identity = self._create(record)
+            merged = self._recognise(identity, record)
+        elif other := self._same_by_doi(identity, record):
+            self._merge(identity, other, "same DOI")
+            merged = True
+        changed = self._learn(identity, record)
+        listed = self._list(identity, record)
+        voted = self._vote(identity, record)
+        outcome = _outcome(new=new, merged=merged, changed=changed or voted or listed != NO_CHANGE)
+        return replace(outcome, listings=int(listed == NEW_LISTING))
+
+    def _identity(self, record: PaperRecord) -> Paper | None:
+        """The row that this record is known by."""
+        if record.arxiv_id:
+            return self.by_arxiv.get(record.arxiv_id)
+        if record.doi:
+            return self.by_doi.get(record.doi)
+        told = _known_record(record)
+        rows = self.by_key.get(dedupe.title_key(record.title), ())
+        without = (row for row in rows if not (row.arxiv_id or row.doi))
+        return next((row for row in without if dedupe.decide(_known(row, row), told)), None)
+
+    def _same_by_doi(self, identity: Paper, record: PaperRecord) -> Paper | None:
+        """Another paper that has the record's DOI; never one with an arXiv id of its own."""
+        other = self.by_doi.get(record.doi) if record.doi else None
+        if other is None:
+            return None
+        root, mine = self._root(other), self._root(identity)
+        return root if root is not mine and not (root.arxiv_id and mine.arxiv_id) else None
+
+    def _create(self, record: PaperRecord) -> Paper:
+        paper = Paper(
+            arxiv_id=record.arxiv_id or None,
+            doi=record.doi if record.doi and record.doi not in self.by_doi else None,
+            title=record.title,
+            title_key=dedupe.title_key(record.title),
+            content_hash="",
+            created_at=self.now,
+            updated_at=self.now,
+        )
+        merges.write(paper, dedupe.fields_of(record, self.source.kind))
+        self.session.add(paper)
+        self.session.flush()
+        self._know(paper)
+        return paper
+
+    def _recognise(self, identity: Paper, record: PaperRecord) -> bool:
+        """Merge a new row with the paper that it proves to be, if there is one."""
+        other, reason = self._same_by_doi(identity, record), "same DOI"
+        if other is None:
+            other, reason = self._same_by_title(identity, record)
+        self.titles.add(identity)
+        if other is None:
+            return False
+        self._merge(identity, other, reason)
+        return True
+
+    def _same_by_title(self, identity: Paper, record: PaperRecord) -> tuple[Paper | None, str]:
+        alike = [id_of(row) for row in self.by_key[identity.title_key]]
+        told = _known_record(record)
+        for paper_id in dict.fromkeys(alike + self.titles.near(self.session, record)):
+            row = self._get(paper_id)
+            root = self._root(row)
+            if root is identity or merges.parted(self.session, identity, root):
+                continue
+            if reason := dedupe.decide(_known(row, root), told):
+                return root, reason
+        return None, ""
+
+    def _merge(self, a: Paper, b: Paper, reason: str) -> None:
+        merges.merge(self.session, self._root(a), self._root(b), reason, self.now)
+
+    def _learn(self, identity: Paper, record: PaperRecord) -> bool:
+        """Fold what the record says into the row and into all that absorbed it."""
+        changed = False
+        if record.doi and record.arxiv_id and not identity.doi and record.doi not in self.by_doi:
+            identity.doi = record.doi
+            self.by_doi[record.doi] = identity
+            changed = True
+        told = dedupe.fields_of(record, self.source.kind)
+        for paper in self._chain(identity):
+            title = paper.title
+            learned = merges.write(paper, dedupe.fold(merges.read(paper), told))
+            if record.withdrawn and paper.withdrawn_at is None:
+                paper.withdrawn_at, learned = self.now, True
+            if learned:
+                paper.updated_at = self.now
+            if paper.title != title:
+                self.titles.add(paper)
+            changed = changed or learned
+        return changed
+
+    def _list(self, identity: Paper, record: PaperRecord) -> int:
+        """Remember that the source showed it on a day, at its best place: NEW_LISTING, OLD or nothing."""
+        day = record.listed_on
+        if day is None:
+            return NO_CHANGE
+        for paper in self._chain(identity):
+            merges.see(paper, day)
+        listing = self.listings.get((id_of(identity), day))
+        if listing is None:
+            listing = Listing(
+                paper_id=id_of(self._root(identity)),
+                seen_as_id=id_of(identity),
+                source_id=id_of(self.source),
+                listed_on=day,
+                rank=record.rank,
+                submitted_by=record.submitted_by,
+            )
+            self.session.add(listing)
+            self.listings[id_of(identity), day] = listing
+            return NEW_LISTING
+        rank = min((place for place in (listing.rank, record.rank) if place), default=None)
+        by = listing.submitted_by or record.submitted_by
+        if (rank, by) == (listing.rank, listing.submitted_by):
+            return NO_CHANGE
+        listing.rank, listing.submitted_by = rank, by
+        return BETTER_LISTING
+
+    def _vote(self, identity: Paper, record: PaperRecord) -> bool:
+        """Add the figures to the series: the largest seen so far, a row where that changes."""
+        told = (record.upvotes, record.comments, record.stars)
+        if told == (None, None, None):
+            return False
+        series = self.votes.setdefault(id_of(identity), [])
+        at = self._observed_at(record)
+        earlier = [row for row in series if row.at <= at]
+        last = _figures(earlier[-1]) if earlier else None
+        reached = _largest((told[0] or 0, told[1] or 0, told[2] or 0), last or (0, 0, 0))
+        if reached == last:
+            return False
+        if earlier and earlier[-1].at == at:
+            _set_figures(earlier[-1], reached)
+        else:
+            self._add_votes(identity, series, at, reached)
+        self._raise_later(series, at, reached)
+        return True
+
+    def _observed_at(self, record: PaperRecord) -> datetime:
+        if self.polled or record.listed_on is None:
+            return self.now
+        ended = datetime.combine(record.listed_on + timedelta(days=1), time(), UTC)
+        return min(self.now, ended)
+
+    def _add_votes(self, identity: Paper, series: list[Votes], at: datetime, figures: Figures) -> None:
+        row = Votes(
+            paper_id=id_of(self._root(identity)),
+            seen_as_id=id_of(identity),
+            source_id=id_of(self.source),
+            at=at,
+        )
+        _set_figures(row, figures)
+        self.session.add(row)
+        series.append(row)
+        series.sort(key=lambda votes: votes.at)
+
+    def _raise_later(self, series: list[Votes], at: datetime, reached: Figures) -> None:
+        """Votes only grow: a row of later that now says nothing new goes."""
+        for row in [row for row in series if row.at > at]:
+            raised = _largest(_figures(row), reached)
+            if raised == reached:
+                series.remove(row)
+                self.session.delete(row)
+            _set_figures(row, raised)
+            reached = raised
+
+
+NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
+Figures = tuple[int, int, int]
+
+
+def _outcome(*, new: bool, merged: bool, changed: bool) -> Summary:
+    if merged:
+        return Summary(papers_merged=1)
+    if new:
+        return Summary(papers_new=1)
+    return Summary(changed=1) if changed else Summary(unchanged=1)
+
+
+def _known(row: Paper, root: Paper) -> dedupe.Known:
+    """A row as dedupe sees it: its own title, with all that is known of its paper."""
+    return dedupe.Known(
+        row.title, root.arxiv_id or "", row.doi or "", row.abstract or root.abstract, tuple(root.authors)
+    )
+
+
+def _known_record(record: PaperRecord) -> dedupe.Known:
+    return dedupe.Known(record.title, record.arxiv_id, record.doi, record.abstract, record.authors)
+
+
+def _figures(row: Votes) -> Figures:
+    return row.upvotes, row.comments, row.stars
+
+
+def _set_figures(row: Votes, figures: Figures) -> None:
+    row.upvotes, row.comments, row.stars = figures
+
+
+def _largest(a: Figures, b: Figures) -> Figures:
+    return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2])
