@@ -6,6 +6,7 @@ import asyncio
 import email
 import email.policy
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import EmailMessage
 
@@ -29,9 +30,10 @@ class Received:
 @dataclass
 class _Rule:
     stage: str
-    reply: str | None  # None: drop the connection
+    reply: str  # empty: break off the connection
     to: str | None
     times: int
+    first: Callable[[], object] = lambda: None
 
 
 class MailServer:
@@ -52,10 +54,17 @@ class MailServer:
         assert stage in STAGES
         self._rules.append(_Rule(stage, reply, to, times))
 
-    def drop(self, stage: str, *, to: str | None = None, times: int = 10**6) -> None:
-        """Break off the connection at a stage, without a word."""
+    def drop(
+        self,
+        stage: str,
+        *,
+        to: str | None = None,
+        times: int = 10**6,
+        first: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Do something, then break off the connection at a stage, without a word."""
         assert stage in STAGES
-        self._rules.append(_Rule(stage, None, to, times))
+        self._rules.append(_Rule(stage, "", to, times, first))
 
     def behave(self) -> None:
         """Forget what was told."""
@@ -129,12 +138,13 @@ class _Server(SMTP):  # type: ignore[misc]
         rule = self._owner.rule_for(stage, recipient)
         if rule is None:
             return False
-        if rule.reply is None:
+        rule.first()
+        if not rule.reply:
             self.transport.abort()
-        else:
-            await self.push(rule.reply)
-            if rule.reply.startswith("421") or stage == "connect":
-                self.transport.close()
+            return True
+        await self.push(rule.reply)
+        if rule.reply.startswith("421") or stage == "connect":
+            self.transport.close()
         return True
 
     async def _handle_client(self) -> None:

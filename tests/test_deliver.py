@@ -1,0 +1,431 @@
+"""Nothing is lost, and nothing is sent twice but what was in flight: the ledger after each fault."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlmodel import Session, select
+
+from app import deliver, main, pipeline, suppression
+from app.models import Delivery, DeliveryState, Event, MailKind, Subscriber, SubscriberState
+from app.pipeline import App
+from app.records import Outgoing
+from app.settings import Settings, UncertainPolicy
+from tests import samples
+from tests.mailserver import MailServer
+
+ROOT = Path(__file__).parent.parent
+SOON = timedelta(minutes=10)
+NEXT_DAY = timedelta(days=1)
+
+
+def add_reader(session: Session, name: str, now: datetime, **fields: Any) -> int:
+    fields = {"state": SubscriberState.ACTIVE, **fields}
+    reader = Subscriber(email=f"{name}@example.org", created_at=now, **fields)
+    session.add(reader)
+    session.flush()
+    assert reader.id
+    return reader.id
+
+
+def queue(app: App, now: datetime, *names: str, kind: MailKind = MailKind.DIGEST, **fields: Any) -> list[int]:
+    """One mail each for new readers; the ids of the deliveries."""
+    digest = samples.digest() if kind is MailKind.DIGEST else None
+    mail = {"kind": kind, "edition": "2026-11-20", "due_at": now, "now": now, "give_up_at": now + NEXT_DAY}
+    with app.db.write() as session:
+        readers = [add_reader(session, name, now, **fields) for name in names]
+        ids = [deliver.enqueue(session, subscriber_id=one, digest=digest, **mail) for one in readers]  # type: ignore[arg-type]
+    assert None not in ids
+    return [one for one in ids if one]
+
+
+def rows(app: App) -> dict[str, Delivery]:
+    """Each reader's delivery, by the name before the @, after checking that the ledger balances."""
+    with app.db.read() as session:
+        assert deliver.balance(session)["holds"]
+        readers = {reader.id: reader.email.partition("@")[0] for reader in session.exec(select(Subscriber))}
+        return {readers[one.subscriber_id]: one for one in session.exec(select(Delivery))}
+
+
+def states(app: App) -> dict[str, str]:
+    return {name: str(delivery.state) for name, delivery in rows(app).items()}
+
+
+def test_a_mail_is_sent_once(app: App, mail_server: MailServer, now: datetime) -> None:
+    """The ledger says sent, with the relay's words; a second run sends nothing."""
+    queue(app, now, "alice", "bob")
+    assert pipeline.send_pending(app, now) == {"sent": 2}
+    assert pipeline.send_pending(app, now + SOON) == {}
+    alice = rows(app)["alice"]
+    assert (alice.state, alice.smtp_code, alice.attempts) == (DeliveryState.SENT, 250, 1)
+    assert alice.subject.startswith("Read or Retrieve?")
+    assert alice.sent_at
+    assert alice.next_attempt_at is None
+    assert sorted(mail.recipient for mail in mail_server.messages) == ["alice@example.org", "bob@example.org"]
+
+
+def test_an_edition_is_enqueued_once(app: App, now: datetime) -> None:
+    """A second digest, or a second reason to skip, for the same reader and edition changes nothing."""
+    queue(app, now, "alice")
+    with app.db.write() as session:
+        same = {"subscriber_id": 1, "edition": "2026-11-20", "due_at": now, "now": now}
+        assert deliver.enqueue(session, kind=MailKind.DIGEST, **same) is None
+        assert deliver.skip(session, reason="a quiet day", **same) is None
+        assert deliver.skip(session, reason="a quiet day", **{**same, "edition": "2026-11-21"})
+        assert deliver.balance(session) | {"due": 2, "pending": 1, "skipped": 1} == deliver.balance(session)
+
+
+def test_only_the_asked_for_mails_leave(app: App, mail_server: MailServer, now: datetime) -> None:
+    """After a sign-up its confirmation goes out at once, and nothing else."""
+    first, _ = queue(app, now, "alice", "bob")
+    assert pipeline.send_pending(app, now, ids=[first]) == {"sent": 1}
+    assert states(app) == {"alice": "sent", "bob": "pending"}
+
+
+def test_nothing_leaves_before_it_is_due(app: App, mail_server: MailServer, now: datetime) -> None:
+    """A mail waits for its hour."""
+    queue(app, now, "alice")
+    assert pipeline.send_pending(app, now - SOON) == {}
+
+
+@pytest.mark.parametrize("stage", ["mail", "rcpt", "data", "end"])
+def test_a_4xx_defers_with_growing_delay(
+    app: App, mail_server: MailServer, now: datetime, stage: str
+) -> None:
+    """Each attempt waits longer; when the relay is well again, the mail goes out once."""
+    queue(app, now, "alice")
+    mail_server.reply(stage, "451 4.7.1 come back later")
+    delays, at = [], now
+    for attempt in (1, 2, 3):
+        assert pipeline.send_pending(app, at) == {"deferred": 1}
+        alice = rows(app)["alice"]
+        assert (alice.smtp_code, alice.attempts) == (451, attempt)
+        assert alice.next_attempt_at
+        delays.append(alice.next_attempt_at - at)
+        assert pipeline.send_pending(app, alice.next_attempt_at - timedelta(seconds=1)) == {}
+        at = alice.next_attempt_at
+    assert delays[0] * 1.9 < delays[1] < delays[2] / 1.9
+    mail_server.behave()
+    assert pipeline.send_pending(app, at) == {"sent": 1}
+    assert len(mail_server.messages) == 1
+
+
+def test_an_absent_relay_stops_the_run_at_once(app: App, mail_server: MailServer, now: datetime) -> None:
+    """What was tried is deferred; the rest was not, and costs no attempt."""
+    queue(app, now, *(f"reader{n}" for n in range(30)))
+    mail_server.reply("connect", "421 4.3.2 closed for the night")
+    counts = pipeline.send_pending(app, now)
+    assert counts.total() == 30
+    assert set(counts) == {"deferred", "pending"}
+    assert {row.attempts for row in rows(app).values() if row.state == DeliveryState.PENDING} == {0}
+    mail_server.behave()
+    assert pipeline.send_pending(app, now + SOON) == {"sent": 30}
+
+
+def test_the_next_digest_ends_the_patience(app: App, mail_server: MailServer, now: datetime) -> None:
+    """When the reader's next digest is due, a deferred one is given up, says so, and frees its papers."""
+    queue(app, now, "alice")
+    mail_server.reply("rcpt", "450 4.2.1 busy")
+    pipeline.send_pending(app, now)
+    mail_server.behave()
+    with app.db.read() as session:
+        assert deliver.papers_promised(session, [1], now) == {1: set(range(1, 9))}
+    assert pipeline.send_pending(app, now + NEXT_DAY) == {}
+    alice = rows(app)["alice"]
+    assert alice.state == DeliveryState.FAILED
+    assert "given up" in alice.reason
+    assert "450 4.2.1 busy" in alice.reason
+    with app.db.read() as session:
+        assert deliver.papers_promised(session, [1], now) == {1: set()}
+
+
+def test_a_mailbox_that_does_not_exist_is_never_tried_again(
+    app: App, mail_server: MailServer, now: datetime
+) -> None:
+    """Failed, suppressed, told as an event, and the reader is bouncing; the others get theirs."""
+    queue(app, now, "alice", "bob")
+    mail_server.reply("rcpt", "550 5.1.1 no such user here", to="alice@example.org")
+    assert pipeline.send_pending(app, now) == {"failed": 1, "sent": 1}
+    assert states(app) == {"alice": "failed", "bob": "sent"}
+    with app.db.read() as session:
+        assert suppression.is_suppressed(session, "Alice@example.org")
+        assert not suppression.is_suppressed(session, "bob@example.org")
+        assert session.exec(select(Event)).one().kind == "bounce"
+        alice = session.exec(select(Subscriber).where(Subscriber.email == "alice@example.org")).one()
+    assert (alice.state, alice.next_due_at) == (SubscriberState.BOUNCING, None)
+    assert alice.ended_at
+
+
+def test_a_full_mailbox_is_not_a_dead_one(app: App, mail_server: MailServer, now: datetime) -> None:
+    """This mail failed; the address may be fine tomorrow."""
+    queue(app, now, "alice")
+    mail_server.reply("rcpt", "552 5.2.2 mailbox full")
+    assert pipeline.send_pending(app, now) == {"failed": 1}
+    with app.db.read() as session:
+        assert not suppression.is_suppressed(session, "alice@example.org")
+        assert session.get_one(Subscriber, 1).state == SubscriberState.ACTIVE
+
+
+def test_our_own_fault_stops_everything_and_blames_nobody(
+    app: App, mail_server: MailServer, now: datetime
+) -> None:
+    """When the relay refuses us, the run pauses and says why; after resuming, everybody gets their mail."""
+    queue(app, now, *(f"reader{n}" for n in range(20)))
+    mail_server.reply("end", "550 5.7.26 this mail is unauthenticated")
+    counts = pipeline.send_pending(app, now)
+    assert counts.total() == 20
+    assert set(counts) <= {"deferred", "pending"}
+    with app.db.write() as session:
+        (pause,) = deliver.pauses(session)
+        assert pause.edition == deliver.EVERYTHING
+        assert "5.7.26" in pause.reason
+        assert suppression.listed(session) == []
+    mail_server.behave()
+    assert pipeline.send_pending(app, now + SOON) == {}
+    with app.db.write() as session:
+        assert deliver.resume(session)
+        assert not deliver.resume(session)
+    assert pipeline.send_pending(app, now + SOON) == {"sent": 20}
+
+
+def test_one_edition_can_be_paused(app: App, mail_server: MailServer, now: datetime) -> None:
+    """The others go on."""
+    queue(app, now, "alice")
+    queue(app, now, "bob", kind=MailKind.CONFIRM)
+    with app.db.write() as session:
+        session.get_one(Delivery, 2).edition = "confirm-1"
+        deliver.pause(session, "a wrong note is in it", now, "2026-11-20")
+        deliver.pause(session, "another reason", now, "2026-11-20")
+    assert pipeline.send_pending(app, now) == {"sent": 1}
+    assert states(app) == {"alice": "pending", "bob": "sent"}
+
+
+def test_a_relay_that_says_421_gets_a_new_connection(
+    app: App, settings: Settings, mail_server: MailServer, now: datetime
+) -> None:
+    """The mail at hand is deferred, the next one goes over a fresh connection."""
+    app = main.build(settings.model_copy(update={"smtp_connections": 1}))
+    queue(app, now, "alice", "bob", "carol")
+    mail_server.reply("rcpt", "421 4.7.0 too much for now", to="bob@example.org")
+    assert pipeline.send_pending(app, now) == {"sent": 2, "deferred": 1}
+    assert states(app) == {"alice": "sent", "bob": "deferred", "carol": "sent"}
+    assert mail_server.connections == 2
+    app.db.dispose()
+
+
+@pytest.mark.parametrize("stage", ["mail", "rcpt"])
+def test_broken_off_before_data_is_provably_unsent(
+    app: App, mail_server: MailServer, now: datetime, stage: str
+) -> None:
+    """It is deferred, and never counts as perhaps delivered."""
+    queue(app, now, "alice")
+    mail_server.drop(stage)
+    assert pipeline.send_pending(app, now) == {"deferred": 1}
+    assert not rows(app)["alice"].maybe_delivered
+
+
+@pytest.mark.parametrize("stage", ["data", "end"])
+def test_broken_off_after_data_is_uncertain_and_sent_again_unchanged(
+    app: App, mail_server: MailServer, now: datetime, stage: str
+) -> None:
+    """The second copy is the first one to the byte, so that a mailbox can tell them for one."""
+    queue(app, now, "alice")
+    mail_server.drop(stage)
+    assert pipeline.send_pending(app, now) == {"uncertain": 1}
+    assert rows(app)["alice"].maybe_delivered
+    mail_server.behave()
+    assert pipeline.send_pending(app, now + SOON) == {"sent": 1}
+    (again,) = mail_server.messages
+    assert again.parsed()["Message-ID"] == rows(app)["alice"].message_id
+    assert all(first == again for first in mail_server.swallowed)
+
+
+def test_what_is_uncertain_can_be_held(
+    app: App, settings: Settings, mail_server: MailServer, now: datetime
+) -> None:
+    """With the policy `hold` it waits for the operator, and its papers count as promised for ever."""
+    app = main.build(settings.model_copy(update={"uncertain": UncertainPolicy.HOLD}))
+    queue(app, now, "alice")
+    mail_server.drop("end")
+    assert pipeline.send_pending(app, now) == {"uncertain": 1}
+    mail_server.behave()
+    assert pipeline.send_pending(app, now + 2 * NEXT_DAY) == {}
+    assert states(app) == {"alice": "uncertain"}
+    with app.db.read() as session:
+        assert deliver.papers_promised(session, [1], now)[1]
+    app.db.dispose()
+
+
+def test_once_uncertain_never_simply_failed(app: App, mail_server: MailServer, now: datetime) -> None:
+    """Given up after an attempt of unknown fate, it stays uncertain, and its papers are not sent again."""
+    queue(app, now, "alice")
+    mail_server.drop("end", times=1)
+    pipeline.send_pending(app, now)
+    mail_server.reply("rcpt", "450 4.2.1 busy")
+    assert pipeline.send_pending(app, now + SOON) == {"deferred": 1}
+    pipeline.send_pending(app, now + NEXT_DAY)
+    assert states(app) == {"alice": "uncertain"}
+    with app.db.read() as session:
+        assert deliver.papers_promised(session, [1], now)[1]
+
+
+def test_a_lease_that_ran_out_frees_what_was_only_claimed(
+    app: App, mail_server: MailServer, now: datetime
+) -> None:
+    """The claimed mail is provably unsent; the one that was committed is not."""
+    queue(app, now, "alice", "bob")
+    with app.db.write() as session:
+        deliver.claim(session, owner="a dead sender", now=now)
+        mail = Outgoing(2, "<2@paperboy.test>", "A subject", "", "", b"")
+        assert deliver.commit(session, [mail], owner="a dead sender", now=now) == {2}
+    assert pipeline.send_pending(app, now + SOON) == {}
+    assert states(app) == {"alice": "claimed", "bob": "committing"}
+    with app.db.write() as session:
+        after = now + deliver.LEASE
+        freed = deliver.recover(session, after, UncertainPolicy.RESEND)
+    assert freed == {"pending": 1, "uncertain": 1}
+    assert pipeline.send_pending(app, after) == {"sent": 2}
+    assert rows(app)["bob"].maybe_delivered
+    assert not rows(app)["alice"].maybe_delivered
+
+
+def test_a_sender_that_lost_its_lease_sends_nothing(app: App, now: datetime) -> None:
+    """Whoever comes back after the row was freed may not commit it."""
+    queue(app, now, "alice")
+    later = now + deliver.LEASE
+    mail = Outgoing(1, "<1@paperboy.test>", "A subject", "", "", b"")
+    with app.db.write() as session:
+        deliver.claim(session, owner="slow", now=now)
+        deliver.recover(session, later, UncertainPolicy.RESEND)
+        assert deliver.commit(session, [mail], owner="slow", now=later) == set()
+        deliver.claim(session, owner="quick", now=later)
+        assert deliver.commit(session, [mail], owner="slow", now=later) == set()
+        assert deliver.commit(session, [mail], owner="quick", now=later) == {1}
+
+
+def test_two_claimers_never_get_the_same_row(app: App, now: datetime) -> None:
+    """Eight threads empty the ledger together: each row is claimed by exactly one."""
+    ids = queue(app, now, *(f"reader{n}" for n in range(120)))
+
+    def claim_all(owner: int) -> list[int | None]:
+        mine: list[int | None] = []
+        while True:
+            with app.db.write() as session:
+                shard = deliver.claim(session, owner=str(owner), now=now, limit=7)
+            if not shard:
+                return mine
+            mine += [delivery.id for delivery, _ in shard.letters]
+
+    with ThreadPoolExecutor(8) as pool:
+        claimed = [one for mine in pool.map(claim_all, range(8)) for one in mine]
+    assert sorted(one for one in claimed if one) == ids
+    assert {row.attempts for row in rows(app).values()} == {1}
+
+
+def test_two_runs_at_once_send_each_mail_once(app: App, mail_server: MailServer, now: datetime) -> None:
+    """Two processes may tick in the same minute."""
+    queue(app, now, *(f"reader{n}" for n in range(40)))
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(pipeline.send_pending, app, now) for _ in range(2)]
+        assert sum(run.result()["sent"] for run in runs) == 40
+    assert len({mail.recipient for mail in mail_server.messages}) == len(mail_server.messages) == 40
+
+
+@pytest.mark.parametrize(
+    ("kind", "reader", "outcome"),
+    [
+        (MailKind.DIGEST, SubscriberState.UNSUBSCRIBED, "skipped"),
+        (MailKind.DIGEST, SubscriberState.PAUSED, "skipped"),
+        (MailKind.DIGEST, SubscriberState.PENDING, "skipped"),
+        (MailKind.DIGEST, SubscriberState.ERASED, "skipped"),
+        (MailKind.CONFIRM, SubscriberState.PENDING, "sent"),
+        (MailKind.MANAGE, SubscriberState.PENDING, "sent"),
+        (MailKind.ERASE, SubscriberState.UNSUBSCRIBED, "sent"),
+        (MailKind.CONFIRM, SubscriberState.ERASED, "skipped"),
+    ],
+)
+def test_who_gets_what_in_which_state(
+    app: App,
+    mail_server: MailServer,
+    now: datetime,
+    kind: MailKind,
+    reader: SubscriberState,
+    outcome: str,
+) -> None:
+    """A digest is for active readers; a confirmation reaches somebody who is not one yet."""
+    queue(app, now, "alice", kind=kind, state=reader)
+    assert pipeline.send_pending(app, now) == {outcome: 1}
+    assert len(mail_server.messages) == (outcome == "sent")
+
+
+def test_a_suppressed_address_gets_nothing(app: App, mail_server: MailServer, now: datetime) -> None:
+    """Not even a confirmation, and the row says why."""
+    queue(app, now, "alice", kind=MailKind.CONFIRM)
+    with app.db.write() as session:
+        suppression.suppress(session, "alice@example.org", "she complained", now)
+    assert pipeline.send_pending(app, now) == {"suppressed": 1}
+    assert "she complained" in rows(app)["alice"].reason
+    assert mail_server.messages == []
+
+
+def test_leaving_between_claim_and_data_is_in_time(app: App, now: datetime) -> None:
+    """The last look at the reader is in the very transaction that allows DATA."""
+    queue(app, now, "alice")
+    with app.db.write() as session:
+        assert deliver.claim(session, owner="me", now=now)
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
+    mail = Outgoing(1, "<1@paperboy.test>", "A subject", "", "", b"")
+    with app.db.write() as session:
+        assert deliver.commit(session, [mail], owner="me", now=now) == set()
+    assert states(app) == {"alice": "skipped"}
+
+
+def test_one_broken_mail_does_not_stop_the_others(app: App, mail_server: MailServer, now: datetime) -> None:
+    """A digest that cannot be shown fails with the reason; one bad paper is left out, and counted."""
+    queue(app, now, "alice", "bob", "carol")
+    with app.db.write() as session:
+        session.get_one(Delivery, 1).digest = {"edition": "2026-11-20", "sections": []}
+        session.get_one(Delivery, 2).digest = {"edition": "2026-11-20", "sections": "no sections"}
+        carol = session.get_one(Delivery, 3)
+        spoiled = dict(carol.digest)
+        spoiled["sections"][0]["picks"][0]["title"] = None
+        carol.digest = {**spoiled}
+    assert pipeline.send_pending(app, now) == {"failed": 1, "deferred": 1, "sent": 1}
+    assert states(app) == {"alice": "failed", "bob": "deferred", "carol": "sent"}
+    assert "no paper" in rows(app)["alice"].reason
+
+
+def test_delays_grow_to_a_limit_and_spread() -> None:
+    """No two deliveries come back in the same moment, and none waits longer than five hours."""
+    firsts = {deliver.retry_delay(1, one) for one in range(1, 500)}
+    assert len(firsts) == 499
+    assert timedelta(minutes=3) < min(firsts) < max(firsts) < timedelta(minutes=7)
+    assert deliver.retry_delay(10**6, 7) <= timedelta(hours=5)
+
+
+def test_killed_in_the_middle_of_data(
+    app: App, settings: Settings, mail_server: MailServer, now: datetime
+) -> None:
+    """kill -9 after the body was sent: only the mail in flight is uncertain, and no other comes twice."""
+    names = [f"reader{n}" for n in range(6)]
+    queue(app, now, *names)
+    one_connection = settings.model_copy(update={"smtp_connections": 1}).model_dump_json()
+    command = [sys.executable, "-m", "tests.killed_sender", one_connection, now.isoformat()]
+    with subprocess.Popen(command, cwd=ROOT) as sender:  # noqa: S603 - our own program
+        mail_server.drop("end", to="reader3@example.org", times=1, first=sender.kill)
+        assert sender.wait(60) == -9
+    before = states(app)
+    assert [name for name, state in before.items() if state == "committing"] == ["reader3"]
+    assert list(before.values()).count("sent") == len(mail_server.messages)
+    pipeline.send_pending(app, now + deliver.LEASE + SOON)
+    assert [name for name, row in rows(app).items() if row.maybe_delivered] == ["reader3"]
+    assert sorted(mail.recipient for mail in mail_server.messages) == [
+        f"{name}@example.org" for name in names
+    ]
