@@ -1,0 +1,62 @@
+"""The readers: how they come, what they wish for, and how they go.
+
+preferences   what a reader may wish for, and what to change about a wish that cannot be met
+register      the rows: find a reader, note what happened, say when the next digest is due
+interests     the texts of interests, stored once however many readers share them
+joining       signing up, confirming, declining, asking for a link by mail
+staying       changing preferences, pausing, coming back
+leaving       unsubscribing, exporting, erasing
+"""
+
+from app.subscribers.interests import wishes
+from app.subscribers.joining import (
+    SignUp,
+    add,
+    confirm,
+    decline,
+    expire_pending,
+    send_link,
+    sign_up,
+)
+from app.subscribers.leaving import erase, export, request_erasure, unsubscribe
+from app.subscribers.preferences import (
+    MAX_INTERESTS,
+    MAX_PAPERS,
+    MAX_WEIGHT,
+    Preferences,
+    check,
+    normalise_address,
+    problems,
+)
+from app.subscribers.register import get, history, preferences_of
+from app.subscribers.staying import change, come_back, pause, resume, wake
+
+__all__ = [
+    "MAX_INTERESTS",
+    "MAX_PAPERS",
+    "MAX_WEIGHT",
+    "Preferences",
+    "SignUp",
+    "add",
+    "change",
+    "check",
+    "come_back",
+    "confirm",
+    "decline",
+    "erase",
+    "expire_pending",
+    "export",
+    "get",
+    "history",
+    "normalise_address",
+    "pause",
+    "preferences_of",
+    "problems",
+    "request_erasure",
+    "resume",
+    "send_link",
+    "sign_up",
+    "unsubscribe",
+    "wake",
+    "wishes",
+]

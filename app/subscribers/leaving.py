@@ -1,0 +1,100 @@
+"""Unsubscribing, exporting, erasing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import update
+from sqlmodel import Session, col, delete, select
+
+from app import suppression
+from app.errors import Conflict
+from app.models import Delivery, Event, Feedback, MailKind, Subscriber
+from app.models import SubscriberState as State
+from app.subscribers.preferences import Preferences
+from app.subscribers.register import get, mail, note, preferences_of, store_preferences
+from app.tokens import LIFETIMES, Purpose
+
+
+def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
+    """No digest from now on: what waits in the ledger is not sent either. Twice is once."""
+    subscriber = get(session, subscriber_id)
+    if subscriber.state not in (State.UNSUBSCRIBED, State.ERASED):
+        subscriber.state, subscriber.ended_at = State.UNSUBSCRIBED, now
+        subscriber.next_due_at = subscriber.paused_until = None
+        note(session, "unsubscribed", subscriber, now)
+        session.add(subscriber)
+    return subscriber
+
+
+def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
+    """Mail the link that erases: a digest that was forwarded must not be enough for it."""
+    subscriber = get(session, subscriber_id)
+    if subscriber.state is State.ERASED:
+        raise Conflict("Everything about this reader is erased already.")
+    note(session, "erasure_asked", subscriber, now)
+    return mail(session, subscriber, MailKind.ERASE, now, lifetime=LIFETIMES[Purpose.ERASE])
+
+
+def erase(session: Session, subscriber_id: int, now: datetime, *, keep_off: bool = True) -> None:
+    """Forget a reader. `keep_off` keeps the fingerprint by which we know not to write there again."""
+    subscriber = get(session, subscriber_id)
+    if subscriber.state is State.ERASED:
+        return
+    if keep_off:
+        suppression.suppress(session, subscriber.email, "erased at the reader's wish", now)
+    forget(session, subscriber, now)
+    note(session, "erased", subscriber, now)
+
+
+def forget(session: Session, subscriber: Subscriber, now: datetime) -> None:
+    """Take everything personal out of the rows; what stays is that there was somebody, and counts."""
+    identity = subscriber.id or 0
+    subscriber.email = f"erased-{identity}@erased.invalid"
+    subscriber.state, subscriber.ended_at = State.ERASED, now
+    subscriber.next_due_at = subscriber.paused_until = None
+    subscriber.consent_ip = ""
+    subscriber.link_epoch += 1  # every link in every old mail is void from now on
+    store_preferences(session, subscriber, Preferences())
+    session.execute(delete(Feedback).where(col(Feedback.subscriber_id) == identity))
+    session.execute(update(Event).where(col(Event.subscriber_id) == identity).values(detail=""))
+    session.execute(
+        update(Delivery)
+        .where(col(Delivery.subscriber_id) == identity)
+        .values(digest={}, subject="", smtp_text="", reason="")
+    )
+    session.add(subscriber)
+
+
+def export(session: Session, subscriber_id: int) -> dict[str, Any]:
+    """Everything that is held about a reader, for themselves; secrets and machinery left out."""
+    subscriber = get(session, subscriber_id)
+    return {
+        "subscriber": subscriber.model_dump(mode="json", exclude=_MACHINERY["subscriber"]),
+        "interests": _interests(preferences_of(session, subscriber)),
+        "deliveries": _rows(session, Delivery, subscriber_id, _MACHINERY["delivery"]),
+        "feedback": _rows(session, Feedback, subscriber_id, set()),
+        "events": _rows(session, Event, subscriber_id, set()),
+        "do_not_mail": suppression.is_suppressed(session, subscriber.email),
+    }
+
+
+_MACHINERY = {
+    "subscriber": {"link_epoch"},
+    "delivery": {"lease_owner", "lease_until", "maybe_delivered"},
+}
+
+
+def _interests(chosen: Preferences) -> list[dict[str, Any]]:
+    return [{"text": wish.text, "weight": wish.weight, "quota": wish.quota} for wish in chosen.interests]
+
+
+def _rows(
+    session: Session,
+    table: type[Delivery] | type[Feedback] | type[Event],
+    subscriber_id: int,
+    exclude: set[str],
+) -> list[dict[str, Any]]:
+    mine = select(table).where(col(table.subscriber_id) == subscriber_id).order_by(col(table.id))
+    return [row.model_dump(mode="json", exclude={*exclude, "subscriber_id"}) for row in session.exec(mine)]

@@ -1,0 +1,101 @@
+"""What a reader may wish for. Nothing here touches the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from email_validator import EmailNotValidError, validate_email
+
+from app import cadence, match
+from app.errors import InvalidAddress, InvalidInterest, InvalidPreference
+from app.models import Cadence, WhenEmpty
+from app.records import Wish
+
+MAX_INTERESTS = 20
+MAX_PAPERS = 50
+MAX_WEIGHT = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """When a reader wants their digest, and what in it. `problems` says whether it can be done."""
+
+    cadence: Cadence = Cadence.DAILY
+    weekday: int = 0  # of the weekly digest: Monday is 0
+    hour: int = 8  # local
+    zone: str = "UTC"
+    min_papers: int = 1
+    max_papers: int = 10
+    when_empty: WhenEmpty = WhenEmpty.SKIP
+    interests: tuple[Wish, ...] = ()
+
+
+def problems(wanted: Preferences) -> dict[str, str]:
+    """What to change, by field; `interests.0` is the first interest. Empty when all is well."""
+    return dict([*_problems_of_time(wanted), *_problems_of_size(wanted), *_problems_of_interests(wanted)])
+
+
+def check(wanted: Preferences) -> Preferences:
+    """The same preferences with interests spelled as they are stored and doubles folded.
+
+    Raises InvalidPreference, naming the first field that cannot be used.
+    """
+    for field, problem in problems(wanted).items():
+        raise InvalidPreference(problem, field)
+    spelled = [replace(wish, text=match.normalise(wish.text)) for wish in wanted.interests]
+    folded = {wish.text.casefold(): wish for wish in reversed(spelled)}  # the first of doubles stays
+    return replace(wanted, interests=tuple(reversed(folded.values())))
+
+
+def normalise_address(text: str) -> str:
+    """The one spelling of an address, or InvalidAddress.
+
+    Lower case throughout: no provider tells Alice@ from alice@, and she must not be two readers.
+    """
+    try:
+        found = validate_email(text.strip(" "), check_deliverability=False)
+    except EmailNotValidError as error:
+        raise InvalidAddress(f"This is not an address that mail can be sent to. {error}", "email") from None
+    return f"{found.local_part}@{found.ascii_domain}".lower()
+
+
+def _problems_of_time(wanted: Preferences) -> Iterator[tuple[str, str]]:
+    if not 0 <= wanted.weekday <= 6:
+        yield "weekday", "Choose a day of the week."
+    if not 0 <= wanted.hour <= 23:
+        yield "hour", "Choose an hour from 0 to 23."
+    if not cadence.valid_zone(wanted.zone):
+        yield "zone", f"“{wanted.zone[:64]}” is not a time zone that we know. Choose one from the list."
+
+
+def _problems_of_size(wanted: Preferences) -> Iterator[tuple[str, str]]:
+    if not 1 <= wanted.max_papers <= MAX_PAPERS:
+        yield "max_papers", f"Choose a number from 1 to {MAX_PAPERS}."
+    if not 1 <= wanted.min_papers <= MAX_PAPERS:
+        yield "min_papers", f"Choose a number from 1 to {MAX_PAPERS}."
+    elif wanted.min_papers > wanted.max_papers:
+        yield "min_papers", "The least cannot be more than the most."
+
+
+def _problems_of_interests(wanted: Preferences) -> Iterator[tuple[str, str]]:
+    if len(wanted.interests) > MAX_INTERESTS:
+        yield "interests", f"At most {MAX_INTERESTS} interests, please: fewer and sharper ones work better."
+    if not wanted.interests and wanted.when_empty is WhenEmpty.SKIP:
+        yield "interests", "Name at least one interest, or choose to get what is trending."
+    for place, wish in enumerate(wanted.interests):
+        problem = _problem_of_wish(wish)
+        if problem:
+            yield f"interests.{place}", problem
+
+
+def _problem_of_wish(wish: Wish) -> str:
+    try:
+        match.parse(wish.text)
+    except InvalidInterest as error:
+        return str(error)
+    if not 0 < wish.weight <= MAX_WEIGHT:
+        return f"A weight is above 0 and at most {MAX_WEIGHT:g}."
+    if wish.quota is not None and not 1 <= wish.quota <= MAX_PAPERS:
+        return f"Choose at most 1 to {MAX_PAPERS} papers, or leave it empty."
+    return ""

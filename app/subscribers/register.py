@@ -1,0 +1,121 @@
+"""The rows of readers: find one, note what happened, and say when the next digest is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from sqlmodel import Session, col, select
+
+from app import cadence, deliver
+from app.errors import NotFound
+from app.models import Delivery, Event, MailKind, Subscriber, SubscriberState
+from app.subscribers.interests import store, wishes
+from app.subscribers.preferences import Preferences
+
+# A mail that somebody asks for again within the hour is on its way already.
+BETWEEN_MAILS = timedelta(hours=1)
+# What could still be of the same local day, wherever on earth the reader moved.
+LOOK_BACK = timedelta(days=3)
+
+
+def get(session: Session, subscriber_id: int) -> Subscriber:
+    """The reader, theirs alone until the transaction ends, or NotFound."""
+    mine = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
+    found = session.exec(mine.execution_options(populate_existing=True)).one_or_none()
+    if found is None:
+        raise NotFound("There is no such reader.")
+    return found
+
+
+def note(session: Session, kind: str, subscriber: Subscriber | None, now: datetime, detail: str = "") -> None:
+    """Write down that something happened."""
+    session.add(Event(at=now, kind=kind, subscriber_id=subscriber.id if subscriber else None, detail=detail))
+
+
+def preferences_of(session: Session, subscriber: Subscriber) -> Preferences:
+    """What a reader has chosen."""
+    chosen = {name: getattr(subscriber, name) for name in _COLUMNS}
+    return Preferences(**chosen, interests=wishes(session, [subscriber.id or 0]).get(subscriber.id or 0, ()))
+
+
+def store_preferences(session: Session, subscriber: Subscriber, wanted: Preferences) -> None:
+    """Write down what a reader has chosen; `wanted` has been checked."""
+    for name in _COLUMNS:
+        setattr(subscriber, name, getattr(wanted, name))
+    session.add(subscriber)
+    session.flush()
+    store(session, subscriber.id or 0, wanted.interests)
+
+
+_COLUMNS = tuple(field.name for field in fields(Preferences) if field.name != "interests")
+
+
+def schedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
+    """Say when the next digest is due; never, for a reader who is not active."""
+    if subscriber.state is not SubscriberState.ACTIVE:
+        subscriber.next_due_at = None
+        return
+    chosen = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
+    before = _recent_digests(session, subscriber, now)
+    due = cadence.next_due(*chosen, after=now)
+    while _had(subscriber, before, due):
+        due = cadence.next_due(*chosen, after=due)
+    subscriber.next_due_at = due
+
+
+def _had(subscriber: Subscriber, before: Sequence[Delivery], due: datetime) -> bool:
+    """Whether a digest came on this day already, by the clock that the reader lives by now.
+
+    The ledger refuses the same edition, but after a change of zone the same day may have another name.
+    """
+    zone = ZoneInfo(subscriber.zone)
+    edition = cadence.edition(subscriber.zone, due)
+    day = due.astimezone(zone).date()
+    return any(one.edition == edition or one.due_at.astimezone(zone).date() >= day for one in before)
+
+
+def _recent_digests(session: Session, subscriber: Subscriber, now: datetime) -> Sequence[Delivery]:
+    digests = select(Delivery).where(
+        Delivery.subscriber_id == subscriber.id,
+        Delivery.kind == MailKind.DIGEST,
+        col(Delivery.due_at) > now - LOOK_BACK,
+    )
+    return session.exec(digests).all()
+
+
+def mail(
+    session: Session,
+    subscriber: Subscriber,
+    kind: MailKind,
+    now: datetime,
+    *,
+    lifetime: timedelta = timedelta(days=1),
+) -> int | None:
+    """Put a mail that was asked for into the ledger; None when one has gone within the hour."""
+    lately = select(Delivery.id).where(
+        Delivery.subscriber_id == subscriber.id,
+        Delivery.kind == kind,
+        col(Delivery.created_at) > now - BETWEEN_MAILS,
+    )
+    if session.exec(lately).first() is not None:
+        return None
+    return deliver.enqueue(
+        session,
+        subscriber_id=subscriber.id or 0,
+        kind=kind,
+        edition=f"{kind}-{now:%Y%m%dT%H%M%SZ}",
+        due_at=now,
+        now=now,
+        give_up_at=now + lifetime,
+    )
+
+
+def history(session: Session, subscriber_id: int, limit: int = 30) -> list[Delivery]:
+    """The latest digests of a reader, newest first, and those that were due but had nothing to bring."""
+    digests = select(Delivery).where(
+        Delivery.subscriber_id == subscriber_id, Delivery.kind == MailKind.DIGEST
+    )
+    return list(session.exec(digests.order_by(col(Delivery.due_at).desc()).limit(limit)))

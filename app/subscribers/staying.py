@@ -1,0 +1,82 @@
+"""Changing preferences, pausing, and coming back."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, select
+
+from app import suppression
+from app.errors import Conflict, InvalidPreference
+from app.models import Subscriber
+from app.models import SubscriberState as State
+from app.subscribers.joining import activate
+from app.subscribers.preferences import Preferences, check
+from app.subscribers.register import get, note, schedule, store_preferences
+
+LONGEST_PAUSE = timedelta(days=366)
+
+
+def change(session: Session, subscriber_id: int, wanted: Preferences, now: datetime) -> Subscriber:
+    """Put these preferences in the place of those that were, and the next digest where they say."""
+    subscriber = get(session, subscriber_id)
+    _not_erased(subscriber)
+    store_preferences(session, subscriber, check(wanted))
+    schedule(session, subscriber, now)
+    note(session, "changed", subscriber, now)
+    return subscriber
+
+
+def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:
+    """No digest until then; without a date, until the reader comes back."""
+    if until is not None and not now < until <= now + LONGEST_PAUSE:
+        raise InvalidPreference("Choose a day after today, within a year.", "until")
+    subscriber = get(session, subscriber_id)
+    if subscriber.state not in (State.ACTIVE, State.PAUSED):
+        raise Conflict("There is no digest to pause: this subscription is not active.")
+    subscriber.state, subscriber.paused_until = State.PAUSED, until
+    schedule(session, subscriber, now)
+    note(session, "paused", subscriber, now, f"until {until:%Y-%m-%d}" if until else "")
+    session.add(subscriber)
+    return subscriber
+
+
+def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
+    """End a pause. Whoever is not paused stays as they are."""
+    subscriber = get(session, subscriber_id)
+    if subscriber.state is State.PAUSED:
+        _wake_one(session, subscriber, now)
+    return subscriber
+
+
+def come_back(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
+    """A reader who left wants their digest again: a new consent, with the preferences they had."""
+    subscriber = get(session, subscriber_id)
+    if subscriber.state is not State.UNSUBSCRIBED:
+        return resume(session, subscriber_id, now)
+    if suppression.is_suppressed(session, subscriber.email):
+        raise Conflict("Mail to this address is blocked. Please write to us, and we lift the block.")
+    activate(session, subscriber, ip, now)
+    note(session, "came_back", subscriber, now, ip)
+    return subscriber
+
+
+def wake(session: Session, now: datetime) -> int:
+    """End the pauses that were to last until now; how many."""
+    rested = select(Subscriber).where(Subscriber.state == State.PAUSED, col(Subscriber.paused_until) <= now)
+    sleepers = session.exec(rested.with_for_update(skip_locked=True)).all()
+    for subscriber in sleepers:
+        _wake_one(session, subscriber, now)
+    return len(sleepers)
+
+
+def _wake_one(session: Session, subscriber: Subscriber, now: datetime) -> None:
+    subscriber.state, subscriber.paused_until = State.ACTIVE, None
+    schedule(session, subscriber, now)
+    note(session, "resumed", subscriber, now)
+    session.add(subscriber)
+
+
+def _not_erased(subscriber: Subscriber) -> None:
+    if subscriber.state is State.ERASED:
+        raise Conflict("This reader has been erased.")
