@@ -262,23 +262,30 @@ def retry_delay(attempts: int, delivery_id: int) -> timedelta:
 # --- after a crash, and past the time
 
 
+def anything_to_do(session: Session, now: datetime) -> bool:
+    """Whether a mail may leave now, or a dead sender's row waits to be freed."""
+    return (
+        session.exec(select(Delivery.id).where(_may_leave(now) | _abandoned(now)).limit(1)).first()
+        is not None
+    )
+
+
 def recover(session: Session, now: datetime, policy: UncertainPolicy) -> Counter[str]:
     """Free what a dead sender held, and give up what the reader's next digest takes over."""
-    rows = session.exec(
-        select(Delivery)
-        .where(
-            (col(Delivery.state).in_((State.CLAIMED, State.COMMITTING)) & (col(Delivery.lease_until) <= now))
-            | (
-                col(Delivery.state).in_((State.PENDING, State.DEFERRED, State.UNCERTAIN))
-                & col(Delivery.next_attempt_at).is_not(None)
-                & (col(Delivery.give_up_at) <= now)
-            )
-        )
-        .with_for_update(skip_locked=True)
-    ).all()
+    rows = session.exec(select(Delivery).where(_abandoned(now)).with_for_update(skip_locked=True)).all()
     for delivery in rows:
         _recover_one(delivery, now, policy)
     return Counter(delivery.state for delivery in rows)
+
+
+def _abandoned(now: datetime) -> ColumnElement[bool]:
+    return (
+        col(Delivery.state).in_((State.CLAIMED, State.COMMITTING)) & (col(Delivery.lease_until) <= now)
+    ) | (
+        col(Delivery.state).in_((State.PENDING, State.DEFERRED, State.UNCERTAIN))
+        & col(Delivery.next_attempt_at).is_not(None)
+        & (col(Delivery.give_up_at) <= now)
+    )
 
 
 def _recover_one(delivery: Delivery, now: datetime, policy: UncertainPolicy) -> None:

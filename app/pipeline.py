@@ -2,8 +2,8 @@
 
 refresh()        sources → records → the archive
 send_due()       who is due → match → compose → the ledger → mails
-send_pending()   the ledger → HTML, text → bytes → the relay → the ledger
-retry_deferred() what the relay put off, or a crash left behind
+send_pending()   the ledger → HTML, text → bytes → the relay → the ledger, what was put off or cut off too
+preview()        the digest that somebody with these interests would get
 prune()          what is past its retention
 """
 
@@ -21,17 +21,35 @@ from pathlib import Path
 from time import monotonic
 
 import structlog
+from sqlmodel import col, delete
 
-from app import catalogue, deliver, ingest, leases, message, render, runs, smtp, sources
+from app import (
+    catalogue,
+    compose,
+    deliver,
+    ingest,
+    leases,
+    message,
+    planning,
+    render,
+    runs,
+    smtp,
+    sources,
+    subscribers,
+)
 from app.db import Database
+from app.desk import Desk
 from app.errors import DeliveryError, SourceError
-from app.models import Delivery, Source, SourceKind, Subscriber
-from app.records import Answer, Outgoing, Rejection, Verdict
+from app.lexicon import Lexicon
+from app.models import Delivery, Event, Run, Source, SourceKind, Subscriber
+from app.records import Answer, Digest, Outgoing, Rejection, Skip, Verdict, Wish
 from app.settings import Settings
 from app.sources import client
 from app.tokens import Signer
 
 REFRESH_LEASE = timedelta(minutes=30)
+RUNS_KEPT = timedelta(days=90)
+UNCONFIRMED_KEPT = timedelta(days=30)
 UNREADABLE = "the file cannot be read"
 
 log = structlog.get_logger(__name__)
@@ -45,6 +63,7 @@ class App:
     db: Database
     signer: Signer
     renderer: render.Renderer
+    lexicon: Lexicon = field(default_factory=Lexicon)
     wire: client.Wire = field(default_factory=client.Wire)  # how sources are reached
 
 
@@ -180,6 +199,47 @@ def _store_file(
     with app.db.write() as session:
         source = catalogue.of_files(session, read.kind, now)
         return ingest.store(session, source, read.parsed, now, titles=titles, origin=str(path))
+
+
+def send_due(app: App, now: datetime) -> Counter[str]:
+    """Plan every digest that is due and send whatever may leave.
+
+    Safe to run twice, and in several processes at once: the ledger decides. Nothing is recorded of a
+    moment at which there was nothing to do.
+    """
+    with app.db.write() as session:
+        subscribers.wake(session, now)
+        if not (planning.anyone_due(session, now) or deliver.anything_to_do(session, now)):
+            return Counter()
+    with runs.recorded(app.db, "send", now) as run:
+        run.add(planning.plan(app.db, app.settings, app.lexicon, now))
+        run.add(send_pending(app, now))
+    return run.counts
+
+
+def preview(
+    app: App, wishes: Sequence[Wish], now: datetime, *, day: date | None = None, max_papers: int = 10
+) -> Digest | Skip:
+    """The digest that a new reader with these interests would get on a day; nothing is written."""
+    with app.db.read() as session:
+        desk = Desk(app.settings, app.lexicon, session, now, day)
+    asked = compose.Reader(tuple(wishes), max_papers=max_papers)
+    shelf = desk.shelf(wishes, app.settings.candidate_days)
+    return compose.compose((day or now.date()).isoformat(), asked, shelf, frozenset())
+
+
+def prune(app: App, now: datetime) -> Counter[str]:
+    """Delete what is past its retention. A paper that old is no candidate: never twice still holds."""
+    old = now - timedelta(days=app.settings.retention_days)
+    with runs.recorded(app.db, "prune", now) as run, app.db.write() as session:
+        run.counts["unconfirmed"] += subscribers.expire_pending(session, now - UNCONFIRMED_KEPT, now)
+        for name, statement in {
+            "events": delete(Event).where(col(Event.at) < old),
+            "deliveries": delete(Delivery).where(col(Delivery.created_at) < old),
+            "runs": delete(Run).where(col(Run.started_at) < now - RUNS_KEPT),
+        }.items():
+            run.counts[name] += session.execute(statement).rowcount  # type: ignore[attr-defined]
+    return run.counts
 
 
 def send_pending(app: App, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:

@@ -1,0 +1,90 @@
+"""The plan of a tick: everyone who is due gets one delivery, or one skip with its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from app import archive, cadence, deliver, subscribers
+from app.db import Database
+from app.desk import Desk
+from app.lexicon import Lexicon
+from app.models import MailKind, Subscriber, SubscriberState
+from app.records import Skip, Wish
+from app.settings import Settings
+
+SHARD = 200  # readers planned in one transaction
+
+
+def plan(db: Database, settings: Settings, lexicon: Lexicon, now: datetime) -> Counter[str]:
+    """Plan every digest that is due at `now`: how many were planned, skipped, or planned before."""
+    planned = Counter[str]()
+    with db.read() as session:
+        if not anyone_due(session, now):
+            return planned
+        desk = Desk(settings, lexicon, session, now)
+    while shard := _plan_shard(db, desk, now):
+        planned += shard
+    return planned
+
+
+def anyone_due(session: Session, now: datetime) -> bool:
+    return session.exec(_due(now).limit(1)).first() is not None
+
+
+def _due(now: datetime) -> SelectOfScalar[Subscriber]:
+    due = select(Subscriber).where(
+        Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now
+    )
+    return due.order_by(col(Subscriber.next_due_at), col(Subscriber.id))
+
+
+def _plan_shard(db: Database, desk: Desk, now: datetime) -> Counter[str]:
+    """Plan the readers who have been due the longest; locked, so that another process takes others."""
+    planned = Counter[str]()
+    with db.write() as session:
+        readers = session.exec(_due(now).limit(SHARD).with_for_update(skip_locked=True)).all()
+        ids = [reader.id for reader in readers if reader.id is not None]
+        wishes = subscribers.wishes(session, ids)
+        promised = _promised(session, ids, desk.oldest)
+        for reader in readers:
+            number = reader.id or 0
+            planned[_plan_one(session, desk, reader, wishes.get(number, ()), promised[number], now)] += 1
+    return planned
+
+
+def _plan_one(
+    session: Session,
+    desk: Desk,
+    reader: Subscriber,
+    wishes: Sequence[Wish],
+    already: frozenset[int],
+    now: datetime,
+) -> str:
+    """Write down what one reader gets for the newest edition that is due; the word for the statistics."""
+    rhythm = (reader.cadence, reader.weekday, reader.hour, reader.zone)
+    due = cadence.last_due(*rhythm, reader.next_due_at or now, now)
+    reader.next_due_at = cadence.next_due(*rhythm, now)
+    edition = cadence.edition(reader.zone, due)
+    row: dict[str, Any] = {"subscriber_id": reader.id or 0, "edition": edition, "due_at": due, "now": now}
+    digest = desk.digest(reader, wishes, edition, already)
+    if isinstance(digest, Skip):
+        return "skipped" if deliver.skip(session, **row, reason=digest.reason) else "planned_before"
+    written = deliver.enqueue(
+        session, **row, kind=MailKind.DIGEST, digest=digest, give_up_at=reader.next_due_at
+    )
+    return "planned" if written else "planned_before"
+
+
+def _promised(session: Session, ids: Sequence[int], since: datetime) -> dict[int, frozenset[int]]:
+    """What each reader was promised since a moment, by the ids that the papers go by today."""
+    promised = deliver.papers_promised(session, ids, since)
+    today = archive.canonical(session, set().union(*promised.values()))
+    return {
+        reader: frozenset(today.get(paper, paper) for paper in papers) for reader, papers in promised.items()
+    }

@@ -1,0 +1,96 @@
+"""74 recorded days, 50 readers: nobody ever gets a paper twice, and every due digest has one end."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from datetime import UTC, date, datetime, timedelta
+from itertools import product
+
+import pytest
+from sqlmodel import col, select
+
+from app import archive, deliver, pipeline
+from app.models import Cadence, Delivery, DeliveryState, MailKind
+from app.pipeline import App
+from app.records import WhenEmpty
+from tests import shelves
+from tests.conftest import SHARED_DATA
+from tests.mailserver import MailServer
+
+INTERESTS = [
+    ["language agents", "tool use"],
+    ["video generation"],
+    ["quantization", '"mixture of experts"'],
+    ["reinforcement learning -robot", "reasoning"],
+    ["robotics", "vision language action"],
+    ["medical imaging", "protein"],
+    ["speech recognition", "text to speech", "music"],
+    ["world models", "3D reconstruction"],
+    ["retrieval augmented generation"],
+    [],
+]
+RHYTHMS = [
+    {"cadence": Cadence.DAILY, "zone": "Europe/Berlin", "hour": 8},
+    {"cadence": Cadence.DAILY, "zone": "America/Los_Angeles", "hour": 23, "min_papers": 3},
+    {"cadence": Cadence.WEEKDAYS, "zone": "Asia/Tokyo", "hour": 6, "when_empty": WhenEmpty.TRENDING},
+    {"cadence": Cadence.WEEKLY, "weekday": 4, "zone": "Pacific/Auckland", "hour": 12, "max_papers": 15},
+    {"cadence": Cadence.DAILY, "zone": "UTC", "hour": 0, "max_papers": 3},
+]
+TICKS = (5, 11, 16, 23)  # UTC hours: between them they meet every reader's
+
+
+@pytest.mark.realdata
+@pytest.mark.timeout(400)
+def test_nobody_gets_a_paper_twice(app: App, mail_server: MailServer) -> None:
+    """Every recorded day is ingested on its day and sent at each reader's hour, through a real server."""
+    files = {date.fromisoformat(path.stem): path for path in (SHARED_DATA / "hf_daily").glob("*.json")}
+    start = datetime.combine(min(files), datetime.min.time(), UTC)
+    readers = {}
+    with app.db.write() as session:
+        for number, (interests, rhythm) in enumerate(product(INTERESTS, RHYTHMS)):
+            address = f"reader{number}@example.org"
+            readers[address] = shelves.reader(session, address, interests, start, **rhythm)
+    for day in sorted(files):
+        for following in range(2 if day + timedelta(days=1) not in files else 1):
+            midnight = datetime.combine(day + timedelta(days=following), datetime.min.time(), UTC)
+            if not following:
+                pipeline.read_files(app, [files[day]], midnight + timedelta(hours=4), day=day)
+            for hour in TICKS:
+                pipeline.send_due(app, midnight + timedelta(hours=hour))
+
+    with app.db.read() as session:
+        rows = session.exec(
+            select(Delivery).where(Delivery.kind == MailKind.DIGEST).order_by(col(Delivery.id))
+        ).all()
+        balance = deliver.balance(session)
+        promised = {
+            pick["paper_id"]
+            for row in rows
+            for section in row.digest.get("sections", ())
+            for pick in section["picks"]
+        }
+        today = archive.canonical(session, promised)
+    by_reader: dict[int, Counter[int]] = defaultdict(Counter)
+    for row in rows:
+        picks = [pick["paper_id"] for section in row.digest.get("sections", ()) for pick in section["picks"]]
+        by_reader[row.subscriber_id].update(today[number] for number in picks)
+    assert {number for seen in by_reader.values() for number, times in seen.items() if times > 1} == set()
+    assert len({(row.subscriber_id, row.edition) for row in rows}) == len(rows)
+    assert {row.state for row in rows} <= {DeliveryState.SENT, DeliveryState.SKIPPED}
+    assert all(row.reason for row in rows if row.state is DeliveryState.SKIPPED)
+    assert balance["holds"]
+    assert balance["sent"] == len(mail_server.messages)
+    _nobody_read_a_title_twice(mail_server, {title for seen in by_reader.values() for title in seen})
+    assert set(by_reader) == set(readers.values())
+
+
+def _nobody_read_a_title_twice(server: MailServer, papers: set[int]) -> None:
+    """The same, by what arrived: no link to a paper is in two mails to one reader."""
+    links: dict[str, Counter[str]] = defaultdict(Counter)
+    for mail in server.messages:
+        body = mail.parsed().get_body(("plain",))
+        assert body
+        links[mail.recipient].update(set(re.findall(r"https://arxiv\.org/abs/\S+", body.get_content())))
+    assert sum(len(seen) for seen in links.values()) > len(papers)
+    assert {link for seen in links.values() for link, times in seen.items() if times > 1} == set()

@@ -1,0 +1,70 @@
+"""Rows for tests that begin with an archive and readers already there."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Any
+
+from sqlmodel import Session
+
+from app import dedupe, match
+from app.models import (
+    Cadence,
+    Interest,
+    Listing,
+    Paper,
+    Query,
+    Source,
+    SourceKind,
+    Subscriber,
+    SubscriberState,
+    Votes,
+)
+
+
+def source(session: Session, now: datetime, name: str = "Hugging Face Daily Papers") -> Source:
+    """A source that was never polled."""
+    row = Source(name=name, kind=SourceKind.HUGGINGFACE, created_at=now)
+    session.add(row)
+    session.flush()
+    return row
+
+
+def paper(
+    session: Session, of: Source, title: str, listed_on: date, now: datetime, upvotes: int = 10, **fields: Any
+) -> int:
+    """A paper with a listing and votes; its id."""
+    row = Paper(
+        title=title,
+        title_key=dedupe.title_key(title),
+        content_hash="",
+        first_listed_on=listed_on,
+        last_listed_on=listed_on,
+        created_at=now,
+        updated_at=now,
+        **fields,
+    )
+    session.add(row)
+    session.flush()
+    at = {"paper_id": row.id, "seen_as_id": row.id, "source_id": of.id}
+    session.add(Listing(**at, listed_on=listed_on))
+    session.add(Votes(**at, at=now, upvotes=upvotes))
+    session.flush()
+    return row.id or 0
+
+
+def reader(session: Session, email: str, interests: list[str], next_due_at: datetime, **fields: Any) -> int:
+    """An active daily reader in UTC at eight; their id."""
+    wanted = {"state": SubscriberState.ACTIVE, "cadence": Cadence.DAILY, "hour": 8, "zone": "UTC"} | fields
+    row = Subscriber(
+        email=email, next_due_at=next_due_at, created_at=next_due_at, confirmed_at=next_due_at, **wanted
+    )
+    session.add(row)
+    session.flush()
+    for position, text in enumerate(interests):
+        query = Query(text=match.normalise(f"{text}"))
+        session.add(query)
+        session.flush()
+        session.add(Interest(subscriber_id=row.id, query_id=query.id, position=position))
+    session.flush()
+    return row.id or 0

@@ -1,0 +1,197 @@
+"""Who is due gets one digest, for one edition, whatever happens around it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timedelta
+
+import pytest
+from sqlmodel import col, select
+
+from app import deliver, pipeline, planning
+from app.models import Cadence, Delivery, DeliveryState, Run, Subscriber, SubscriberState
+from app.pipeline import App
+from app.records import Digest, Wish
+from tests import shelves
+from tests.conftest import NOW
+from tests.mailserver import MailServer
+
+TODAY = NOW.date()
+AGENTS = "Language Agents that Plan"
+VIDEO = "Video Diffusion in Real Time"
+
+
+@pytest.fixture
+def app(app: App) -> App:
+    """An archive with two papers of today, and Alice, who is due at eight and likes agents."""
+    with app.db.write() as session:
+        source = shelves.source(session, NOW)
+        for title in (AGENTS, VIDEO):
+            shelves.paper(session, source, title, TODAY, NOW, abstract=f"{title}, at last.")
+        shelves.reader(session, "alice@example.org", ["language agents"], NOW)
+    return app
+
+
+def plan(app: App, now: datetime) -> Counter[str]:
+    return planning.plan(app.db, app.settings, app.lexicon, now)
+
+
+def deliveries(app: App) -> list[Delivery]:
+    with app.db.read() as session:
+        return list(session.exec(select(Delivery).order_by(col(Delivery.id))))
+
+
+def titles(delivery: Delivery) -> list[str]:
+    return [pick.title for pick in Digest.from_dict(delivery.digest).picks]
+
+
+def list_paper(app: App, title: str, day: date) -> None:
+    with app.db.write() as session:
+        source = session.exec(select(shelves.Source)).first()
+        assert source
+        shelves.paper(session, source, title, day, NOW, abstract=f"{title}, at last.")
+
+
+def test_a_due_reader_gets_what_matches(app: App) -> None:
+    """One delivery, with the right paper and its reason, and the next due time is tomorrow at eight."""
+    assert plan(app, NOW) == {"planned": 1}
+    (delivery,) = deliveries(app)
+    assert titles(delivery) == [AGENTS]
+    assert "Language Agents" in delivery.digest["sections"][0]["picks"][0]["reason"]
+    with app.db.read() as session:
+        alice = session.exec(select(Subscriber)).one()
+    assert alice.next_due_at == datetime(2026, 11, 21, 8, tzinfo=NOW.tzinfo)
+    assert delivery.give_up_at == alice.next_due_at
+
+
+def test_planning_twice_changes_nothing(app: App) -> None:
+    """A tick that is repeated finds nobody due."""
+    plan(app, NOW)
+    assert plan(app, NOW) == {}
+    assert len(deliveries(app)) == 1
+
+
+def test_two_processes_plan_one_digest_each_reader(app: App) -> None:
+    """Two ticks at the same moment on one database: every reader is planned exactly once."""
+    with app.db.write() as session:
+        for number in range(30):
+            shelves.reader(session, f"reader{number}@example.org", [f"agents {number}"], NOW)
+    with ThreadPoolExecutor(4) as pool:
+        planned = sum(pool.map(lambda _: plan(app, NOW), range(4)), start=Counter[str]())
+    assert planned.total() == 31
+    rows = deliveries(app)
+    assert len({(row.subscriber_id, row.edition) for row in rows}) == len(rows) == 31
+
+
+def test_the_same_paper_never_comes_twice(app: App) -> None:
+    """Tomorrow there is nothing new for Alice, and the ledger says so."""
+    plan(app, NOW)
+    plan(app, NOW + timedelta(days=1))
+    first, second = deliveries(app)
+    assert titles(first) == [AGENTS]
+    assert (second.state, second.reason) == (
+        DeliveryState.SKIPPED,
+        "none of the 1 new paper matched your interests. Hugging Face lists few or no papers on a Saturday.",
+    )
+
+
+def test_a_paper_of_a_failed_digest_comes_with_the_next(app: App) -> None:
+    """What was given up was never read, so it is not a repeat."""
+    plan(app, NOW)
+    with app.db.write() as session:
+        session.exec(select(Delivery)).one().state = DeliveryState.FAILED
+    plan(app, NOW + timedelta(days=1))
+    assert titles(deliveries(app)[1]) == [AGENTS]
+
+
+def test_after_an_outage_one_digest_holds_what_was_missed(app: App) -> None:
+    """Three days without a tick make one digest, not three."""
+    list_paper(app, "Agents that Remember Language", TODAY + timedelta(days=2))
+    plan(app, NOW + timedelta(days=3))
+    (delivery,) = deliveries(app)
+    assert delivery.edition == "2026-11-23"
+    assert set(titles(delivery)) == {AGENTS, "Agents that Remember Language"}
+
+
+def test_two_interests_are_two_sections(app: App) -> None:
+    """Bob's interests are not blended into one."""
+    with app.db.write() as session:
+        bob = shelves.reader(session, "bob@example.org", ["video diffusion", "agents"], NOW)
+    plan(app, NOW)
+    (digest,) = [Digest.from_dict(row.digest) for row in deliveries(app) if row.subscriber_id == bob]
+    assert [(section.interest, len(section.picks)) for section in digest.sections] == [
+        ("video diffusion", 1),
+        ("agents", 1),
+    ]
+
+
+def test_a_broken_reader_stops_no_other(app: App) -> None:
+    """An interest that can no longer be read is written down as the reason; Alice gets her mail."""
+    with app.db.write() as session:
+        broken = shelves.reader(session, "carol@example.org", ["!!!"], NOW)
+    plan(app, NOW)
+    by_reader = {row.subscriber_id: row for row in deliveries(app)}
+    assert "could not be composed (InvalidInterest)" in by_reader[broken].reason
+    assert sorted(row.state for row in by_reader.values()) == [DeliveryState.PENDING, DeliveryState.SKIPPED]
+
+
+def test_a_pause_ends_by_itself_and_begins_with_the_next_hour(app: App) -> None:
+    """Nobody gets a digest at the moment of waking, but at their own hour."""
+    with app.db.write() as session:
+        alice = session.exec(select(Subscriber)).one()
+        alice.state, alice.paused_until, alice.next_due_at = SubscriberState.PAUSED, NOW, None
+    pipeline.send_due(app, NOW)
+    assert deliveries(app) == []
+    assert plan(app, NOW + timedelta(days=1)) == {"planned": 1}
+
+
+@pytest.mark.parametrize("state", [state for state in SubscriberState if state is not SubscriberState.ACTIVE])
+def test_nobody_but_the_active_is_planned_for(app: App, state: SubscriberState) -> None:
+    """Pending, paused, gone: no digest, whatever their due time says."""
+    with app.db.write() as session:
+        session.exec(select(Subscriber)).one().state = state
+    assert plan(app, NOW) == {}
+
+
+def test_a_weekly_reader_looks_back_on_the_week(app: App) -> None:
+    """A paper of last Saturday is in Friday's weekly digest."""
+    list_paper(app, "Agents of Language on Saturday", date(2026, 11, 14))
+    with app.db.write() as session:
+        weekly = {"cadence": Cadence.WEEKLY, "weekday": 4}
+        dave = shelves.reader(session, "dave@example.org", ["agents language"], NOW, **weekly)
+    plan(app, NOW)
+    (row,) = [row for row in deliveries(app) if row.subscriber_id == dave]
+    assert set(titles(row)) == {AGENTS, "Agents of Language on Saturday"}
+
+
+def test_send_due_sends_and_records_the_run(app: App, mail_server: MailServer) -> None:
+    """The whole way: one mail arrives, the ledger balances, the run tells what it did."""
+    assert pipeline.send_due(app, NOW)["sent"] == 1
+    assert len(mail_server.messages) == 1
+    with app.db.read() as session:
+        assert deliver.balance(session)["holds"]
+        assert session.exec(select(Run).where(Run.job == "send")).one().counts["sent"] == 1
+
+
+def test_a_preview_needs_no_reader_and_writes_nothing(app: App) -> None:
+    """What somebody with these interests would get on a day; on the day before there was nothing."""
+    digest = pipeline.preview(app, [Wish("video")], NOW)
+    assert isinstance(digest, Digest)
+    assert [pick.title for pick in digest.picks] == [VIDEO]
+    assert not isinstance(pipeline.preview(app, [Wish("video")], NOW, day=TODAY - timedelta(days=1)), Digest)
+    assert deliveries(app) == []
+
+
+def test_pruning_never_brings_a_paper_back(app: App) -> None:
+    """When the delivery that proves a paper was sent is gone, the paper is too old to be a candidate."""
+    plan(app, NOW)
+    later = NOW + timedelta(days=app.settings.retention_days + 1)
+    with app.db.write() as session:
+        paper = session.exec(select(shelves.Paper).where(shelves.Paper.title == AGENTS)).one()
+        paper.last_listed_on = later.date()  # a source lists it again after all that time
+        session.exec(
+            select(shelves.Listing).where(shelves.Listing.paper_id == paper.id)
+        ).one().listed_on = later.date()
+    assert pipeline.prune(app, later)["deliveries"] == 1
+    assert plan(app, later) == {"skipped": 1}
