@@ -13,7 +13,7 @@ from sqlmodel import Session, col, or_, select
 from app import sources
 from app.errors import Conflict, InvalidInput, NotFound
 from app.models import Source, SourceKind
-from app.sources.state import Piece
+from app.sources.state import Piece, State
 
 # "stat.ML", "hep-th", "cs.CL"
 _CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")
@@ -122,6 +122,18 @@ def due(session: Session, now: datetime) -> Sequence[Source]:
         or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) <= now),
     )
     return session.exec(wanted.order_by(col(Source.id))).all()
+
+
+def state(source: Source, backfill_days: int) -> State:
+    """What the fetching half is told of a source."""
+    return State(
+        source.kind,
+        backfill_days,
+        source.config,
+        source.etag,
+        source.last_modified,
+        source.watermark,
+    )
 
 
 def advance(source: Source, piece: Piece) -> None:

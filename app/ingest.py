@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 
 from sqlalchemy import or_
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import StatementError
 from sqlmodel import Session, col, select
 
 from app import dedupe, merges
@@ -133,7 +133,7 @@ def _store_rows(batch: _Batch, rows: Sequence[Row]) -> Summary:
     try:
         with batch.session.begin_nested():
             return batch.store(rows)
-    except DBAPIError as error:
+    except StatementError as error:
         batch.titles.forget()  # it may know rows that were taken back
         if len(rows) == 1:
             told = Rejection(REFUSED, rows[0][0], str(error.orig)[:200])

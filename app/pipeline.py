@@ -21,7 +21,7 @@ from pathlib import Path
 from time import monotonic
 
 import structlog
-from sqlmodel import col, delete
+from sqlmodel import Session, col, delete
 
 from app import (
     catalogue,
@@ -82,19 +82,19 @@ def refresh(app: App, now: datetime, *, source_id: int | None = None) -> Refresh
 
     Only one process does so at a time. Not to be called within a running event loop.
     """
-    holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
     with app.db.write() as session:
         catalogue.seed(session, app.settings.arxiv_categories, now)
         due = [catalogue.get(session, source_id)] if source_id else catalogue.due(session, now)
-        if due and not leases.take(session, "refresh", holder, now, REFRESH_LEASE):
+        turn = _Turn(app, now)
+        if due and not turn.taken(session):
             for source in due:
-                source.next_poll_at = now  # soon, by whoever is at it
+                source.next_poll_at = now  # whoever is at it comes to it soon
             return Refreshed(busy=True)
     if not due:
         return Refreshed()
     try:
         with runs.recorded(app.db, "refresh", now) as run:
-            refreshed = asyncio.run(_ask_all(app, due, now))
+            refreshed = asyncio.run(_ask_all(turn, due))
             run.add(refreshed.summary.counts())
             run.reject("", refreshed.summary.rejections)
             for name, error in refreshed.failed.items():
@@ -102,13 +102,30 @@ def refresh(app: App, now: datetime, *, source_id: int | None = None) -> Refresh
         return refreshed
     finally:
         with app.db.write() as session:
-            leases.give_back(session, "refresh", holder)
+            leases.give_back(session, "refresh", turn.holder)
 
 
-async def _ask_all(app: App, due: Sequence[Source], now: datetime) -> Refreshed:
-    contact = app.settings.user_agent_contact or app.settings.contact_address or app.settings.base_url
-    async with client.opened(contact, now, app.wire) as polite:
-        asked = await asyncio.gather(*(_ask(app, polite, source, now) for source in due))
+@dataclass(frozen=True)
+class _Turn:
+    """This process's turn at asking the sources. It is prolonged with each piece that is stored."""
+
+    app: App
+    now: datetime
+    holder: str = field(
+        default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+    )
+    started: float = field(default_factory=monotonic)
+
+    def taken(self, session: Session) -> bool:
+        moment = self.now + timedelta(seconds=monotonic() - self.started)
+        return leases.take(session, "refresh", self.holder, moment, REFRESH_LEASE)
+
+
+async def _ask_all(turn: _Turn, due: Sequence[Source]) -> Refreshed:
+    settings = turn.app.settings
+    contact = settings.user_agent_contact or settings.contact_address or settings.base_url
+    async with client.opened(contact, turn.now, turn.app.wire) as polite:
+        asked = await asyncio.gather(*(_ask(turn, polite, source) for source in due))
     return Refreshed(
         summary=sum((summary for summary, _ in asked), ingest.Summary()),
         polled=tuple(source.name for source in due),
@@ -116,44 +133,39 @@ async def _ask_all(app: App, due: Sequence[Source], now: datetime) -> Refreshed:
     )
 
 
-async def _ask(app: App, polite: client.Client, source: Source, now: datetime) -> tuple[ingest.Summary, str]:
+async def _ask(turn: _Turn, polite: client.Client, source: Source) -> tuple[ingest.Summary, str]:
     """One source, piece by piece; whatever goes wrong with it is its own affair."""
-    state = sources.State(
-        source.kind,
-        app.settings.backfill_days,
-        source.config,
-        source.etag,
-        source.last_modified,
-        source.watermark,
-    )
     summary, error, retry_at = ingest.Summary(), "", None
+    state = catalogue.state(source, turn.app.settings.backfill_days)
     try:
-        async for piece in sources.fetch(polite, state, now):
-            summary += await asyncio.to_thread(_store_piece, app, source, piece, now)
+        async for piece in sources.fetch(polite, state, turn.now):
+            summary += await asyncio.to_thread(_store_piece, turn, source, piece)
     except SourceError as fault:
         error, retry_at = str(fault), fault.retry_at
     except Exception as fault:
         log.exception("source not read", source=source.name)
         error = f"{type(fault).__name__}: {fault}"
-    await asyncio.to_thread(_close_poll, app, source, now, error, retry_at)
+    await asyncio.to_thread(_close_poll, turn, source, error, retry_at)
     return summary, error
 
 
-def _store_piece(app: App, source: Source, piece: sources.Piece, now: datetime) -> ingest.Summary:
-    with app.db.write() as session:
+def _store_piece(turn: _Turn, source: Source, piece: sources.Piece) -> ingest.Summary:
+    with turn.app.db.write() as session:
+        if not turn.taken(session):
+            raise SourceError("Another process has taken over.")
         row = session.get_one(Source, source.id)
-        summary = ingest.store(session, row, piece.parsed, now, polled=True, origin=row.name)
+        summary = ingest.store(session, row, piece.parsed, turn.now, polled=True, origin=row.name)
         catalogue.advance(row, piece)
         return summary
 
 
-def _close_poll(app: App, source: Source, now: datetime, error: str, retry_at: datetime | None) -> None:
-    with app.db.write() as session:
+def _close_poll(turn: _Turn, source: Source, error: str, retry_at: datetime | None) -> None:
+    with turn.app.db.write() as session:
         row = session.get_one(Source, source.id)
         if error:
-            catalogue.failed(session, row, error, now, retry_at)
+            catalogue.failed(session, row, error, turn.now, retry_at)
         else:
-            catalogue.succeeded(row, now)
+            catalogue.succeeded(row, turn.now)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
@@ -17,7 +18,7 @@ from app.errors import UnreadableAnswer
 from app.records import PaperRecord, Parsed, Rejection, SourceKind
 from app.sources import clean, quiet, rows
 from app.sources.client import Client
-from app.sources.state import Piece, State, days_to_read
+from app.sources.state import Piece, State, days_since, days_to_read
 
 QUERY_URL = "https://export.arxiv.org/api/query"
 FEED_URL = "https://rss.arxiv.org/atom/"
@@ -217,17 +218,26 @@ def query_of(state: State) -> str:
 
 
 async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Piece]:
-    """The announcements since the watermark by the query API; the newest by the feed, if it is one's."""
-    feed = await _newest(client, state) if state.kind is SourceKind.ARXIV_FEED else None
-    known = {record.listed_on for record in feed.parsed.records} if feed else set()
+    """The announcements since the watermark, by the query API; the newest by the feed, where it is one's."""
     today = now.date()
+    if state.kind is SourceKind.ARXIV_FEED:
+        async for piece in _fetch_feed(client, state, today):
+            yield piece
+        return
     for day in days_to_read(state, today):
-        # Today's and yesterday's lists may not be in the index of the query API to their end.
-        done = min(day, today - timedelta(days=2))
-        wanted = quiet.announces(day) and day not in known and not (feed and day >= today)
-        yield Piece(await _announced(client, state, day) if wanted else Parsed(0, ()), watermark=done)
-    if feed:
-        yield feed
+        parsed = await _announced(client, state, day) if quiet.announces(day) else Parsed(0, ())
+        yield Piece(parsed, watermark=min(day, today - timedelta(days=2)))
+
+
+async def _fetch_feed(client: Client, state: State, today: date) -> AsyncIterator[Piece]:
+    """The feed has one announcement and no history: days that were missed are asked of the query API."""
+    newest = await _newest(client, state)
+    known = {record.listed_on for record in newest.parsed.records if record.listed_on}
+    yesterday = today - timedelta(days=1)
+    for day in days_since(state, today):
+        if quiet.announces(day) and day not in known:
+            yield Piece(await _announced(client, state, day), watermark=day)
+    yield replace(newest, watermark=max(known | {yesterday}))
 
 
 async def _newest(client: Client, state: State) -> Piece:

@@ -22,7 +22,9 @@ LARGEST = 2_000_000_000  # what an INTEGER column holds
 _UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\ud800-\udfff]")
 _SPACE = re.compile(r"\s+")
 # A dollar pair is mathematics only when it hugs its content and no digit follows ("$5 to $10" is money).
-_MATH = re.compile(r"\$(?=\S)[^$]{1,300}(?<=\S)\$(?!\d)|\$\$[^$]{1,300}\$\$")
+_MATH = re.compile(r"\$(?=\S)[^$]{1,300}(?<=\S)\$(?!\d)|\$\$[^$]{1,300}\$\$|\$[^$\s\d][^$\s]{0,30}\$")
+# pylatexenc drops what these hold, or fails on them.
+_LINKED = re.compile(r"\\href\s*\{[^{}]*\}\s*\{([^{}]*)\}|\\(?:texttt|url|uline|text)\s*\{([^{}]*)\}")
 _BARE_PERCENT = re.compile(r"(?<!\\)%")
 _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
 _LATEX = LatexNodes2Text(math_mode="text", keep_comments=True, strict_latex_spaces=False)
@@ -63,7 +65,7 @@ def unicode_of(text: str) -> str:
     r"""LaTeX as Unicode: `$\pi_0$` becomes π_0. Text that is not LaTeX, or not well-formed, stays."""
     if "\\" not in text and not _MATH.search(text):
         return text
-    source = _BARE_PERCENT.sub(r"\\%", text)
+    source = _BARE_PERCENT.sub(r"\\%", _LINKED.sub(r"\1\2", text))
     if not _MATH.search(text):
         source = _BARE_DOLLAR.sub(r"\\$", source)
     try:

@@ -89,13 +89,14 @@ class Client:
         public_only: bool = False,
     ) -> Reply:
         """GET, politely. Raises SourceError when the source cannot be read now."""
+        url = _address(url, params)
         host = _party(url)
-        if until := self._closed_until.get(host):
-            raise SourceError(f"{host} asked for fewer requests.", retry_at=until)
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
         headers = {name: value for name, value in conditions.items() if value}
         async with self._turns.setdefault(host, asyncio.Lock()):
-            return await self._persist(str(httpx.URL(url, params=params or None)), headers, public_only)
+            if until := self._closed_until.get(host):
+                raise SourceError(f"{host} asked for fewer requests.", retry_at=until)
+            return await self._persist(url, headers, public_only)
 
     async def _persist(self, url: str, headers: dict[str, str], public_only: bool) -> Reply:
         """Try a few times, as long as the fault may pass."""
@@ -218,6 +219,13 @@ def wait_asked(headers: Mapping[str, str], now: datetime) -> timedelta | None:
 
 def _wait_of(error: Exception) -> bool:
     return isinstance(error, _Passing)
+
+
+def _address(url: str, params: Mapping[str, str | int] | None) -> str:
+    try:
+        return str(httpx.URL(url, params=params) if params else httpx.URL(url))
+    except httpx.InvalidURL as error:
+        raise SourceError(f"This is no address that can be asked: {error}.") from None
 
 
 def _party(url: str) -> str:

@@ -31,15 +31,13 @@ class Piece:
     last_modified: str | None = None
 
 
-def days_to_read(state: State, today: date) -> list[date]:
-    """From the day after the watermark, or as far back as a new source reaches, to today.
+def days_since(state: State, today: date) -> list[date]:
+    """The days before today that were not read to their end: a new source reaches as far back as is set."""
+    oldest = today - timedelta(days=state.backfill_days)
+    start = state.watermark + timedelta(days=1) if state.watermark else oldest
+    return [start + timedelta(days=n) for n in range((today - start).days)]
 
-    Yesterday and today are always among them.
-    """
-    start = (
-        state.watermark + timedelta(days=1)
-        if state.watermark
-        else today - timedelta(days=state.backfill_days)
-    )
-    start = min(start, today - timedelta(days=1))
-    return [start + timedelta(days=n) for n in range((today - start).days + 1)]
+
+def days_to_read(state: State, today: date) -> list[date]:
+    """The same, with yesterday and today among them in any case: they still change."""
+    return sorted({*days_since(state, today), today - timedelta(days=1), today})
