@@ -92,8 +92,8 @@ def decline(session: Session, subscriber_id: int, now: datetime) -> None:
     note(session, "declined", subscriber, now)
 
 
-def add(session: Session, email: str, wanted: Preferences, now: datetime) -> Subscriber:
-    """An operator adds somebody who gave their consent elsewhere: active at once."""
+def add(session: Session, email: str, wanted: Preferences, now: datetime) -> int:
+    """An operator adds somebody who gave their consent elsewhere: active at once. Returns their id."""
     email, wanted = normalise_address(email), check(wanted)
     if suppression.is_suppressed(session, email):
         raise Conflict(f"{email} is suppressed: lift that first, if its owner really wants mail again.")
@@ -103,7 +103,7 @@ def add(session: Session, email: str, wanted: Preferences, now: datetime) -> Sub
     store_preferences(session, subscriber, wanted)
     activate(session, subscriber, "", now, version=GIVEN_ELSEWHERE)
     note(session, "added", subscriber, now)
-    return subscriber
+    return subscriber.id or 0
 
 
 def activate(

@@ -43,9 +43,11 @@ def check(wanted: Preferences) -> Preferences:
     """
     for field, problem in problems(wanted).items():
         raise InvalidPreference(problem, field)
-    spelled = [replace(wish, text=match.normalise(wish.text)) for wish in wanted.interests]
-    folded = {wish.text.casefold(): wish for wish in reversed(spelled)}  # the first of doubles stays
-    return replace(wanted, interests=tuple(reversed(folded.values())))
+    folded: dict[str, Wish] = {}
+    for wish in wanted.interests:
+        text = match.normalise(wish.text)
+        folded.setdefault(text.casefold(), replace(wish, text=text))  # the first of doubles stays
+    return replace(wanted, interests=tuple(folded.values()))
 
 
 def normalise_address(text: str) -> str:

@@ -1,0 +1,520 @@
+"""Readers come, change their minds, and go; whatever is known of an address, it is not told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlmodel import Session, col, func, select
+
+from app import deliver, subscribers, suppression
+from app.errors import Conflict, InvalidAddress, InvalidPreference, NotFound
+from app.models import (
+    Cadence,
+    Delivery,
+    DeliveryState,
+    Event,
+    MailKind,
+    Query,
+    Subscriber,
+    SubscriberState,
+    WhenEmpty,
+)
+from app.pipeline import App
+from app.records import Wish
+from app.subscribers import Preferences, SignUp
+from tests import samples
+
+ALICE, BOB = "alice@example.org", "bob@example.org"
+HOUR = timedelta(hours=1)
+WANTED = Preferences(zone="Europe/Berlin", interests=(Wish("diffusion models"), Wish("robotics", 2.0, 3)))
+
+
+def joined(app: App, now: datetime, email: str = ALICE, wanted: Preferences = WANTED) -> int:
+    """A reader who signed up and confirmed."""
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp(email, wanted), "192.0.2.1", now)
+        reader = session.exec(select(Subscriber).where(Subscriber.email == email)).one()
+        return subscribers.confirm(session, reader.id or 0, "192.0.2.2", now).id or 0
+
+
+def reader_of(app: App, identity: int) -> Subscriber:
+    with app.db.read() as session:
+        return subscribers.get(session, identity)
+
+
+def kinds_of_mail(app: App) -> list[MailKind]:
+    with app.db.read() as session:
+        return list(session.exec(select(Delivery.kind).order_by(col(Delivery.id))))
+
+
+def had_digest(session: Session, identity: int, edition: str, due_at: datetime) -> int:
+    given = deliver.enqueue(
+        session,
+        subscriber_id=identity,
+        kind=MailKind.DIGEST,
+        edition=edition,
+        due_at=due_at,
+        now=due_at,
+        digest=samples.digest(edition),
+    )
+    assert given is not None
+    return given
+
+
+# --- preferences
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        (replace(WANTED, hour=24), "hour"),
+        (replace(WANTED, weekday=-1), "weekday"),
+        (replace(WANTED, zone="Mars/Olympus_Mons"), "zone"),
+        (replace(WANTED, zone="../../etc/passwd"), "zone"),
+        (replace(WANTED, max_papers=51), "max_papers"),
+        (replace(WANTED, min_papers=11), "min_papers"),
+        (replace(WANTED, interests=()), "interests"),
+        (replace(WANTED, interests=tuple(Wish(f"topic {n}") for n in range(21))), "interests"),
+        (replace(WANTED, interests=(Wish("ok"), Wish("x" * 10_000))), "interests.1"),
+        (replace(WANTED, interests=(Wish("?!… — *"),)), "interests.0"),
+        (replace(WANTED, interests=(Wish("ok", weight=0),)), "interests.0"),
+        (replace(WANTED, interests=(Wish("ok", weight=float("nan")),)), "interests.0"),
+        (replace(WANTED, interests=(Wish("ok", quota=0),)), "interests.0"),
+    ],
+)
+def test_a_wish_that_cannot_be_met_names_its_field(wanted: Preferences, field: str) -> None:
+    """The form can put the words beside what has to change."""
+    assert list(subscribers.problems(wanted)) == [field]
+    with pytest.raises(InvalidPreference) as raised:
+        subscribers.check(wanted)
+    assert raised.value.field == field
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    """Nobody wants to send a form four times."""
+    wanted = Preferences(hour=99, zone="Nowhere", max_papers=0, interests=(Wish("…"),))
+    assert set(subscribers.problems(wanted)) >= {"hour", "zone", "max_papers", "interests.0"}
+
+
+def test_interests_may_be_left_out_by_who_wants_what_is_trending() -> None:
+    """There is something to send them then."""
+    assert subscribers.problems(Preferences(when_empty=WhenEmpty.TRENDING)) == {}
+
+
+def test_doubled_interests_are_folded() -> None:
+    """The first of two spellings stays, where it stood."""
+    typed = (Wish("Graph  neural networks", 2.0), Wish("robotics"), Wish("graph neural Networks"))
+    checked = subscribers.check(replace(WANTED, interests=typed))
+    assert checked.interests == (Wish("Graph neural networks", 2.0), Wish("robotics"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        (" Alice@Example.ORG ", "alice@example.org"),
+        ("a.b+papers@example.org", "a.b+papers@example.org"),
+        ("bob@bücher.example.org", "bob@xn--bcher-kva.example.org"),
+    ],
+)
+def test_an_address_has_one_spelling(typed: str, address: str) -> None:
+    """One person is one reader, however their phone capitalises."""
+    assert subscribers.normalise_address(typed) == address
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["", "alice", "a@b", "alice@example.org\r\nBcc: eve@example.org", "alice@example.org\n",
+     "a\x00@example.org", "Alice <alice@example.org>", "alice@example.org, bob@example.org", "a" * 400 + "@example.org",
+     "alice@localhost", "alice@[127.0.0.1]", "alice@exa mple.org"],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(typed: str) -> None:
+    """Nothing that could slip a line into a mail's head is let in."""
+    with pytest.raises(InvalidAddress):
+        subscribers.normalise_address(typed)
+
+
+# --- joining
+
+
+def test_signing_up_waits_for_the_owner_of_the_address(app: App, now: datetime) -> None:
+    """Until they confirm there is one mail to them, and nothing is due."""
+    with app.db.write() as session:
+        delivery_id = subscribers.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
+        delivery = session.get_one(Delivery, delivery_id)
+        reader = subscribers.get(session, delivery.subscriber_id)
+    assert (delivery.kind, delivery.due_at) == (MailKind.CONFIRM, now)
+    assert (reader.state, reader.next_due_at, reader.consent_at) == (SubscriberState.PENDING, None, None)
+
+
+def test_confirming_records_consent_and_the_first_digest(app: App, now: datetime) -> None:
+    """When, to which wording, and from where; then the next local 8 o'clock."""
+    reader = reader_of(app, joined(app, now))
+    assert reader.state is SubscriberState.ACTIVE
+    assert (reader.consent_at, reader.consent_ip) == (now, "192.0.2.2")
+    assert reader.consent_version
+    assert reader.next_due_at == datetime(2026, 11, 21, 7, tzinfo=UTC)  # 8:00 in Berlin
+
+
+def test_confirming_twice_is_confirming_once(app: App, now: datetime) -> None:
+    """The consent keeps its moment."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        subscribers.confirm(session, identity, "203.0.113.9", now + HOUR)
+    assert (reader_of(app, identity).consent_at, reader_of(app, identity).consent_ip) == (now, "192.0.2.2")
+
+
+def test_signing_up_again_within_the_hour_sends_one_mail(app: App, now: datetime) -> None:
+    """The newer wishes count; the mail that is on its way already confirms them."""
+    newer = replace(WANTED, interests=(Wish("astronomy"),))
+    with app.db.write() as session:
+        first = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
+        again = subscribers.sign_up(session, SignUp(ALICE.upper(), newer), "", now + HOUR / 2)
+        later = subscribers.sign_up(session, SignUp(ALICE, newer), "", now + 2 * HOUR)
+        reader = session.exec(select(Subscriber)).one()
+        assert subscribers.preferences_of(session, reader) == newer
+    assert (first is None, again, later is None) == (False, None, False)
+
+
+def test_a_known_reader_gets_their_link_instead(app: App, now: datetime) -> None:
+    """What they have chosen stays: anybody could have typed their address."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        other = replace(WANTED, interests=(Wish("something else"),))
+        delivery_id = subscribers.sign_up(session, SignUp(ALICE, other), "", now + HOUR)
+        assert session.get_one(Delivery, delivery_id).kind is MailKind.MANAGE
+        assert subscribers.preferences_of(session, subscribers.get(session, identity)) == WANTED
+        assert subscribers.sign_up(session, SignUp(ALICE, other), "", now + 1.5 * HOUR) is None
+
+
+def test_a_suppressed_address_gets_nothing(app: App, now: datetime) -> None:
+    """Not even a row of its own; but something is written, so that it takes as long."""
+    with app.db.write() as session:
+        suppression.suppress(session, ALICE, "complained", now)
+        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now) is None
+        assert session.exec(select(Subscriber)).all() == []
+        assert session.exec(select(Event.kind)).all() == ["signup_refused"]
+
+
+def test_who_left_is_asked_again(app: App, now: datetime) -> None:
+    """Somebody who typed their address cannot bring them back: they themselves must agree."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
+    assert reader_of(app, identity).state is SubscriberState.PENDING
+    with app.db.write() as session:
+        subscribers.decline(session, identity, now + 2 * HOUR)
+    assert reader_of(app, identity).state is SubscriberState.UNSUBSCRIBED
+
+
+def test_an_old_confirmation_does_not_bring_back_who_left(app: App, now: datetime) -> None:
+    """The link in last week's mail has done its work."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        with pytest.raises(Conflict):
+            subscribers.confirm(session, identity, "", now)
+
+
+def test_declining_forgets_who_never_was_a_reader(app: App, now: datetime) -> None:
+    """The address is gone, a second click does nothing, and they may sign up one day."""
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
+        identity = session.exec(select(Subscriber.id)).one() or 0
+        subscribers.decline(session, identity, now)
+        subscribers.decline(session, identity, now)
+        assert not suppression.is_suppressed(session, ALICE)
+        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now) is not None
+    assert reader_of(app, identity).state is SubscriberState.ERASED
+
+
+def test_declining_does_nothing_to_a_reader(app: App, now: datetime) -> None:
+    """The way out of a subscription is another link."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        subscribers.decline(session, identity, now)
+    assert reader_of(app, identity).state is SubscriberState.ACTIVE
+
+
+def test_sign_ups_that_nobody_confirms_are_forgotten(app: App, now: datetime) -> None:
+    """Only those who have not been asked again since."""
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
+        subscribers.sign_up(session, SignUp(BOB, WANTED), "", now)
+        later = now + timedelta(days=20)
+        subscribers.sign_up(session, SignUp(BOB, WANTED), "", later)
+        assert subscribers.expire_pending(session, later - timedelta(days=14), later) == 1
+        left = session.exec(select(Subscriber).where(Subscriber.state == SubscriberState.PENDING)).one()
+    assert left.email == BOB
+
+
+def test_an_operator_adds_who_agreed_elsewhere(app: App, now: datetime) -> None:
+    """Active at once, without a mail; nobody is added twice or against their will."""
+    with app.db.write() as session:
+        identity = subscribers.add(session, ALICE, WANTED, now)
+    assert reader_of(app, identity).state is SubscriberState.ACTIVE
+    assert reader_of(app, identity).consent_version == "given to the operator"
+    assert kinds_of_mail(app) == []
+    with app.db.write() as session:
+        suppression.suppress(session, BOB, "complained", now)
+    for email in (ALICE, BOB):
+        with pytest.raises(Conflict), app.db.write() as session:
+            subscribers.add(session, email, WANTED, now)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (SubscriberState.PENDING, MailKind.CONFIRM),
+        (SubscriberState.ACTIVE, MailKind.MANAGE),
+        (SubscriberState.PAUSED, MailKind.MANAGE),
+        (SubscriberState.UNSUBSCRIBED, MailKind.MANAGE),
+    ],
+)
+def test_a_link_is_mailed_to_who_has_one(
+    app: App, now: datetime, state: SubscriberState, kind: MailKind
+) -> None:
+    """Whoever left may still see, export and erase what is held about them."""
+    with app.db.write() as session:
+        identity = subscribers.add(session, ALICE, WANTED, now)
+        subscribers.get(session, identity).state = state
+        delivery_id = subscribers.send_link(session, ALICE, "", now)
+        assert session.get_one(Delivery, delivery_id).kind is kind
+        assert subscribers.send_link(session, ALICE, "", now + HOUR / 2) is None
+        assert subscribers.send_link(session, BOB, "", now) is None
+
+
+def test_two_sign_ups_at_the_same_moment_are_one_reader(app: App, now: datetime) -> None:
+    """Neither of two threads fails, whoever comes first; their new interests are stored once."""
+    failures: list[Exception] = []
+    start = threading.Barrier(4)
+
+    def sign_up(email: str) -> None:
+        try:
+            start.wait()
+            with app.db.write() as session:
+                subscribers.sign_up(session, SignUp(email, WANTED), "", now)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=sign_up, args=(email,)) for email in (ALICE, ALICE, BOB, BOB)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with app.db.read() as session:
+        assert session.exec(select(func.count()).select_from(Subscriber)).one() == 2
+        assert session.exec(select(func.count()).select_from(Query)).one() == 2
+    assert kinds_of_mail(app) == [MailKind.CONFIRM] * 2
+
+
+# --- staying
+
+
+def test_wishes_come_in_their_order_for_each_reader(app: App, now: datetime) -> None:
+    """Readers who share an interest share its text, and nothing else."""
+    alice = joined(app, now)
+    bob = joined(app, now, BOB, replace(WANTED, interests=(Wish("robotics"),)))
+    carol = joined(app, now, "carol@example.org", Preferences(when_empty=WhenEmpty.TRENDING))
+    with app.db.read() as session:
+        assert subscribers.wishes(session, [alice, bob, carol]) == {
+            alice: WANTED.interests,
+            bob: (Wish("robotics"),),
+        }
+
+
+def test_changing_replaces_what_was_chosen(app: App, now: datetime) -> None:
+    """And moves the next digest to where it belongs by now."""
+    identity = joined(app, now)
+    newer = Preferences(
+        cadence=Cadence.WEEKLY, weekday=2, hour=18, zone="America/New_York", min_papers=2, max_papers=5,
+        when_empty=WhenEmpty.TRENDING, interests=(Wish("robotics"), Wish("astronomy")),
+    )  # fmt: skip
+    with app.db.write() as session:
+        subscribers.change(session, identity, newer, now)
+    with app.db.read() as session:
+        reader = subscribers.get(session, identity)
+        assert subscribers.preferences_of(session, reader) == newer
+    assert reader.next_due_at == datetime(2026, 11, 25, 23, tzinfo=UTC)
+
+
+def test_a_change_that_cannot_be_used_changes_nothing(app: App, now: datetime) -> None:
+    """What was chosen before still stands."""
+    identity = joined(app, now)
+    with pytest.raises(InvalidPreference), app.db.write() as session:
+        subscribers.change(session, identity, replace(WANTED, zone="Nowhere"), now)
+    with app.db.read() as session:
+        assert subscribers.preferences_of(session, subscribers.get(session, identity)) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("newer", "due"),
+    [
+        (replace(WANTED, hour=18), datetime(2026, 11, 21, 17, tzinfo=UTC)),
+        (replace(WANTED, zone="Pacific/Honolulu"), datetime(2026, 11, 21, 18, tzinfo=UTC)),
+        (replace(WANTED, zone="Pacific/Auckland"), datetime(2026, 11, 20, 19, tzinfo=UTC)),
+        (replace(WANTED, cadence=Cadence.WEEKLY, weekday=4, hour=23), datetime(2026, 11, 27, 22, tzinfo=UTC)),
+    ],
+    ids=["a later hour", "a day behind", "a day ahead", "weekly from today"],
+)
+def test_a_change_never_brings_a_second_digest_on_a_local_day(
+    app: App, now: datetime, newer: Preferences, due: datetime
+) -> None:
+    """Whoever had this Friday's digest at 8 in Berlin waits for the next day of where they live now."""
+    identity = joined(app, now - timedelta(days=2))
+    with app.db.write() as session:
+        had_digest(session, identity, "2026-11-20", datetime(2026, 11, 20, 7, tzinfo=UTC))
+        subscribers.change(session, identity, newer, now)
+    assert reader_of(app, identity).next_due_at == due
+
+
+def test_a_pause_ends_by_itself(app: App, now: datetime) -> None:
+    """Nothing is due meanwhile; on the day, the next digest is."""
+    identity, until = joined(app, now), now + timedelta(days=7)
+    with app.db.write() as session:
+        subscribers.pause(session, identity, until, now)
+        subscribers.pause(session, identity, until, now)
+        assert subscribers.wake(session, until - HOUR) == 0
+    assert reader_of(app, identity).next_due_at is None
+    with app.db.write() as session:
+        assert subscribers.wake(session, until) == 1
+    reader = reader_of(app, identity)
+    assert (reader.state, reader.next_due_at) == (
+        SubscriberState.ACTIVE,
+        datetime(2026, 11, 28, 7, tzinfo=UTC),
+    )
+
+
+def test_a_pause_without_an_end_lasts_until_the_reader_is_back(app: App, now: datetime) -> None:
+    """Nobody wakes them but they themselves."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        subscribers.pause(session, identity, None, now)
+        assert subscribers.wake(session, now + timedelta(days=5000)) == 0
+        subscribers.resume(session, identity, now)
+        subscribers.resume(session, identity, now)
+    assert reader_of(app, identity).state is SubscriberState.ACTIVE
+
+
+def test_there_are_days_to_which_nobody_can_pause(app: App, now: datetime) -> None:
+    """Yesterday, and the next century; and what is not active cannot pause."""
+    identity = joined(app, now)
+    for until in (now, now - HOUR, now + timedelta(days=400)):
+        with pytest.raises(InvalidPreference), app.db.write() as session:
+            subscribers.pause(session, identity, until, now)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        with pytest.raises(Conflict):
+            subscribers.pause(session, identity, now + HOUR, now)
+
+
+def test_coming_back_is_a_new_consent(app: App, now: datetime) -> None:
+    """With the preferences they had; unless mail to them is blocked by now."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        subscribers.come_back(session, identity, "203.0.113.7", now + HOUR)
+        subscribers.come_back(session, identity, "203.0.113.8", now + 2 * HOUR)
+    reader = reader_of(app, identity)
+    assert (reader.state, reader.consent_at) == (SubscriberState.ACTIVE, now + HOUR)
+    assert (reader.consent_ip, reader.ended_at) == ("203.0.113.7", None)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        suppression.suppress(session, ALICE, "complained", now)
+        with pytest.raises(Conflict):
+            subscribers.come_back(session, identity, "", now)
+
+
+# --- leaving
+
+
+def test_unsubscribing_holds_back_what_is_waiting(app: App, now: datetime) -> None:
+    """A digest in the ledger is not sent to who left, and twice is once."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        waiting = had_digest(session, identity, "2026-11-20", now)
+        subscribers.unsubscribe(session, identity, now)
+        subscribers.unsubscribe(session, identity, now + HOUR)
+        assert not deliver.claim(session, owner="a sender", now=now, ids=[waiting]).letters
+        assert session.get_one(Delivery, waiting).state is DeliveryState.SKIPPED
+    reader = reader_of(app, identity)
+    assert (reader.state, reader.ended_at, reader.next_due_at) == (SubscriberState.UNSUBSCRIBED, now, None)
+
+
+def test_an_export_holds_everything_but_machinery(app: App, now: datetime) -> None:
+    """It is JSON, and a reader finds in it what they have chosen and what they were sent."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        had_digest(session, identity, "2026-11-20", now)
+    with app.db.read() as session:
+        held = json.loads(json.dumps(subscribers.export(session, identity)))
+    assert held["subscriber"]["email"] == ALICE
+    assert held["subscriber"]["consent_ip"] == "192.0.2.2"
+    assert [one["text"] for one in held["interests"]] == ["diffusion models", "robotics"]
+    assert held["deliveries"][1]["digest"]["sections"][0]["picks"][0]["title"].startswith("Read or Retrieve")
+    assert [one["kind"] for one in held["events"]] == ["signed_up", "confirmed"]
+    assert not {"link_epoch", "lease_owner"} & {*held["subscriber"], *held["deliveries"][0]}
+
+
+def test_erasing_is_asked_for_by_mail(app: App, now: datetime) -> None:
+    """Asking erases nothing, and asking twice sends one mail."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        assert subscribers.request_erasure(session, identity, now) is not None
+        assert subscribers.request_erasure(session, identity, now + HOUR / 2) is None
+    assert reader_of(app, identity).email == ALICE
+    assert kinds_of_mail(app) == [MailKind.CONFIRM, MailKind.ERASE]
+
+
+def test_erasing_leaves_nothing_of_a_person(app: App, now: datetime) -> None:
+    """No address, no interest, no digest, no trace of where they were; the count of mails stays."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        had_digest(session, identity, "2026-11-20", now)
+        subscribers.erase(session, identity, now)
+        subscribers.erase(session, identity, now + HOUR)
+    with app.db.read() as session:
+        held = json.dumps(subscribers.export(session, identity))
+        assert suppression.is_suppressed(session, ALICE)
+        assert session.exec(select(func.count()).select_from(Delivery)).one() == 2
+    for trace in ("alice", "192.0.2", "Berlin", "diffusion", "Read or Retrieve"):
+        assert trace not in held
+    reader = reader_of(app, identity)
+    assert (reader.state, reader.link_epoch) == (SubscriberState.ERASED, 1)
+
+
+def test_who_wishes_so_may_come_again_after_erasing(app: App, now: datetime) -> None:
+    """Without the fingerprint they are as unknown as anybody."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        subscribers.erase(session, identity, now, keep_off=False)
+        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now) is not None
+    assert reader_of(app, identity).state is SubscriberState.ERASED
+
+
+def test_an_erased_reader_stays_erased(app: App, now: datetime) -> None:
+    """Unsubscribing once more changes nothing; nothing else is possible."""
+    identity = joined(app, now)
+    with app.db.write() as session:
+        subscribers.erase(session, identity, now)
+        subscribers.unsubscribe(session, identity, now)
+        for late in (
+            lambda: subscribers.change(session, identity, WANTED, now),
+            lambda: subscribers.pause(session, identity, None, now),
+            lambda: subscribers.confirm(session, identity, "", now),
+            lambda: subscribers.request_erasure(session, identity, now),
+        ):
+            with pytest.raises(Conflict):
+                late()
+    assert reader_of(app, identity).state is SubscriberState.ERASED
+
+
+def test_nobody_is_not_found(app: App) -> None:
+    """An id that was never given away is an error, not an empty reader."""
+    with app.db.read() as session, pytest.raises(NotFound):
+        subscribers.get(session, 4711)
