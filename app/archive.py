@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date
 
@@ -62,6 +62,19 @@ def days(session: Session, limit: int = 30) -> list[tuple[date, int]]:
         (day, papers)
         for day, papers in session.exec(newest.order_by(col(Listing.listed_on).desc()).limit(limit))
     ]
+
+
+def around(session: Session, day: date) -> tuple[date | None, date | None]:
+    """The nearest days before and after this one on which papers were listed."""
+    before = session.exec(select(func.max(Listing.listed_on)).where(col(Listing.listed_on) < day)).one()
+    after = session.exec(select(func.min(Listing.listed_on)).where(col(Listing.listed_on) > day)).one()
+    return before, after
+
+
+def keywords(session: Session, since: date) -> Counter[str]:
+    """What the papers listed since then are said to be about, by how many of them are."""
+    named = select(Paper.keywords).where(col(Paper.last_listed_on) >= since)
+    return Counter(" ".join(keyword.split()).lower() for listed in session.exec(named) for keyword in listed)
 
 
 def search(
