@@ -19,14 +19,15 @@ import uvicorn
 from rich.console import Console
 from rich.progress import track
 
-from app import clock, db, main, pipeline, subscribers
+from app import clock, db, logs, main, pipeline, subscribers
 from app.demo import inbox, people, replay, report
 from app.demo.postbox import HOST, Postbox
+from app.ingest import Summary
 from app.pipeline import App
 from app.settings import Settings, SmtpSecurity
 
 FOLDER = Path("var") / "demo"
-SETTLING = timedelta(hours=1)  # before the first file is read: long enough for nothing, short of a day
+SETTLING = timedelta(hours=1)  # the readers are there before the first file is
 
 
 def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Console | None = None) -> int:
@@ -35,9 +36,9 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
     with Postbox(unknown=[people.UNKNOWN], greylisted=[people.GREYLISTED]) as postbox:
         app = build(FOLDER, postbox.port, f"http://{HOST}:{free_port(port)}")
         try:
-            end = live_today(app, console) if live else relive(app, console)
+            end, brought = live_today(app, console) if live else relive(app, console)
             with app.db.read() as session:
-                told = report.gather(session, postbox.letters)
+                told = report.gather(session, brought, postbox.letters)
             report.show(told, console)
             if not once:
                 serve(app, postbox, end, console)
@@ -67,32 +68,36 @@ def build(folder: Path, smtp_port: int, base_url: str) -> App:
         scheduler=False,
         log_level="ERROR",
     )
+    logs.configure(settings)
     db.migrate(settings.database_url)
     return main.build(settings)
 
 
-def relive(app: App, console: Console) -> datetime:
-    """Read the sample file by file, and deliver in between what was due; returns the last moment."""
+def relive(app: App, console: Console) -> tuple[datetime, dict[str, Summary]]:
+    """Read the sample file by file, and deliver in between what was due: the last moment, and what came."""
     files = replay.readings()
     moment = files[0].at - SETTLING
     sign_up(app, moment)
+    brought: dict[str, Summary] = {}
     for file in track(files, "Reliving ten days …", console=console, transient=True):
         replay.deliver_between(app, moment, file.at)
-        pipeline.read_files(app, [file.path], file.at)
         moment = file.at
+        read = pipeline.read_files(app, [file.path], moment)
+        brought[file.folder] = brought.get(file.folder, Summary()) + read.summary
     end = moment + replay.A_WHILE
     replay.deliver_between(app, moment, end)
-    return end
+    return end, brought
 
 
-def live_today(app: App, console: Console) -> datetime:
+def live_today(app: App, console: Console) -> tuple[datetime, dict[str, Summary]]:
     """Ask the real sources now, and deliver what comes due within a day."""
     now = clock.utcnow()
     sign_up(app, now)
     with console.status("Asking the sources, politely …"):
-        pipeline.refresh(app, now)
-    replay.deliver_between(app, now, now + timedelta(days=1))
-    return now + timedelta(days=1)
+        refreshed = pipeline.refresh(app, now)
+    end = now + timedelta(days=1)
+    replay.deliver_between(app, now, end)
+    return end, {", ".join(refreshed.polled): refreshed.summary}
 
 
 def sign_up(app: App, now: datetime) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.models import Cadence, WhenEmpty
-from app.records import Wish
+from app.records import Cadence, WhenEmpty, Wish
 from app.subscribers import Preferences
 
 
@@ -46,10 +45,11 @@ GREYLISTED = "heidi@example.org"  # the postbox puts the first mail off
 PEOPLE = (
     Person(
         "alice@example.org",
-        "two separate interests with quotas; her 8 o'clock stays 8 o'clock when Berlin's clocks change",
+        "three separate interests with quotas; her 8 o'clock stays 8 o'clock when Berlin's clocks change",
         _wants(
-            Wish("language model agents", quota=3),
-            Wish("reinforcement learning for reasoning", quota=2),
+            Wish("agents", quota=3),
+            Wish("reinforcement learning", quota=2),
+            Wish("reasoning", quota=2),
             zone="Europe/Berlin",
             hour=8,
         ),
@@ -59,6 +59,7 @@ PEOPLE = (
         "working days only, so Monday's digest holds what the weekend brought",
         _wants(
             "video generation",
+            "video world models",
             "world models",
             zone="America/New_York",
             hour=7,
@@ -71,7 +72,9 @@ PEOPLE = (
         "one digest a week, on Friday evening in Tokyo",
         _wants(
             "quantization",
-            '"attention"',
+            "sparse attention",
+            "diffusion language models",
+            "memory",
             zone="Asia/Tokyo",
             hour=18,
             cadence=Cadence.WEEKLY,
@@ -81,15 +84,15 @@ PEOPLE = (
     ),
     Person(
         "dave@example.org",
-        "a phrase and an exclusion: robots, but nothing about driving",
-        _wants("robot policy -driving", '"robot policies"', zone="Europe/London", hour=7),
+        "a phrase, and a category with an exclusion: robotics, but nothing about driving",
+        _wants('"robot"', "vision-language-action", "cat:cs.RO -driving", zone="Europe/London", hour=7),
     ),
     Person(
         "erin@example.org",
         "thin days are kept back and folded into the next digest, until three papers are together",
         _wants(
-            "medical imaging",
-            "clinical medicine",
+            '"medical"',
+            '"clinical"',
             "epidemiology",
             zone="Australia/Sydney",
             hour=6,
@@ -105,10 +108,10 @@ PEOPLE = (
         "grace@example.org",
         "speech, by category as well; what is trending on days without a match",
         _wants(
-            "text-to-speech",
+            '"speech"',
             "cat:eess.AS",
             zone="Asia/Kolkata",
-            hour=9,
+            hour=11,
             most=4,
             when_empty=WhenEmpty.TRENDING,
         ),
@@ -116,7 +119,7 @@ PEOPLE = (
     Person(
         GREYLISTED,
         "her mail server puts strangers off at first: deferred, then sent; UTC+05:45",
-        _wants("satellite images", "star clusters", "weather forecast", zone="Asia/Kathmandu", hour=8),
+        _wants("earth observation", "star clusters", "weather forecast", zone="Asia/Kathmandu", hour=8),
     ),
     Person(
         UNKNOWN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from email import message_from_bytes, policy
@@ -15,12 +16,13 @@ HOST = "127.0.0.1"
 MAX_BYTES = 10 * 1024 * 1024
 
 
-class _OnAFreePort(Controller):  # type: ignore[misc]  # aiosmtpd has no types for it
+class _OnAFreePort(Controller):
     """aiosmtpd asks its server whether it answers, and would ask at port 0 without this."""
 
     def _trigger_server(self) -> None:
+        assert isinstance(self.server, asyncio.Server)  # noqa: S101 - it listens already
         self.port = self.server.sockets[0].getsockname()[1]
-        super()._trigger_server()
+        super()._trigger_server()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Postbox:
     @property
     def port(self) -> int:
         """The port that the system chose, once it is started."""
-        return cast("int", self._controller.port)
+        return self._controller.port
 
     def letter(self, number: int) -> Letter | None:
         """The letter with this number; they are numbered from 1 as they come."""

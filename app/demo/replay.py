@@ -14,8 +14,8 @@ from app.pipeline import App
 from app.sources.clean import day_in
 
 SAMPLE = Path(__file__).parent / "sample"
-# When a service that polls would have had each kind of file, in UTC.
-ARXIV_ANNOUNCES, MORNING, PAGE_SAVED, EVENING = time(0, 30), time(6), time(12), time(20)
+# When a service that polls would have had each kind of file: hours after its day began in UTC.
+ARXIV_ANNOUNCES, MORNING, PAGE_SAVED, NEXT_MORNING = 0.5, 10, 12, 29
 A_WHILE = timedelta(hours=2)
 
 
@@ -42,8 +42,10 @@ def _moment(path: Path) -> datetime:
     day = day_in(path.name)
     if day is None:
         raise ValueError(f"{path.name} does not say of which day it is")
-    at = {"arxiv_feed": ARXIV_ANNOUNCES, "pages": PAGE_SAVED}.get(path.parent.name, MORNING)
-    return datetime.combine(day, EVENING if path.stem.endswith("-evening") else at, UTC)
+    hours = {"arxiv_feed": ARXIV_ANNOUNCES, "pages": PAGE_SAVED}.get(path.parent.name, MORNING)
+    if path.stem.endswith("-next-morning"):
+        hours = NEXT_MORNING
+    return datetime.combine(day, time(), UTC) + timedelta(hours=hours)
 
 
 def deliver_between(app: App, start: datetime, end: datetime) -> None:
