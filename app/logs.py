@@ -19,8 +19,11 @@ _SECRETS = re.compile(rf"(?<![\w-])(?:pb_[\w-]{{43}}|[\w-]{{{TOKEN_CHARS}}})(?![
 _QUIET = ("httpx", "httpcore", "apscheduler", "alembic", "aiosmtplib", "mail.log")
 
 
-def configure(settings: Settings) -> None:
-    """Send all logs, our own and those of libraries, to standard error in one form."""
+def configure(settings: Settings, level: str | None = None) -> None:
+    """Send all logs, our own and those of libraries, to standard error in one form.
+
+    `level` is for a command that says itself what it did, and wants less than the settings do.
+    """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -39,7 +42,7 @@ def configure(settings: Settings) -> None:
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(settings.log_level.upper())
+    root.setLevel(level or settings.log_level.upper())
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
+from app import jobs
 from app.db import Database
 from app.pipeline import App
 from app.render import Renderer
 from app.settings import Settings
 from app.tokens import Signer
-from app.web import errors, pages, public, reader, security
+from app.web import api, errors, ops, pages, public, reader, security, tracing
 
 
 def build(settings: Settings) -> App:
@@ -26,7 +30,7 @@ def build(settings: Settings) -> App:
 
 def create_app(app: App) -> FastAPI:
     """The web application on top of it: public pages, readers' pages, the admin API."""
-    site = FastAPI(title=app.settings.site_name, openapi_url=None)
+    site = FastAPI(title=app.settings.site_name, openapi_url=None, lifespan=_lifespan)
     site.state.paperboy = app
     site.state.templates = pages.environment(app.settings)
     site.state.limits = security.Limits(app.settings.signups_per_hour)
@@ -34,5 +38,22 @@ def create_app(app: App) -> FastAPI:
     errors.install(site)
     site.include_router(public.router)
     site.include_router(reader.router)
+    site.include_router(ops.router)
+    site.mount("/api", api.create(app))
     site.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
+    tracing.install(site, app.settings)
     return site
+
+
+@asynccontextmanager
+async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
+    """The schedule runs as long as the web app is served, where the settings want it here."""
+    app: App = site.state.paperboy
+    if not app.settings.scheduler:
+        yield
+        return
+    scheduler = jobs.start(app)
+    try:
+        yield
+    finally:
+        jobs.stop(scheduler)

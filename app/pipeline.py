@@ -3,7 +3,8 @@
 refresh()        sources → records → the archive
 send_due()       who is due → match → compose → the ledger → mails
 send_pending()   the ledger → HTML, text → bytes → the relay → the ledger, what was put off or cut off too
-preview()        the digest that somebody with these interests would get
+preview()        the digest that somebody with these interests would get; foresee(), what readers would
+send_test()      a digest to any address, outside of the ledger
 prune()          what is past its retention
 """
 
@@ -15,7 +16,7 @@ import socket
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -238,6 +239,39 @@ def preview(
     asked = compose.Reader(tuple(wishes), max_papers=max_papers)
     shelf = desk.shelf(wishes, app.settings.candidate_days)
     return compose.compose((day or now.date()).isoformat(), asked, shelf, frozenset())
+
+
+def foresee(app: App, now: datetime, ids: Collection[int] | None = None) -> list[planning.Foreseen]:
+    """What everyone who is due, or each of these readers, would get now; nothing is written."""
+    return planning.foresee(app.db, app.settings, app.lexicon, now, ids)
+
+
+def specimen(digest: Digest, to: str, domain: str, now: datetime) -> tuple[Delivery, Subscriber]:
+    """A mail outside of the ledger. Its links grant nothing, for nobody is reader 0."""
+    delivery = Delivery(
+        id=0,
+        subscriber_id=0,
+        edition=digest.edition,
+        digest=asdict(digest),
+        message_id=f"<test-{uuid.uuid4().hex}@{domain}>",
+        due_at=now,
+        created_at=now,
+    )
+    return delivery, Subscriber(id=0, email=to, created_at=now)
+
+
+def send_test(app: App, digest: Digest, to: str, now: datetime) -> Answer:
+    """Send a digest to any address, once, and say what the relay answered."""
+    content = _write_letter(app, *specimen(digest, to, app.settings.mail_domain, now)).content
+    return content if isinstance(content, Answer) else asyncio.run(_send_unbooked(app, content))
+
+
+async def _send_unbooked(app: App, mail: Outgoing) -> Answer:
+    async def commit(_mail: Outgoing) -> bool:
+        return True  # there is no row in the ledger to mark
+
+    async with smtp.Relay(app.settings) as relay:
+        return await relay.send(mail, commit)
 
 
 def prune(app: App, now: datetime) -> Counter[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from app.db import Database
 from app.desk import Desk
 from app.lexicon import Lexicon
 from app.models import MailKind, Subscriber, SubscriberState
-from app.records import Skip, Wish
+from app.records import Digest, Skip, Wish
 from app.settings import Settings
 
 SHARD = 200  # readers planned in one transaction
@@ -44,6 +45,42 @@ def _due(now: datetime) -> SelectOfScalar[Subscriber]:
     return due.order_by(col(Subscriber.next_due_at), col(Subscriber.id))
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What a reader would get."""
+
+    subscriber_id: int
+    email: str
+    edition: str
+    digest: Digest | Skip
+
+
+def foresee(
+    db: Database, settings: Settings, lexicon: Lexicon, now: datetime, ids: Collection[int] | None = None
+) -> list[Foreseen]:
+    """What everyone who is due, or each of these readers, would get at `now`. Nothing is written."""
+    wanted = _due(now) if ids is None else select(Subscriber).where(col(Subscriber.id).in_(ids))
+    with db.read() as session:
+        desk = Desk(settings, lexicon, session, now)
+        readers = {reader.id or 0: reader for reader in session.exec(wanted)}
+        wishes = subscribers.wishes(session, readers)
+        promised = _promised(session, readers, desk.oldest)
+    foreseen = []
+    for number, reader in readers.items():
+        edition = cadence.edition(reader.zone, _newest_due(reader, now))
+        digest = desk.digest(reader, wishes.get(number, ()), edition, promised[number])
+        foreseen.append(Foreseen(number, reader.email, edition, digest))
+    return foreseen
+
+
+def _newest_due(reader: Subscriber, now: datetime) -> datetime:
+    """The newest moment at which a reader was due, or the next where that is to come."""
+    due = reader.next_due_at or now
+    if due > now:
+        return due
+    return cadence.last_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due, now)
+
+
 def _plan_shard(db: Database, desk: Desk, now: datetime) -> Counter[str]:
     """Plan the readers who have been due the longest; locked, so that another process takes others."""
     planned = Counter[str]()
@@ -68,7 +105,7 @@ def _plan_one(
 ) -> str:
     """Write down what one reader gets for the newest edition that is due; the word for the statistics."""
     rhythm = (reader.cadence, reader.weekday, reader.hour, reader.zone)
-    due = cadence.last_due(*rhythm, reader.next_due_at or now, now)
+    due = _newest_due(reader, now)
     reader.next_due_at = cadence.next_due(*rhythm, now)
     edition = cadence.edition(reader.zone, due)
     row: dict[str, Any] = {"subscriber_id": reader.id or 0, "edition": edition, "due_at": due, "now": now}
@@ -81,7 +118,7 @@ def _plan_one(
     return "planned" if written else "planned_before"
 
 
-def _promised(session: Session, ids: Sequence[int], since: datetime) -> dict[int, frozenset[int]]:
+def _promised(session: Session, ids: Collection[int], since: datetime) -> dict[int, frozenset[int]]:
     """What each reader was promised since a moment, by the ids that the papers go by today."""
     promised = deliver.papers_promised(session, ids, since)
     today = archive.canonical(session, set().union(*promised.values()))

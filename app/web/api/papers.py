@@ -145,7 +145,7 @@ def list_merges(app: Paperboy, _key: Reader, window: Paging, undone: bool | None
 def undo_merge(app: Paperboy, key: Writer, now: Now, merge_id: int) -> MergeOut:
     """These were two papers after all: they get their own listings and votes back, and never merge again."""
     with app.db.write() as session:
-        merges.undo(session, merge_id, now)
+        merges.undo_merge(session, merge_id, now)
         audit.note(session, key.name, "merge.undo", merge_id, now)
         return _merges(session, [session.get_one(Merge, merge_id)])[0]
 

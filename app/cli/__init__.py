@@ -1,0 +1,56 @@
+"""The command line: the same functions as the web, from a shell.
+
+Exit codes: 0 it worked, 1 something failed, 2 the command was used wrongly.
+With --json there is one JSON document on standard output and nothing else; logs go to standard error.
+
+service      serve, worker, migrate, doctor      people   subscribers add, import, export
+papers       ingest, preview, send, sources      access   key create, list, revoke, secret
+showing      what all of them use to speak
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli import access, papers, people, service, showing
+
+cli = typer.Typer(
+    name="paperboy",
+    help="Trending research papers in your inbox, picked for you.",
+    cls=showing.Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog="Exit codes: 0 it worked, 1 something failed, 2 the command was used wrongly.",
+)
+for command in (
+    service.serve,
+    service.worker,
+    service.migrate,
+    papers.ingest,
+    papers.preview,
+    papers.send,
+):
+    cli.command()(command)
+cli.command("doctor")(service.doctor_command)
+cli.add_typer(papers.sources, name="sources")
+cli.add_typer(people.subscribers, name="subscribers")
+cli.add_typer(access.keys, name="key")
+
+
+@cli.command()
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="End after the summary, for CI.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Ask the real sources, by network.")] = False,
+    port: Annotated[int, typer.Option(help="Where the web app is served, if it is free.")] = 8000,
+) -> None:
+    """See everything at work on a sample of real papers, without a network."""
+    from app import demo  # its own mail server need not be loaded by every command
+
+    raise typer.Exit(demo.run(once=once, live=live, port=port))
+
+
+def main() -> None:
+    """The console script."""
+    cli()

@@ -1,0 +1,73 @@
+"""key: the keys of the admin API, and secrets for the settings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app import audit, clock
+from app import keys as held
+from app.cli import showing
+from app.models import Scope
+
+keys = typer.Typer(no_args_is_help=True, help="Keys of the admin API, and secrets for the settings.")
+
+Name = Annotated[str, typer.Argument(help="Who or what uses the key.")]
+
+
+@keys.command()
+def create(
+    name: Name,
+    scope: Annotated[list[Scope], typer.Option(help="What it may do; give it once for each.")],
+    as_json: showing.AsJson = False,
+) -> None:
+    """Make a key. It is shown once, and only its hash is kept."""
+    now = clock.utcnow()
+    with showing.opened(needs_secret=False) as app, app.db.write() as session:
+        row, key = held.create(session, name, scope, now)
+        audit.note(session, showing.ACTOR, "key.create", row.name, now, scopes=" ".join(row.scopes))
+    if as_json:
+        showing.say_json({"name": row.name, "scopes": row.scopes, "key": key})
+        return
+    typer.echo(key)
+    showing.err().print(f"Keep it now: it is not shown again. It may {', '.join(row.scopes)}.")
+
+
+@keys.command("list")
+def list_keys(as_json: showing.AsJson = False) -> None:
+    """Every key there ever was, without the keys themselves."""
+    with showing.opened(needs_secret=False) as app, app.db.read() as session:
+        rows = held.listed(session)
+    if as_json:
+        showing.say_json([row.model_dump(exclude={"key_hash"}) for row in rows])
+        return
+    showing.table(
+        ["name", "scopes", "created", "last used", "revoked"],
+        [
+            (
+                row.name,
+                " ".join(row.scopes),
+                showing.moment(row.created_at),
+                showing.moment(row.last_used_at),
+                showing.moment(row.revoked_at),
+            )
+            for row in rows
+        ],
+    )
+
+
+@keys.command()
+def revoke(name: Name) -> None:
+    """End a key at once."""
+    now = clock.utcnow()
+    with showing.opened(needs_secret=False) as app, app.db.write() as session:
+        held.revoke(session, name, now)
+        audit.note(session, showing.ACTOR, "key.revoke", name, now)
+    showing.out().print(f"The key “{showing.escaped(name)}” is revoked.")
+
+
+@keys.command()
+def secret() -> None:
+    """Print a new secret for PAPERBOY_SECRET_KEYS."""
+    typer.echo(held.secret())

@@ -1,0 +1,214 @@
+"""subscribers: add, import and export readers."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from rich.progress import track
+from sqlmodel import col, select
+
+from app import audit, clock
+from app import subscribers as readers
+from app.cli import showing
+from app.errors import InvalidInput, PaperboyError
+from app.models import Subscriber, SubscriberState
+from app.pipeline import App
+from app.records import Cadence, WhenEmpty, Wish
+from app.subscribers import Preferences
+
+subscribers = typer.Typer(no_args_is_help=True, help="Add, import and export readers.")
+
+COLUMNS = (
+    "email", "interests", "cadence", "weekday", "hour", "zone", "min_papers", "max_papers", "when_empty",
+)  # fmt: skip
+EXPORTED = ("id", *COLUMNS, "state", "created_at", "confirmed_at", "consent_at", "consent_version")
+BETWEEN_INTERESTS = ";"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run such a cell
+
+
+class As(StrEnum):
+    CSV = "csv"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row of a file that could not be imported."""
+
+    row: int
+    reason: str
+
+
+@subscribers.command()
+def add(
+    email: Annotated[str, typer.Argument(help="The reader's address.")],
+    interest: Annotated[list[str], typer.Option(help="What they want to read about; once for each.")],
+    cadence: Annotated[Cadence, typer.Option(help="How often.")] = Cadence.DAILY,
+    weekday: Annotated[int, typer.Option(help="Of a weekly digest: Monday is 0.", min=0, max=6)] = 0,
+    hour: Annotated[int | None, typer.Option(help="Their local hour.", min=0, max=23)] = None,
+    zone: Annotated[str | None, typer.Option(help="Their time zone, such as Europe/Berlin.")] = None,
+    min_papers: Annotated[int, typer.Option(help="Wait for as many.")] = 1,
+    max_papers: Annotated[int, typer.Option(help="At most as many.")] = 10,
+    when_empty: Annotated[WhenEmpty, typer.Option(help="When nothing matches.")] = WhenEmpty.SKIP,
+    as_json: showing.AsJson = False,
+) -> None:
+    """Add a reader who agreed elsewhere. They are active at once: no confirmation is sent."""
+    now = clock.utcnow()
+    with showing.opened() as app:
+        given = {
+            "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone,
+            "min_papers": min_papers, "max_papers": max_papers, "when_empty": when_empty,
+        }  # fmt: skip
+        wants = _preferences(app, interest, given)
+        with app.db.write() as session:
+            reader = readers.get(session, readers.add(session, email, wants, now))
+            audit.note(session, showing.ACTOR, "subscriber.add", reader.id, now)
+    if as_json:
+        showing.say_json({"id": reader.id, "email": reader.email, "next_due_at": reader.next_due_at})
+    else:
+        due = showing.moment(reader.next_due_at)
+        showing.out().print(f"Added {showing.escaped(reader.email)}; the first digest is due at {due}.")
+
+
+@subscribers.command("import")
+def import_readers(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="A CSV file.")],
+    as_json: showing.AsJson = False,
+) -> None:
+    """Add the readers of a CSV file who agreed elsewhere. A bad row is skipped and shown.
+
+    The first line names the columns: email and interests (separated by “;”) are needed; cadence, weekday,
+    hour, zone, min_papers, max_papers and when_empty may be there. Exit code 1 when a row was skipped.
+    """
+    with showing.opened() as app:
+        added, bad = _import(app, _rows(file), quiet=as_json)
+    if as_json:
+        rejections = [{"file": str(file), "row": each.row, "reason": each.reason} for each in bad]
+        showing.say_json({"added": added, "rejected": len(bad), "rejections": rejections})
+    else:
+        showing.out().print(f"{added} readers added, {len(bad)} rows skipped.")
+        if bad:
+            showing.table(["row", "why it was skipped"], [(each.row, each.reason) for each in bad])
+    if bad:
+        raise typer.Exit(1)
+
+
+@subscribers.command()
+def export(
+    as_: Annotated[As, typer.Option("--as", help="The form.")] = As.CSV,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --as json.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="The same as --as csv.")] = False,
+) -> None:
+    """Write every reader who was not erased to standard output."""
+    if as_json and as_csv:
+        raise typer.BadParameter("choose one of --json and --csv")
+    with showing.opened() as app:
+        found = _exported(app)
+        if as_json or (as_ is As.JSON and not as_csv):
+            showing.say_json(list(found))
+        else:
+            _write_csv(found, sys.stdout)
+
+
+def _preferences(app: App, interests: Sequence[str], given: dict[str, Any]) -> Preferences:
+    """What was given, and the settings' own hour and zone where nothing was."""
+    defaults: dict[str, Any] = {"hour": app.settings.default_hour, "zone": app.settings.default_zone}
+    chosen = defaults | {name: value for name, value in given.items() if value is not None}
+    return Preferences(interests=tuple(Wish(text) for text in interests), **chosen)
+
+
+def _rows(file: Path) -> list[dict[str, str]]:
+    # A spreadsheet program puts a mark at the beginning, and its own choice of separator.
+    text = file.read_text("utf-8-sig")
+    first = text.partition("\n")[0]
+    separator = max(",;\t", key=first.count)
+    rows = list(csv.DictReader(text.splitlines(keepends=True), delimiter=separator, strict=True))
+    if not rows or not {"email", "interests"} <= set(rows[0]):
+        raise InvalidInput(
+            f"{file} needs a first line that names the columns, email and interests among them"
+        )
+    return rows
+
+
+def _import(app: App, rows: Sequence[dict[str, str]], *, quiet: bool) -> tuple[int, list[BadRow]]:
+    """Add each row by itself, so that a bad one takes nothing with it."""
+    added, bad, now = 0, [], clock.utcnow()
+    console = showing.err()
+    hidden = quiet or not console.is_terminal
+    for number, row in enumerate(track(rows, "Importing", console=console, disable=hidden), start=2):
+        try:
+            wants = _preferences(app, _interests(row), _given(row))
+            with app.db.write() as session:
+                readers.add(session, row["email"] or "", wants, now)
+            added += 1
+        except PaperboyError as error:
+            bad.append(BadRow(number, str(error)))
+    with app.db.write() as session:
+        audit.note(session, showing.ACTOR, "subscriber.import", f"{added} readers", now, skipped=len(bad))
+    return added, bad
+
+
+def _interests(row: dict[str, str]) -> list[str]:
+    texts = (text.strip() for text in (row["interests"] or "").split(BETWEEN_INTERESTS))
+    return [text for text in texts if text]
+
+
+def _given(row: dict[str, str]) -> dict[str, Any]:
+    """The other columns, each as what it is; an empty cell says nothing."""
+    kinds: dict[str, Callable[[str], Any]] = {
+        "cadence": Cadence,
+        "weekday": int,
+        "hour": int,
+        "zone": str,
+        "min_papers": int,
+        "max_papers": int,
+        "when_empty": WhenEmpty,
+    }
+    given = {}
+    for name, kind in kinds.items():
+        cell = (row.get(name) or "").strip()
+        try:
+            if cell:
+                given[name] = kind(cell)
+        except ValueError:
+            raise InvalidInput(f"{name} cannot be “{cell[:40]}”", field=name) from None
+    return given
+
+
+def _exported(app: App) -> Iterator[dict[str, Any]]:
+    """Every reader who was not erased, a few hundred at a time."""
+    last = 0
+    while True:
+        with app.db.read() as session:
+            living = select(Subscriber).where(Subscriber.state != SubscriberState.ERASED)
+            page = living.where(col(Subscriber.id) > last).order_by(col(Subscriber.id)).limit(500)
+            rows = session.exec(page).all()
+            wishes = readers.wishes(session, [row.id or 0 for row in rows])
+        for row in rows:
+            texts = [wish.text for wish in wishes.get(row.id or 0, ())]
+            yield {"id": row.id, "email": row.email, "interests": texts} | row.model_dump(
+                mode="json", include=set(EXPORTED) - {"id", "email", "interests"}
+            )
+        if not rows:
+            return
+        last = rows[-1].id or 0
+
+
+def _write_csv(found: Iterator[dict[str, Any]], to: TextIO) -> None:
+    writer = csv.writer(to, lineterminator="\n")
+    writer.writerow(EXPORTED)
+    for reader in found:
+        reader["interests"] = f"{BETWEEN_INTERESTS} ".join(reader["interests"])
+        writer.writerow([_cell(reader[name]) for name in EXPORTED])
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    return "'" + text if text.startswith(_FORMULA) else text

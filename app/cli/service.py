@@ -1,0 +1,90 @@
+"""serve, worker, migrate and doctor: running the service, and seeing whether it is well."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from app import clock, db, doctor, jobs, logs, main
+from app.cli import showing
+from app.doctor import Finding, Level
+from app.errors import InvalidSettings
+
+_COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen at.", min=0, max=65535)] = 8000,
+) -> None:
+    """Serve the web app and, by PAPERBOY_SCHEDULER, run the schedule. The database is migrated first."""
+    with showing.opened(log_level=None) as app:
+        uvicorn.run(
+            main.create_app(app),
+            host=host,
+            port=port,
+            log_config=None,  # ours conceals readers' links
+            forwarded_allow_ips=list(app.settings.trusted_proxies),
+            timeout_graceful_shutdown=20,
+        )
+
+
+def worker() -> None:
+    """Run the schedule without the web app. Several may run: the ledger decides who sends what."""
+    with showing.opened(log_level=None) as app:
+        asked = threading.Event()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, lambda *_: asked.set())
+        scheduler = jobs.start(app)
+        asked.wait()
+        jobs.stop(scheduler)
+
+
+def migrate() -> None:
+    """Bring the database to the newest revision. `serve` does so itself."""
+    settings = showing.configured(needs_secret=False)
+    logs.configure(settings, level="WARNING")
+    db.migrate(settings.database_url)
+    database = db.Database(settings.database_url)
+    current, _ = doctor.schema(database)
+    database.dispose()
+    showing.out().print(f"The database is at revision {current}.")
+
+
+def doctor_command(as_json: showing.AsJson = False) -> None:
+    """Look for what is wrong, and say how to mend it. Exit code 1 when something is."""
+    findings = _findings()
+    if as_json:
+        showing.say_json({"findings": [asdict(finding) for finding in findings]})
+    else:
+        _show(findings)
+    if any(finding.level is Level.ERROR for finding in findings):
+        raise typer.Exit(1)
+
+
+def _findings() -> list[Finding]:
+    try:
+        settings = showing.configured()
+    except InvalidSettings as error:
+        return [Finding("settings", Level.ERROR, said, "see .env.example") for said in str(error).split("\n")]
+    logs.configure(settings, level="CRITICAL")  # what would be logged is among the findings
+    app = main.build(settings)
+    try:
+        return doctor.examine(app, clock.utcnow())
+    finally:
+        app.db.dispose()
+
+
+def _show(findings: list[Finding]) -> None:
+    console = showing.out()
+    for finding in findings:
+        colour = _COLOURS[finding.level]
+        said = showing.escaped(finding.said)
+        console.print(f"[{colour}]{finding.level:7}[/] [bold]{showing.escaped(finding.check)}[/] {said}")
+        if finding.fix:
+            console.print(f"        → {showing.escaped(finding.fix)}")

@@ -1,0 +1,67 @@
+"""The admin API, below /api/v1. One file a resource; each is thin and calls what the pages call, too.
+
+access     who may call what                       problems   every error as problem+json
+paging     lists a page at a time                  reference  the documentation for people
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, FastAPI
+
+from app.pipeline import App
+from app.web import pages, security
+from app.web.api import (
+    deliveries,
+    digests,
+    editions,
+    interests,
+    papers,
+    problems,
+    reference,
+    runs,
+    sources,
+    statistics,
+    subscribers,
+    suppressions,
+)
+
+RESOURCES = (
+    subscribers,
+    digests,
+    interests,
+    papers,
+    sources,
+    editions,
+    deliveries,
+    suppressions,
+    runs,
+    statistics,
+)
+TESTS_PER_HOUR = 20  # a key: one that leaked must not become somebody's bulk mailer
+DESCRIPTION = """\
+Everything that an operator can do. Send a key that `paperboy key create` made as
+`Authorization: Bearer pb_…`; each operation names the scope that the key needs: read, write or send.
+Lists come a page at a time: ask again with `cursor` = `next_cursor`. Every error is a problem document
+(RFC 9457) that says what to change."""
+
+
+def create(app: App) -> FastAPI:
+    """The API as an application of its own, to be mounted at /api."""
+    api = FastAPI(
+        title=f"{app.settings.site_name}: admin API",
+        version="1",
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        responses=problems.responses(401, 403, 429, 500),
+    )
+    api.state.paperboy = app
+    api.state.templates = pages.environment(app.settings)
+    api.state.test_limits = security.Limits(TESTS_PER_HOUR)
+    problems.install(api)
+    v1 = APIRouter(prefix="/v1")
+    for resource in RESOURCES:
+        v1.include_router(resource.router)
+    api.include_router(v1)
+    api.include_router(reference.router)
+    return api

@@ -1,0 +1,54 @@
+"""What readers wish for: the distinct interests, and how many readers share each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi import Query as Param
+from pydantic import BaseModel, Field
+from sqlalchemy import func
+from sqlmodel import col, select
+
+from app.models import Interest, Query, Subscriber, SubscriberState
+from app.web.api import problems
+from app.web.api.access import Paperboy, Reader
+from app.web.api.paging import Page, Paging, cut
+
+router = APIRouter(prefix="/interests", tags=["interests"])
+
+
+class InterestCount(BaseModel):
+    """An interest, and how many active readers have it."""
+
+    id: int
+    text: str = Field(examples=['"language agents" -game'])
+    readers: int = Field(examples=[12])
+
+
+@router.get("", responses=problems.responses(422))
+def list_interests(
+    app: Paperboy,
+    _key: Reader,
+    window: Paging,
+    q: Annotated[str, Param(max_length=300, description="A part of the text.")] = "",
+) -> Page[InterestCount]:
+    """The distinct interests, the newest first. One that no reader has any more counts none."""
+    statement = (
+        select(Query.id, Query.text, func.count(col(Subscriber.id)))
+        .join(Interest, col(Interest.query_id) == Query.id, isouter=True)
+        .join(
+            Subscriber,
+            (col(Subscriber.id) == Interest.subscriber_id) & (Subscriber.state == SubscriberState.ACTIVE),
+            isouter=True,
+        )
+        .where(col(Query.text).icontains(q, autoescape=True))
+        .group_by(col(Query.id), col(Query.text))
+    )
+    if window.after_id is not None:
+        statement = statement.where(col(Query.id) < window.after_id)
+    with app.db.read() as session:
+        rows = session.exec(statement.order_by(col(Query.id).desc()).limit(window.limit + 1)).all()
+    shown, cursor = cut(rows, window, lambda row: row[0])
+    items = [InterestCount(id=number, text=text, readers=readers) for number, text, readers in shown]
+    return Page(items=items, next_cursor=cursor)

@@ -1,0 +1,212 @@
+"""The readers: find, add, change, pause, resume, unsubscribe, erase, and what they would get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from sqlmodel import Session, col, select
+
+from app import audit, subscribers
+from app.errors import NotFound
+from app.models import Subscriber, SubscriberState
+from app.records import Cadence, WhenEmpty, Wish
+from app.subscribers import Preferences
+from app.web.api import problems
+from app.web.api.access import Now, Paperboy, Reader, Writer
+from app.web.api.paging import Page, Paging, newest_first
+
+router = APIRouter(prefix="/subscribers", tags=["subscribers"])
+
+Text = Annotated[
+    str,
+    Field(
+        max_length=1000,
+        examples=['"language agents" -game'],
+        description="Words, “phrases” in quotation marks, -exclusions, author:name, cat:cs.CL.",
+    ),
+]
+
+
+class InterestIn(BaseModel):
+    """What a reader wants to read about."""
+
+    model_config = ConfigDict(extra="forbid", from_attributes=True)
+    text: Text
+    weight: float = Field(default=1.0, description="How much it counts against the others: up to 3.")
+    quota: int | None = Field(default=None, description="At most so many papers of it in a digest.")
+
+
+class Choice(BaseModel):
+    """How a reader wants their digest. Where a field is left out, it stays as it is."""
+
+    model_config = ConfigDict(extra="forbid")
+    cadence: Cadence | None = None
+    weekday: int | None = Field(default=None, examples=[0], description="Of a weekly digest: Monday is 0.")
+    hour: int | None = Field(default=None, examples=[8], description="Of the reader's local day.")
+    zone: str | None = Field(default=None, max_length=64, examples=["Europe/Berlin"])
+    min_papers: int | None = Field(
+        default=None, examples=[1], description="A thinner day is folded into the next."
+    )
+    max_papers: int | None = Field(default=None, examples=[10])
+    when_empty: WhenEmpty | None = None
+    interests: list[InterestIn] | None = None
+
+    def applied_to(self, before: Preferences) -> Preferences:
+        """The preferences with what was chosen here."""
+        chosen = self.model_dump(exclude_none=True, include=set(Choice.model_fields) - {"interests"})
+        if self.interests is not None:
+            chosen["interests"] = tuple(Wish(each.text, each.weight, each.quota) for each in self.interests)
+        return replace(before, **chosen)
+
+
+class NewSubscriber(Choice):
+    """A reader who agreed elsewhere: active at once, without a confirmation mail."""
+
+    email: str = Field(max_length=320, examples=["alice@example.org"])
+    consent: str = Field(
+        min_length=3,
+        max_length=500,
+        examples=["signed the list at the workshop on 20 November 2026"],
+        description="How and when they agreed. It is kept in the audit.",
+    )
+
+
+class SubscriberOut(BaseModel):
+    """A reader."""
+
+    id: int
+    email: str = Field(examples=["alice@example.org"])
+    state: SubscriberState
+    cadence: Cadence
+    weekday: int
+    hour: int
+    zone: str
+    min_papers: int
+    max_papers: int
+    when_empty: WhenEmpty
+    interests: list[InterestIn]
+    next_due_at: datetime | None
+    paused_until: datetime | None
+    consent_at: datetime | None
+    consent_version: str = Field(description="The wording they agreed to.")
+    created_at: datetime
+    confirmed_at: datetime | None
+    ended_at: datetime | None
+
+
+class Pausing(BaseModel):
+    """Until when, if that is known."""
+
+    model_config = ConfigDict(extra="forbid")
+    until: AwareDatetime | None = Field(default=None, examples=["2026-12-24T00:00:00Z"])
+
+
+@router.get("", responses=problems.responses(422))
+def list_subscribers(
+    app: Paperboy,
+    _key: Reader,
+    window: Paging,
+    state: SubscriberState | None = None,
+    email: Annotated[str | None, Query(max_length=320, description="Exactly this address.")] = None,
+) -> Page[SubscriberOut]:
+    """The readers, the newest first."""
+    statement = select(Subscriber)
+    if state is not None:
+        statement = statement.where(Subscriber.state == state)
+    if email is not None:
+        statement = statement.where(Subscriber.email == subscribers.normalise_address(email))
+    with app.db.read() as session:
+        rows, cursor = newest_first(session, statement, col(Subscriber.id), window)
+        return Page(items=_shown(session, rows), next_cursor=cursor)
+
+
+@router.post("", status_code=201, responses=problems.responses(409, 422))
+def add_subscriber(app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber) -> SubscriberOut:
+    """Add a reader who agreed elsewhere. The address must not be known, nor suppressed."""
+    defaults = Preferences(hour=app.settings.default_hour, zone=app.settings.default_zone)
+    with app.db.write() as session:
+        number = subscribers.add(session, wanted.email, wanted.applied_to(defaults), now)
+        audit.note(session, key.name, "subscriber.add", number, now, consent=wanted.consent)
+        return _shown(session, [subscribers.get(session, number)])[0]
+
+
+@router.get("/{subscriber_id}", responses=problems.responses(404))
+def get_subscriber(app: Paperboy, _key: Reader, subscriber_id: int) -> SubscriberOut:
+    """One reader."""
+    with app.db.read() as session:
+        reader = session.get(Subscriber, subscriber_id)  # unlike subscribers.get, without waiting for a lock
+        if reader is None:
+            raise NotFound("There is no such reader.")
+        return _shown(session, [reader])[0]
+
+
+@router.patch("/{subscriber_id}", responses=problems.responses(404, 409, 422))
+def change_subscriber(
+    app: Paperboy, key: Writer, now: Now, subscriber_id: int, wanted: Choice
+) -> SubscriberOut:
+    """Change how a reader wants their digest. `interests`, where given, replaces all of them."""
+    with app.db.write() as session:
+        before = subscribers.preferences_of(session, subscribers.get(session, subscriber_id))
+        reader = subscribers.change(session, subscriber_id, wanted.applied_to(before), now)
+        audit.note(session, key.name, "subscriber.change", subscriber_id, now)
+        return _shown(session, [reader])[0]
+
+
+@router.post("/{subscriber_id}/pause", responses=problems.responses(404, 409, 422))
+def pause_subscriber(
+    app: Paperboy, key: Writer, now: Now, subscriber_id: int, wanted: Pausing
+) -> SubscriberOut:
+    """Send this reader nothing for a while, or until they resume."""
+    with app.db.write() as session:
+        reader = subscribers.pause(session, subscriber_id, wanted.until, now)
+        audit.note(session, key.name, "subscriber.pause", subscriber_id, now)
+        return _shown(session, [reader])[0]
+
+
+@router.post("/{subscriber_id}/resume", responses=problems.responses(404, 409))
+def resume_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: int) -> SubscriberOut:
+    """End a reader's pause."""
+    with app.db.write() as session:
+        reader = subscribers.resume(session, subscriber_id, now)
+        audit.note(session, key.name, "subscriber.resume", subscriber_id, now)
+        return _shown(session, [reader])[0]
+
+
+@router.post("/{subscriber_id}/unsubscribe", responses=problems.responses(404, 409))
+def unsubscribe_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: int) -> SubscriberOut:
+    """End a reader's digests. They may sign up again themselves."""
+    with app.db.write() as session:
+        reader = subscribers.unsubscribe(session, subscriber_id, now)
+        audit.note(session, key.name, "subscriber.unsubscribe", subscriber_id, now)
+        return _shown(session, [reader])[0]
+
+
+@router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404))
+def erase_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: int) -> None:
+    """Forget a reader for good. Only the hash of the address stays, so that no mail goes there again."""
+    with app.db.write() as session:
+        subscribers.erase(session, subscriber_id, now)
+        audit.note(session, key.name, "subscriber.erase", subscriber_id, now)
+
+
+@router.get("/{subscriber_id}/export", responses=problems.responses(404))
+def export_subscriber(app: Paperboy, _key: Reader, subscriber_id: int) -> dict[str, Any]:
+    """Everything that is known about a reader, as they could ask for it themselves."""
+    with app.db.read() as session:
+        return subscribers.export(session, subscriber_id)
+
+
+def _shown(session: Session, rows: Sequence[Subscriber]) -> list[SubscriberOut]:
+    wishes = subscribers.wishes(session, [row.id or 0 for row in rows])
+    return [
+        SubscriberOut(
+            **row.model_dump(include=set(SubscriberOut.model_fields)),
+            interests=[InterestIn.model_validate(wish) for wish in wishes.get(row.id or 0, ())],
+        )
+        for row in rows
+    ]
