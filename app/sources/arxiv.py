@@ -67,40 +67,34 @@ def _entries(data: bytes | str) -> tuple[list[Element], Rejection | None]:
     rows.refuse_markup(text, "an Atom feed")
     if "<!ENTITY" in text or "<!DOCTYPE" in text[:2_000]:
         raise UnreadableAnswer("The answer declares XML entities, which no feed of arXiv does.")
-    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
-    broken = _feed(parser, text)
-    root, entries = _read_events(parser)
+    root, entries, fault = _elements(text)
     if root is None or root.tag != f"{_ATOM}feed":
         raise UnreadableAnswer("The answer is not an Atom feed.")
     _refuse_error(root, entries)
-    if broken:
-        broken = Rejection(broken.reason, None, f"{len(entries)} complete entries were read; {broken.detail}")
-    return entries, broken
+    if fault is None:
+        return entries, None
+    reason, told = fault
+    return entries, Rejection(reason, None, f"{len(entries)} complete entries were read; {told}")
 
 
-def _feed(parser: XMLPullParser[Element], text: str) -> Rejection | None:
-    try:
-        parser.feed(text)
-    except ParseError as error:
-        return Rejection(MALFORMED, None, str(error))
-    try:
-        parser.close()
-    except ParseError as error:
-        return Rejection(rows.CUT_OFF, None, str(error))
-    return None
-
-
-def _read_events(parser: XMLPullParser[Element]) -> tuple[Element | None, list[Element]]:
+def _elements(text: str) -> tuple[Element | None, list[Element], tuple[str, ParseError] | None]:
+    """The root, the complete entries, and what was wrong after them."""
+    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     root: Element | None = None
     entries: list[Element] = []
+    parser.feed(text)
     try:
         for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
             root = element if root is None else root
             if event == "end" and element.tag == f"{_ATOM}entry":
                 entries.append(element)
-    except ParseError:  # the parser repeats here what `_feed` has told already
-        pass
-    return root, entries
+    except ParseError as error:
+        return root, entries, (MALFORMED, error)
+    try:
+        parser.close()
+    except ParseError as error:
+        return root, entries, (rows.CUT_OFF, error)
+    return root, entries, None
 
 
 def _refuse_error(root: Element, entries: list[Element]) -> None:

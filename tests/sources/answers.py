@@ -1,0 +1,145 @@
+"""Small answers of our own in the shapes of the real ones: invented papers, true oddities."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+
+def hf_row(arxiv_id: str = "2611.00001", title: str = "Pigeons That Plan", **paper: Any) -> dict[str, Any]:
+    """A row of Hugging Face Daily Papers."""
+    inner = {
+        "id": arxiv_id,
+        "authors": [
+            {"name": "Mei Tanaka", "hidden": False},
+            {"name": "Removed At Own Wish", "hidden": True},
+            {"name": "Olu Adeyemi", "user": {"user": "olu"}},
+        ],
+        "publishedAt": "2026-11-17T18:00:00.000Z",
+        "submittedOnDailyAt": "2026-11-19T01:21:47.983Z",
+        "title": title,
+        "summary": "We teach pigeons\nto plan. They gain 25\\% with $\\pi_0$ and keep the <think> tag.",
+        "upvotes": 7,
+        "submittedOnDailyBy": {"user": "mei", "fullname": "Mei T."},
+        "githubRepo": "https://github.com/mei/pigeons",
+        "githubStars": 40,
+        "ai_keywords": ["planning", "birds"],
+    }
+    return {
+        "paper": inner | paper,
+        "publishedAt": "2026-11-16T19:00:00.000Z",  # New York time stamped Z: never to be used
+        "title": title,
+        "numComments": 2,
+        "thumbnail": "https://cdn.test/pigeons.png",
+        "submittedBy": {"name": "someone-else"},
+    }
+
+
+def hf(*rows: Any) -> str:
+    return json.dumps([copy.deepcopy(row) for row in rows])
+
+
+def api_entry(arxiv_id: str = "2611.00001v2", title: str = "Pigeons That Plan", comment: str = "") -> str:
+    """An entry of arXiv's query API."""
+    return f"""
+  <entry>
+    <id>http://arxiv.org/abs/{arxiv_id}</id>
+    <title>{title}</title>
+    <updated>2026-11-18T09:00:00Z</updated>
+    <published>2026-11-17T18:00:00Z</published>
+    <summary>  We teach pigeons
+to plan.</summary>
+    <category term="cs.AI"/><category term="cs.RO"/>
+    <arxiv:comment>{comment}</arxiv:comment>
+    <arxiv:doi>10.1234/Pigeons.1</arxiv:doi>
+    <author><name>Mei Tanaka</name></author>
+    <author><name>Andr\\'e Adeyemi</name></author>
+  </entry>"""
+
+
+def api(*entries: str, title: str = "arXiv Query: all:pigeons") -> str:
+    return (
+        "<?xml version='1.0' encoding='UTF-8'?>\n"
+        '<feed xmlns:arxiv="http://arxiv.org/schemas/atom" xmlns="http://www.w3.org/2005/Atom">\n'
+        f"  <id>https://arxiv.org/api/x</id><title>{title}</title>{''.join(entries)}\n</feed>\n"
+    )
+
+
+API_ERROR = api(
+    "<entry><id>https://arxiv.org/api/errors#incorrect_id</id><title>Error</title>"
+    "<summary>incorrect id format for abc</summary></entry>"
+)
+
+
+def feed_entry(
+    arxiv_id: str = "2611.00001v1", title: str = "Pigeons That Plan", announced: str = "new"
+) -> str:
+    """An entry of arXiv's daily feed."""
+    return f"""
+  <entry>
+    <id>oai:arXiv.org:{arxiv_id}</id>
+    <title>{title}</title>
+    <link href="https://arxiv.org/abs/{arxiv_id}" rel="alternate"/>
+    <summary>arXiv:{arxiv_id} Announce Type: {announced}
+Abstract: We teach pigeons to plan.</summary>
+    <category term="cs.AI"/>
+    <published>2026-11-19T00:00:00-05:00</published>
+    <arxiv:announce_type>{announced}</arxiv:announce_type>
+    <dc:creator>Mei Tanaka, Andr\\'e Adeyemi</dc:creator>
+  </entry>"""
+
+
+def feed(*entries: str, title: str = "cs.AI updates on arXiv.org") -> str:
+    return (
+        "<?xml version='1.0' encoding='UTF-8'?>\n"
+        '<feed xmlns:arxiv="http://arxiv.org/schemas/atom" xmlns:dc="http://purl.org/dc/elements/1.1/" '
+        'xmlns="http://www.w3.org/2005/Atom">\n'
+        f"  <id>http://rss.arxiv.org/atom/cs.AI</id><title>{title}</title>{''.join(entries)}\n</feed>\n"
+    )
+
+
+RSS = """<?xml version="1.0"?>
+<rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>Journal of Birds</title>
+<item><title>Pigeons That Plan</title><link>https://doi.org/10.1234/Pigeons.1</link>
+<description>&lt;p&gt;We teach &amp;amp; test.&lt;/p&gt;</description><dc:creator>Mei Tanaka, Olu Adeyemi</dc:creator>
+<pubDate>Thu, 19 Nov 2026 22:30:00 -0500</pubDate></item>
+<item><title>Owls at Noon</title><link>https://arxiv.org/abs/2611.00002v3</link><description>Owls.</description></item>
+<item><title></title><link>https://birds.test/untitled</link></item>
+</channel></rss>
+"""
+
+PAGE = """new
+
+Get trending papers in your email inbox!
+
+Subscribe
+
+Daily Papers
+
+byAK and the research community
+
+Nov 3
+
+Pigeons That Plan: Part I
+
+We teach pigeons to plan, and find that they do it with more patience than most of us. They gain much.
+
+  • 4 authors
+·
+Jan 24 3
+
+Owls at Noon Without Any Last Lines
+
+Owls are said to sleep at noon. We went to look, and this paper has lost the lines that should follow it.
+
+A Heron's Abstract in Two Pieces
+
+The first piece of this abstract ends with a full stop, and is longer than any title would ever be.
+
+The second piece goes on where the first one stopped, as a list sometimes does on such pages.
+
+  • 1 authors
+·
+Nov 25, 2024
+"""

@@ -1,0 +1,99 @@
+"""Text as people read it, out of what sources send."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.sources import clean
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("a  b\n c\t", "a b c"),
+        (r"gains 25\% over $\pi_0$", "gains 25% over π_0"),
+        ("gains 25% and costs $5 to $10", "gains 25% and costs $5 to $10"),
+        (r"256$\times$256", "256×256"),
+        ("256$×$256", "256×256"),
+        (r"see \href{https://a.test/x_y}{the code}, \texttt{pigeon}", "see the code, pigeon"),
+        (r"Paulo Andr\'e", "Paulo André"),
+        (r"a cost of \$5 and 3% of it", "a cost of $5 and 3% of it"),
+        ("keep <think> and x < y", "keep <think> and x < y"),
+        ("$OneMillion-Bench is no mathematics", "$OneMillion-Bench is no mathematics"),
+    ],
+)
+def test_latex_is_shown_as_unicode_and_other_text_is_left_alone(raw: str, shown: str) -> None:
+    """Money, markup and a lone backslash are not LaTeX."""
+    assert clean.prose(raw) == shown
+
+
+@given(st.text() | st.binary() | st.none() | st.integers() | st.floats() | st.lists(st.text()))
+def test_nothing_makes_it_raise(value: object) -> None:
+    """Any value is something usable, or nothing."""
+    for function in (clean.title, clean.prose, clean.url, clean.doi, clean.day, clean.utc_day, clean.count):
+        function(value)
+    clean.names(value)
+    clean.arxiv_id(value)
+    assert "\x00" not in clean.title(value)
+
+
+@given(st.text(alphabet="\\${}^_%&ab 1", max_size=60))
+def test_nothing_like_latex_makes_it_raise(text: str) -> None:
+    """The parser fails in many ways; then the text stays as it is."""
+    clean.prose(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "arxiv_id", "version"),
+    [
+        ("2611.00001", "2611.00001", 0),
+        ("2611.00001v12", "2611.00001", 12),
+        ("1412.6980v9", "1412.6980", 9),
+        ("https://arxiv.org/pdf/2611.00001v2.pdf", "2611.00001", 2),
+        ("arXiv:2611.00001v1 [cs.AI]", "2611.00001", 1),
+        ("http://arxiv.org/abs/astro-ph/0601001v1", "astro-ph/0601001", 1),
+        ("math.GT/0309136", "math.GT/0309136", 0),
+        ("https://birds.test/2611.00001", "", 0),
+        ("version 2611.00001 of the plan", "", 0),
+        ("12345", "", 0),
+    ],
+)
+def test_arxiv_ids_are_found_where_they_are_meant(value: str, arxiv_id: str, version: int) -> None:
+    """In ids and in addresses of arXiv, and nowhere else."""
+    assert clean.arxiv_id(value) == (arxiv_id, version)
+
+
+@pytest.mark.parametrize(
+    "value", ["javascript:alert(1)", "ftp://a.test", "https://a b", 'https://a"b', "https:///x", "//a.test"]
+)
+def test_an_address_that_must_not_stand_in_a_mail_is_dropped(value: str) -> None:
+    """It would be a link there."""
+    assert clean.url(value) == ""
+
+
+def test_days() -> None:
+    """Days that do not exist are none."""
+    assert clean.day("2026-02-30") is None
+    assert clean.day("2026-11-20T23:59:59.000Z") == date(2026, 11, 20)
+    assert clean.utc_day("2026-11-20T23:59:59-05:00") == date(2026, 11, 21)
+    assert clean.day_in("hf-2026-11-20-evening.json") == date(2026, 11, 20)
+    assert clean.day_in("page-12026-11-200.json") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [(3, 3), (3.0, 3), (True, None), (-1, None), ("3", None), (10**12, None), (None, None)],
+)
+def test_counts(value: object, count: int | None) -> None:
+    """A figure is a whole number that a column holds."""
+    assert clean.count(value) == count
+
+
+def test_not_a_number_is_no_count() -> None:
+    """JSON of some origins has NaN and Infinity."""
+    assert clean.count(float("nan")) is None
+    assert clean.count(float("inf")) is None

@@ -1,0 +1,67 @@
+"""Any RSS or Atom feed: papers are recognised by their links."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from app.errors import UnreadableAnswer
+from app.sources import feed
+from tests.sources import answers
+
+DAY = date(2026, 11, 20)
+
+
+def test_ids_are_found_in_links() -> None:
+    """A DOI in one, an arXiv id in the other; the entry without a title is rejected."""
+    parsed = feed.parse(answers.RSS, DAY)
+    first, second = parsed.records
+    assert (first.doi, first.arxiv_id) == ("10.1234/pigeons.1", "")
+    assert (second.arxiv_id, second.version) == ("2611.00002", 3)
+    assert [(r.reason, r.row) for r in parsed.rejections] == [("the entry has no title", 3)]
+
+
+def test_markup_is_removed_and_days_are_of_utc() -> None:
+    """Half past ten in the evening in New York is the next day."""
+    first, second = feed.parse(answers.RSS, DAY).records
+    assert first.abstract == "We teach & test."
+    assert first.authors == ("Mei Tanaka", "Olu Adeyemi")
+    assert first.listed_on == date(2026, 11, 20)
+    assert second.listed_on == DAY, "an entry without a date is of the day it was read"
+
+
+def test_new_versions_in_a_feed_of_arxiv_are_no_listings() -> None:
+    """Its RSS says so, too."""
+    text = answers.feed(answers.feed_entry(), answers.feed_entry("2611.00002v2", announced="replace"))
+    assert [record.listed_on for record in feed.parse(text, DAY).records] == [date(2026, 11, 19), None]
+
+
+def test_a_truncated_feed_gives_its_complete_entries_and_one_clear_error() -> None:
+    """The half entry does not become a paper."""
+    parsed = feed.parse(answers.RSS[: answers.RSS.index("Owls.")], DAY)
+    assert [record.title for record in parsed.records] == ["Pigeons That Plan"]
+    assert [(r.reason, r.row) for r in parsed.rejections] == [("the answer was cut off", None)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<html><form>Password</form></html>",
+        "",
+        "no markup at all",
+        "<svg/>",
+        '<!DOCTYPE r [<!ENTITY a "ha">]>' + answers.RSS,
+    ],
+)
+def test_what_is_no_feed_is_told(answer: str) -> None:
+    """A login page, nothing, and an entity bomb."""
+    with pytest.raises(UnreadableAnswer):
+        feed.parse(answer, DAY)
+
+
+def test_an_arxiv_doi_is_an_arxiv_id() -> None:
+    """Publishers' feeds give it as 10.48550/arXiv.X."""
+    text = answers.RSS.replace("10.1234/Pigeons.1", "10.48550/arXiv.2611.00007")
+    assert feed.parse(text, DAY).records[0].arxiv_id == "2611.00007"
+    assert feed.parse(text, DAY).records[0].doi == ""

@@ -1,0 +1,64 @@
+"""Rows of papers in files, one a line or in an array."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+
+from app.sources import jsonl
+
+ROW = {
+    "date": "2026-11-19",
+    "id": "2611.00001",
+    "title": "Pigeons That Plan",
+    "abstract": "We teach pigeons\n  to plan.",
+    "authors": ["Mei Tanaka"],
+    "categories": ["cs.AI"],
+    "comment": None,
+}
+
+
+def test_lines_become_records_and_bad_ones_are_told_with_their_number() -> None:
+    """One broken line, one that is no object, one without a title."""
+    lines = [json.dumps(ROW), '{"id": "2611.0', "17", json.dumps(ROW | {"title": None}), json.dumps(ROW)]
+    parsed = jsonl.parse("\n".join(lines))
+    assert [record.arxiv_id for record in parsed.records] == ["2611.00001", "2611.00001"]
+    assert [(r.reason, r.row) for r in parsed.rejections] == [
+        ("the row is not JSON", 2),
+        ("the row is not an object", 3),
+        ("the row has no title", 4),
+    ]
+    assert parsed.rows == 5
+
+
+def test_an_array_a_wrapped_array_and_a_lone_row_are_read_alike() -> None:
+    """Whatever the container is."""
+    for text in (json.dumps([ROW]), json.dumps({"papers": [ROW]}), json.dumps(ROW), json.dumps(ROW) + "\n"):
+        [record] = jsonl.parse(text).records
+        assert (record.abstract, record.listed_on) == ("We teach pigeons to plan.", date(2026, 11, 19))
+
+
+def test_ids_may_be_dois_and_urls() -> None:
+    """People keep what they have."""
+    rows = [
+        {"title": "A", "doi": "https://doi.org/10.1234/AB.c"},
+        {"title": "B", "doi": "10.48550/arXiv.2611.00004"},
+        {"title": "C", "arxiv_id": "https://arxiv.org/abs/2611.00005v2"},
+    ]
+    assert [(r.arxiv_id, r.doi) for r in jsonl.parse(json.dumps(rows)).records] == [
+        ("", "10.1234/ab.c"),
+        ("2611.00004", ""),
+        ("2611.00005", ""),
+    ]
+
+
+def test_a_row_without_a_date_is_of_the_given_day() -> None:
+    """The day of the file, say."""
+    day = date(2026, 11, 1)
+    assert jsonl.parse(json.dumps({"title": "A"}), day).records[0].listed_on == day
+
+
+def test_a_withdrawal_is_read_from_the_comment() -> None:
+    """As arXiv writes it."""
+    row = ROW | {"comment": "This submission has been withdrawn by arXiv administrators"}
+    assert jsonl.parse(json.dumps(row)).records[0].withdrawn

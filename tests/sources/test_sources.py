@@ -1,0 +1,74 @@
+"""Saved answers: what a file is, and of which day, is guessed from its content and name."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+
+import pytest
+
+from app import sources
+from app.errors import UnreadableAnswer
+from app.records import SourceKind
+from tests.sources import answers
+
+TODAY = date(2026, 11, 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (answers.hf(answers.hf_row()), SourceKind.HUGGINGFACE),
+        (json.dumps([repr(answers.hf_row())]), SourceKind.HUGGINGFACE),
+        ('{"arxiv_id": "2611.00001", "title": "A", "upvotes": 3}\n', SourceKind.HUGGINGFACE),
+        ('{"id": "2611.00001", "title": "A"}\n{"title": "B"}', SourceKind.JSONL),
+        (answers.api(answers.api_entry()), SourceKind.ARXIV),
+        (answers.feed(answers.feed_entry()), SourceKind.ARXIV_FEED),
+        (answers.RSS, SourceKind.FEED),
+        (answers.PAGE, SourceKind.PAGE),
+        ("\ufeff" + answers.PAGE, SourceKind.PAGE),
+        ("[]", SourceKind.JSONL),
+    ],
+)
+def test_the_kind_is_guessed_from_the_content(text: str, kind: SourceKind) -> None:
+    """People have folders full of such files."""
+    assert sources.read("saved", text.encode(), TODAY).kind is kind
+
+
+def test_the_day_is_guessed_from_the_name_unless_it_is_told() -> None:
+    """A file named for its day."""
+    row = answers.hf_row()
+    del row["paper"]["submittedOnDailyAt"]
+    data = answers.hf(row).encode()
+    named = sources.read("daily-2026-11-18.json", data, TODAY).parsed.records[0]
+    told = sources.read("daily-2026-11-18.json", data, TODAY, day=date(2026, 11, 17)).parsed.records[0]
+    assert (named.listed_on, told.listed_on) == (date(2026, 11, 18), date(2026, 11, 17))
+
+
+def test_a_told_kind_is_taken_and_both_of_arxiv_are_arxiv() -> None:
+    """Whoever says arxiv may have either."""
+    feed = answers.feed(answers.feed_entry()).encode()
+    assert sources.read("a.xml", feed, TODAY, kind=SourceKind.ARXIV).kind is SourceKind.ARXIV_FEED
+    assert sources.read("a.xml", feed, TODAY, kind=SourceKind.FEED).kind is SourceKind.FEED
+
+
+def test_votes_are_of_hugging_face_whatever_a_file_is_called() -> None:
+    """Under two sources they would be counted twice."""
+    data = b'{"id": "2611.00001", "title": "A", "upvotes": 3}'
+    assert sources.read("a.jsonl", data, TODAY, kind=SourceKind.JSONL).kind is SourceKind.HUGGINGFACE
+
+
+def test_a_recorded_answer_is_unwrapped() -> None:
+    """The body is what counts; an error's reason is told."""
+    good = {"url": "https://export.arxiv.org/api/query", "status_code": 200, "body": answers.api()}
+    bad = good | {"status_code": 400, "body": answers.API_ERROR}
+    assert sources.read("a.json", json.dumps(good).encode(), TODAY).kind is SourceKind.ARXIV
+    with pytest.raises(UnreadableAnswer, match="HTTP 400.*incorrect id format"):
+        sources.read("a.json", json.dumps(bad).encode(), TODAY)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n\x00\x00", b"Dear all,\n\nsee below", b"<svg/>"])
+def test_what_is_none_of_the_kinds_is_told(data: bytes) -> None:
+    """Nothing is guessed into them."""
+    with pytest.raises(UnreadableAnswer, match="none of the kinds"):
+        sources.read("file", data, TODAY)
