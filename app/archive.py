@@ -13,6 +13,7 @@ from app.records import PaperView, VotePoint
 
 # SQLite takes 32,766 variables in a statement; ids are asked for in slices well below.
 SLICE = 5_000
+ARXIV = "https://arxiv.org"
 
 
 def candidates(session: Session, since: date, until: date) -> list[PaperView]:
@@ -119,8 +120,8 @@ def _view(paper: Paper, votes: Sequence[Votes], sources: Iterable[str]) -> Paper
         keywords=tuple(paper.keywords),
         tldr=paper.tldr,
         arxiv_id=paper.arxiv_id or "",
-        url=paper.url,
-        pdf_url=paper.pdf_url,
+        url=_address(paper),
+        pdf_url=f"{ARXIV}/pdf/{paper.arxiv_id}" if paper.arxiv_id else paper.pdf_url,
         code_url=paper.code_url,
         project_url=paper.project_url,
         published_on=paper.published_on,
@@ -131,6 +132,13 @@ def _view(paper: Paper, votes: Sequence[Votes], sources: Iterable[str]) -> Paper
         votes=points,
         sources=tuple(sources),
     )
+
+
+def _address(paper: Paper) -> str:
+    """Where to read about a paper: built from its id where it has one, so that no source decides."""
+    if paper.arxiv_id:
+        return f"{ARXIV}/abs/{paper.arxiv_id}"
+    return paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else "")
 
 
 def series(votes: Sequence[Votes]) -> list[VotePoint]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any
 
-from sqlmodel import Session
+from sqlmodel import Session, select
 
-from app import dedupe, match
+from app import dedupe
+from app.db import insert_new
 from app.models import (
     Cadence,
     Interest,
@@ -62,9 +63,8 @@ def reader(session: Session, email: str, interests: list[str], next_due_at: date
     session.add(row)
     session.flush()
     for position, text in enumerate(interests):
-        query = Query(text=match.normalise(f"{text}"))
-        session.add(query)
-        session.flush()
+        insert_new(session, Query, ["text"], text=text)
+        query = session.exec(select(Query).where(Query.text == text)).one()
         session.add(Interest(subscriber_id=row.id, query_id=query.id, position=position))
     session.flush()
     return row.id or 0

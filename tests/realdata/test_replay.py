@@ -81,11 +81,11 @@ def test_nobody_gets_a_paper_twice(app: App, mail_server: MailServer) -> None:
     assert all(row.reason for row in rows if row.state is DeliveryState.SKIPPED)
     assert balance["holds"]
     assert balance["sent"] == len(mail_server.messages)
-    _nobody_read_a_title_twice(mail_server, {title for seen in by_reader.values() for title in seen})
+    _nobody_read_of_a_paper_twice(mail_server, {title for seen in by_reader.values() for title in seen})
     assert set(by_reader) == set(readers.values())
 
 
-def _nobody_read_a_title_twice(server: MailServer, papers: set[int]) -> None:
+def _nobody_read_of_a_paper_twice(server: MailServer, papers: set[int]) -> None:
     """The same, by what arrived: no link to a paper is in two mails to one reader."""
     links: dict[str, Counter[str]] = defaultdict(Counter)
     for mail in server.messages:
