@@ -120,7 +120,7 @@ class Relay:
         for family in set(_FAMILIES.values()):
             self._paces[family] = asyncio.Semaphore(STRICT_CONNECTIONS)
         self._idle: list[Connection] = []
-        self._live = 0
+        self._live = 0  # open, or being opened
         self.stopped = False
 
     async def __aenter__(self) -> Relay:
@@ -168,16 +168,18 @@ class Relay:
                 return connection
             self._live -= 1
             await connection.close()
-        client = _client(self._settings)
-        await client.connect(timeout=CONNECT_TIMEOUT)
         self._live += 1
-        return Connection(client)
+        try:
+            return Connection(await _connect(self._settings))
+        except BaseException:
+            self._live -= 1
+            raise
 
 
-def _client(settings: Settings) -> aiosmtplib.SMTP:
+async def _connect(settings: Settings) -> aiosmtplib.SMTP:
     security = settings.smtp_security
     start_tls = {SmtpSecurity.STARTTLS: True, SmtpSecurity.OPPORTUNISTIC: None}.get(security, False)
-    return aiosmtplib.SMTP(
+    client = aiosmtplib.SMTP(
         hostname=settings.smtp_host,
         port=settings.smtp_port,
         username=settings.smtp_username or None,
@@ -189,6 +191,11 @@ def _client(settings: Settings) -> aiosmtplib.SMTP:
         # Opportunistic means: better encrypted to anybody than plain to everybody (RFC 7435).
         validate_certs=security is not SmtpSecurity.OPPORTUNISTIC,
     )
+    await client.connect(timeout=CONNECT_TIMEOUT)
+    if client.is_ehlo_or_helo_needed:
+        with suppress(aiosmtplib.SMTPHeloError):  # an old server: MAIL will say HELO instead
+            await client.ehlo()
+    return client
 
 
 def _refused_at_the_door(error: Exception) -> Answer:

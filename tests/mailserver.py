@@ -45,6 +45,8 @@ class MailServer:
         self.swallowed: list[Received] = []  # those whose end was answered otherwise, or not at all
         self.connections = 0
         self.password = password
+        self.most = 10**6
+        self.offers_smtputf8 = True
         self._rules: list[_Rule] = []
         self._loop = asyncio.new_event_loop()
         self._sessions: set[_Server] = set()
@@ -65,6 +67,10 @@ class MailServer:
         """Do something, then break off the connection at a stage, without a word."""
         assert stage in STAGES
         self._rules.append(_Rule(stage, "", to, times, first))
+
+    def allow_connections(self, most: int) -> None:
+        """Let so many more in, and answer all others with 421."""
+        self.most = most
 
     def behave(self) -> None:
         """Forget what was told."""
@@ -107,7 +113,7 @@ class MailServer:
     def _authenticate(self, *args: object) -> AuthResult:
         data = args[-1]
         assert isinstance(data, LoginPassword)
-        return AuthResult(success=data.password.decode() == self.password)
+        return AuthResult(success=data.password.decode() == self.password, handled=False)
 
     def rule_for(self, stage: str, recipient: str) -> _Rule | None:
         for rule in self._rules:
@@ -131,7 +137,9 @@ class _AnsweredAlready(Exception):
 
 class _Server(SMTP):  # type: ignore[misc]
     def __init__(self, owner: MailServer, **kwargs: object) -> None:
-        super().__init__(owner, hostname="mail.test", enable_SMTPUTF8=True, loop=owner._loop, **kwargs)
+        super().__init__(
+            owner, hostname="mail.test", enable_SMTPUTF8=owner.offers_smtputf8, loop=owner._loop, **kwargs
+        )
         self._owner = owner
 
     async def misbehaves(self, stage: str, recipient: str = "") -> bool:
@@ -148,6 +156,9 @@ class _Server(SMTP):  # type: ignore[misc]
         return True
 
     async def _handle_client(self) -> None:
+        self._owner.most -= 1
+        if self._owner.most < 0:
+            self._owner.reply("connect", "421 4.3.2 too many connections", times=1)
         if not await self.misbehaves("connect"):
             await super()._handle_client()
 

@@ -1,0 +1,236 @@
+"""What the relay's answers mean, and how connections to it are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from app import smtp
+from app.records import Answer, Outgoing, Verdict
+from app.settings import Settings
+from tests.mailserver import MailServer
+
+
+def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -> Outgoing:
+    whole = {"data": f"Subject: {number}\r\n\r\n.dot\r\n..two\r\n".encode(), **fields}
+    return Outgoing(number, f"<{number}@paperboy.test>", "x", "bounce@paperboy.test", recipient, **whole)
+
+
+async def allow(_: Outgoing) -> bool:
+    return True
+
+
+def send(
+    settings: Settings, *mails: Outgoing, commit: Callable[[Outgoing], Awaitable[bool]] = allow
+) -> list[Answer]:
+    """All at once, over one pool."""
+
+    async def run() -> list[Answer]:
+        async with smtp.Relay(settings) as relay:
+            return await asyncio.gather(*(relay.send(one, commit) for one in mails))
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "verdict"),
+    [
+        (250, "2.0.0 OK", Verdict.ACCEPTED),
+        (251, "will forward", Verdict.ACCEPTED),
+        (421, "4.7.28 rate limited, see our page on bulk senders", Verdict.DEFERRED),
+        (450, "4.2.1 busy", Verdict.DEFERRED),
+        (451, "4.7.1 greylisted", Verdict.DEFERRED),
+        (452, "4.2.2 over quota", Verdict.DEFERRED),
+        (454, "4.7.0 TLS not available", Verdict.DEFERRED),
+        (550, "5.1.1 no such user", Verdict.HARD),
+        (550, "5.1.2 bad destination system", Verdict.HARD),
+        (550, "5.1.10 recipient not found", Verdict.HARD),
+        (550, "No such user here", Verdict.HARD),
+        (550, "<a@b.c>: Recipient address rejected: User unknown in local table", Verdict.HARD),
+        (552, "5.2.2 mailbox full", Verdict.FULL),
+        (552, "The mailbox storage is full", Verdict.FULL),
+        (552, "5.3.4 message too big", Verdict.SOFT),
+        (554, "5.6.0 content rejected", Verdict.SOFT),
+        (550, "5.7.1 this user takes no mail from outside", Verdict.SOFT),
+        (550, "Requested action not taken", Verdict.SOFT),
+        (550, "5.7.1 Relay access denied", Verdict.OUR_FAULT),
+        (554, "5.7.1 Service unavailable; Client host [192.0.2.1] blocked", Verdict.OUR_FAULT),
+        (550, "5.7.25 no PTR record", Verdict.OUR_FAULT),
+        (550, "5.7.26 unauthenticated mail", Verdict.OUR_FAULT),
+        (550, "5.7.515 access denied, sending domain does not meet the level", Verdict.OUR_FAULT),
+        (550, "5.7.606 banned sending address", Verdict.OUR_FAULT),
+        (553, "5.1.8 bad sender's system address", Verdict.OUR_FAULT),
+        (530, "5.7.0 authentication required", Verdict.OUR_FAULT),
+        (554, "listed by Spamhaus", Verdict.OUR_FAULT),
+        (521, "no mail here", Verdict.OUR_FAULT),
+    ],
+)
+def test_what_an_answer_means(code: int, text: str, verdict: Verdict) -> None:
+    """The enhanced status decides; without one the words do; nobody is suppressed for our fault."""
+    assert smtp.classify(code, text) is verdict
+
+
+def test_a_mail_arrives_byte_for_byte(settings: Settings, mail_server: MailServer) -> None:
+    """Dots are stuffed and unstuffed, the envelope is ours, and the answer comes back."""
+    (answer,) = send(settings, mail())
+    assert answer == Answer(Verdict.ACCEPTED, 250, "2.0.0 taken")
+    (received,) = mail_server.messages
+    assert received.data == mail().data
+    assert (received.sender, received.recipient) == ("bounce@paperboy.test", "alice@example.org")
+
+
+def test_nothing_is_sent_when_the_ledger_says_no(settings: Settings, mail_server: MailServer) -> None:
+    """The next mail goes over the same connection."""
+
+    async def only_the_second(outgoing: Outgoing) -> bool:
+        return outgoing.delivery_id == 2
+
+    one = settings.model_copy(update={"smtp_connections": 1})
+    answers = send(one, mail(1), mail(2), commit=only_the_second)
+    assert [answer.verdict for answer in answers] == [Verdict.WITHDRAWN, Verdict.ACCEPTED]
+    assert len(mail_server.messages) == mail_server.connections == 1
+
+
+def test_a_ledger_that_fails_stops_the_mail(settings: Settings, mail_server: MailServer) -> None:
+    """Without a durable commit there is no DATA."""
+
+    async def divide_by_zero(_: Outgoing) -> bool:
+        return bool(1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        send(settings, mail(), commit=divide_by_zero)
+    assert mail_server.messages == mail_server.swallowed == []
+
+
+def test_connections_are_kept_and_renewed(settings: Settings, mail_server: MailServer) -> None:
+    """Twelve mails over one connection that is renewed after five make three."""
+    kept = settings.model_copy(update={"smtp_connections": 1, "smtp_messages_per_connection": 5})
+    answers = send(kept, *(mail(n) for n in range(12)))
+    assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+    assert mail_server.connections == 3
+
+
+def test_a_refused_mail_spares_the_connection(settings: Settings, mail_server: MailServer) -> None:
+    """After a refusal the same connection carries the next mail."""
+    one = settings.model_copy(update={"smtp_connections": 1})
+    mail_server.reply("rcpt", "550 5.1.1 unknown", to="bob@example.org")
+    answers = send(one, mail(1, "bob@example.org"), mail(2), mail(3, "bob@example.org"), mail(4))
+    assert [answer.verdict for answer in answers] == [Verdict.HARD, Verdict.ACCEPTED] * 2
+    assert mail_server.connections == 1
+
+
+def test_strict_providers_get_few_connections(settings: Settings, mail_server: MailServer) -> None:
+    """At most five at a time to Google, over all its domains, while others use the rest."""
+    now, most = 0, 0
+
+    async def count(outgoing: Outgoing) -> bool:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0)
+        now -= 1
+        return True
+
+    domains = ("gmail.com", "googlemail.com")
+    answers = send(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)), commit=count)
+    assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+    assert most <= smtp.STRICT_CONNECTIONS
+    assert mail_server.connections <= smtp.STRICT_CONNECTIONS
+
+
+def test_strict_providers_get_few_mails_a_connection(settings: Settings, mail_server: MailServer) -> None:
+    """After fifty mails to one of them the connection is renewed."""
+    one = settings.model_copy(update={"smtp_connections": 1})
+    send(one, *(mail(n, f"r{n}@outlook.com") for n in range(smtp.STRICT_MESSAGES + 1)))
+    assert mail_server.connections == 2
+
+
+def test_a_relay_that_wants_fewer_connections_gets_fewer(settings: Settings, mail_server: MailServer) -> None:
+    """It refuses all but the first: that one carries everything."""
+    mail_server.allow_connections(1)
+    answers = send(settings, *(mail(n) for n in range(20)))
+    assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+
+
+def test_an_absent_relay(settings: Settings) -> None:
+    """One mail says that there is no connection; the others are not tried at all."""
+    answers = send(settings, *(mail(n) for n in range(30)))
+    (tried,) = (answer for answer in answers if answer.verdict is not Verdict.HELD)
+    assert tried.verdict is Verdict.UNREACHABLE
+    assert "no connection" in tried.text
+
+
+def test_a_relay_that_refuses_us_at_the_door(settings: Settings, mail_server: MailServer) -> None:
+    """A 5xx greeting is about us, not about a reader."""
+    mail_server.reply("connect", "554 5.7.1 no mail from you")
+    assert send(settings, mail())[0].verdict is Verdict.OUR_FAULT
+
+
+def test_a_sender_address_that_is_unknown_is_our_fault(settings: Settings, mail_server: MailServer) -> None:
+    """5.1.1 at MAIL speaks of our address: the reader must not be suppressed for it."""
+    mail_server.reply("mail", "550 5.1.1 unknown sender")
+    assert send(settings, mail())[0].verdict is Verdict.OUR_FAULT
+
+
+@pytest.mark.parametrize(
+    ("stage", "verdict"),
+    [
+        ("mail", Verdict.DEFERRED),
+        ("rcpt", Verdict.DEFERRED),
+        ("data", Verdict.UNCERTAIN),
+        ("end", Verdict.UNCERTAIN),
+    ],
+)
+def test_a_broken_connection(
+    settings: Settings, mail_server: MailServer, stage: str, verdict: Verdict
+) -> None:
+    """Before DATA the mail is provably unsent; from then on nobody can know."""
+    mail_server.drop(stage, times=1)
+    one = settings.model_copy(update={"smtp_connections": 1})
+    answers = send(one, mail(1), mail(2))
+    assert [answer.verdict for answer in answers] == [verdict, Verdict.ACCEPTED]
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+def test_a_relay_that_wants_a_password(settings: Settings) -> None:
+    """The right one is taken; a wrong one, or none, is our fault."""
+    with MailServer(password="open sesame") as server:
+        at = settings.model_copy(update={"smtp_port": server.port})
+        for password, verdict in (
+            ("open sesame", Verdict.ACCEPTED),
+            ("wrong", Verdict.OUR_FAULT),
+            ("", Verdict.OUR_FAULT),
+        ):
+            login = {"smtp_username": "paperboy" if password else "", "smtp_password": password}
+            assert send(at.model_copy(update=login), mail())[0].verdict is verdict
+        assert len(server.messages) == 1
+
+
+def test_required_encryption_is_required(settings: Settings, mail_server: MailServer) -> None:
+    """Without STARTTLS nothing is said in the clear; opportunistic settings go on without it."""
+    strict = settings.model_copy(update={"smtp_security": "starttls"})
+    assert send(strict, mail())[0].verdict is Verdict.UNREACHABLE
+    assert mail_server.messages == []
+    lenient = settings.model_copy(update={"smtp_security": "opportunistic"})
+    assert send(lenient, mail())[0].verdict is Verdict.ACCEPTED
+
+
+def test_an_address_outside_ascii(settings: Settings, mail_server: MailServer) -> None:
+    """It goes out where SMTPUTF8 is offered, and fails where it is not."""
+    wide = mail(1, "jürgen@example.org", needs_smtputf8=True)
+    assert send(settings, wide)[0].verdict is Verdict.ACCEPTED
+    assert mail_server.messages[0].recipient == "jürgen@example.org"
+    mail_server.offers_smtputf8 = False
+    assert send(settings, wide)[0].verdict is Verdict.UNSENDABLE
+
+
+def test_a_relays_words_are_cleaned(settings: Settings, mail_server: MailServer) -> None:
+    """They end up in the database and on an operator's screen: one line, no control characters."""
+    mail_server.reply("rcpt", "550-5.1.1 first\r\n550 5.1.1 second\0" + "x" * 900)
+    (answer,) = send(settings, mail())
+    assert answer.text.startswith("5.1.1 first 5.1.1 second")
+    assert "\0" not in answer.text
+    assert len(answer.text) <= 500
