@@ -41,7 +41,7 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
                 told = report.gather(session, brought, postbox.letters)
             report.show(told, console)
             if not once:
-                serve(app, postbox, end, console)
+                serve(app, postbox, told, end, console)
         finally:
             app.db.dispose()
     return 1 if told.problems() else 0
@@ -107,11 +107,11 @@ def sign_up(app: App, now: datetime) -> None:
             subscribers.add(session, person.email, person.wants, now)
 
 
-def serve(app: App, postbox: Postbox, moment: datetime, console: Console) -> None:
+def serve(app: App, postbox: Postbox, told: report.Report, moment: datetime, console: Console) -> None:
     """The web app, at the moment where the days ended, with the inbox beside it."""
     clock.travel(moment)
     site = main.create_app(app)
-    site.include_router(inbox.router(postbox))
+    site.include_router(inbox.router(postbox, told.mailboxes))
     url = app.settings.base_url
     console.print(f"\nThe service   [link={url}/]{url}/[/link]\nThe mailboxes [link]{url}/demo/inbox[/link]")
     console.print("Sign up there, and your confirmation arrives in the mailboxes. Ctrl-C ends it.")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from app.demo.people import PEOPLE
 from app.demo.postbox import Letter, Postbox
+from app.demo.report import Mailbox
 from app.errors import NotFound
 from app.web import security
 from app.web.pages import page
@@ -29,14 +31,28 @@ class View(StrEnum):
     TEXT = "text"
     SOURCE = "source"
 
+    @property
+    def label(self) -> str:
+        return {"html": "As its reader sees it", "text": "As text", "source": "Headers"}[self.value]
 
-def router(postbox: Postbox) -> APIRouter:
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """One address, what it is there to show, and its mails, newest first."""
+
+    address: str
+    about: str
+    silence: str
+    letters: Sequence[Letter]
+
+
+def router(postbox: Postbox, mailboxes: Sequence[Mailbox]) -> APIRouter:
     """The pages over what is in the postbox at the moment."""
     routes = APIRouter(prefix="/demo", include_in_schema=False)
 
     @routes.get("/inbox")
     def inbox(request: Request) -> HTMLResponse:
-        return page(request, "demo/inbox.html", mailboxes=_mailboxes(postbox.letters), about=_about())
+        return page(request, "demo/inbox.html", shelves=_shelves(postbox.letters, mailboxes))
 
     @routes.get("/inbox/{number}")
     def letter(request: Request, number: int, view: View = View.HTML) -> HTMLResponse:
@@ -62,11 +78,17 @@ def _find(postbox: Postbox, number: int) -> Letter:
     return found
 
 
-def _mailboxes(letters: list[Letter]) -> list[tuple[str, list[Letter]]]:
-    """The letters of each address, newest first."""
-    ordered = sorted(letters, key=lambda letter: (letter.recipient, -letter.number))
-    return [(address, list(group)) for address, group in groupby(ordered, key=lambda each: each.recipient)]
-
-
-def _about() -> dict[str, str]:
-    return {person.email: person.about for person in PEOPLE}
+def _shelves(letters: Sequence[Letter], mailboxes: Sequence[Mailbox]) -> list[Shelf]:
+    """Whoever signed up during the demo first, then the readers it came with."""
+    about = {person.email: person.about for person in PEOPLE}
+    silences = {box.email: box.silence for box in mailboxes}
+    guests = sorted({letter.recipient for letter in letters} - about.keys())
+    return [
+        Shelf(
+            address=address,
+            about=about.get(address, ""),
+            silence=silences.get(address, ""),
+            letters=[letter for letter in reversed(letters) if letter.recipient == address],
+        )
+        for address in [*guests, *about]
+    ]

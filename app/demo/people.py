@@ -45,7 +45,7 @@ GREYLISTED = "heidi@example.org"  # the postbox puts the first mail off
 PEOPLE = (
     Person(
         "alice@example.org",
-        "three separate interests with quotas; her 8 o'clock stays 8 o'clock when Berlin's clocks change",
+        "Three separate interests with quotas; her 8 o'clock stays 8 o'clock when Berlin's clocks change",
         _wants(
             Wish("agents", quota=3),
             Wish("reinforcement learning", quota=2),
@@ -56,7 +56,7 @@ PEOPLE = (
     ),
     Person(
         "bob@example.org",
-        "working days only, so Monday's digest holds what the weekend brought",
+        "Working days only, so Monday's digest holds what the weekend brought",
         _wants(
             "video generation",
             "video world models",
@@ -69,11 +69,11 @@ PEOPLE = (
     ),
     Person(
         "carol@example.org",
-        "one digest a week, on Friday evening in Tokyo",
+        "One digest a week, on Friday evening in Tokyo",
         _wants(
             "quantization",
             "sparse attention",
-            "diffusion language models",
+            "Diffusion language models",
             "memory",
             zone="Asia/Tokyo",
             hour=18,
@@ -84,12 +84,12 @@ PEOPLE = (
     ),
     Person(
         "dave@example.org",
-        "a phrase, and a category with an exclusion: robotics, but nothing about driving",
+        "A phrase, and a category with an exclusion: robotics, but nothing about driving",
         _wants('"robot"', "vision-language-action", "cat:cs.RO -driving", zone="Europe/London", hour=7),
     ),
     Person(
         "erin@example.org",
-        "thin days are kept back and folded into the next digest, until three papers are together",
+        "Thin days are kept back and folded into the next digest, until three papers are together",
         _wants(
             '"medical"',
             '"clinical"',
@@ -101,12 +101,12 @@ PEOPLE = (
     ),
     Person(
         "frank@example.org",
-        "nothing matches, so no mail comes, and the ledger says why for every day",
+        "Nothing matches, so no mail comes, and the ledger says why for every day",
         _wants('"honey bees"', zone="Atlantic/Reykjavik", hour=9),
     ),
     Person(
         "grace@example.org",
-        "speech, by category as well; what is trending on days without a match",
+        "Speech, by category as well; what is trending on days without a match",
         _wants(
             '"speech"',
             "cat:eess.AS",
@@ -118,12 +118,12 @@ PEOPLE = (
     ),
     Person(
         GREYLISTED,
-        "her mail server puts strangers off at first: deferred, then sent; UTC+05:45",
+        "Her mail server puts strangers off at first: deferred, then sent; UTC+05:45",
         _wants("earth observation", "star clusters", "weather forecast", zone="Asia/Kathmandu", hour=8),
     ),
     Person(
         UNKNOWN,
-        "a mailbox that does not exist: refused once, and never written to again",
+        "A mailbox that does not exist: refused once, and never written to again",
         _wants("coding agents", zone="UTC", hour=10),
     ),
 )

@@ -49,11 +49,11 @@ def _moment(path: Path) -> datetime:
 
 
 def deliver_between(app: App, start: datetime, end: datetime) -> None:
-    """Do at each moment what the minute tick would have done then, without waiting for it."""
+    """Do at each moment what the minute schedule would have done then, without waiting for it."""
     moment = start
     while (following := _next_moment(app, moment)) is not None and following <= end:
         moment = following
-        pipeline.tick(app, moment)
+        pipeline.send_due(app, moment)
 
 
 def _next_moment(app: App, after: datetime) -> datetime | None:

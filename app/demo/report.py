@@ -107,7 +107,7 @@ def show(report: Report, console: Console) -> None:
 
 def _sources(report: Report) -> Table:
     title = f"{report.papers} papers, {report.shared} of them from more than one source"
-    table = Table(title=title, title_justify="left", box=SIMPLE)
+    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
     table.add_column("from", no_wrap=True)
     for heading in Summary().counts():
         table.add_column(heading.removeprefix("papers_"), justify="right", no_wrap=True)
@@ -119,7 +119,7 @@ def _sources(report: Report) -> Table:
 
 
 def _readers(report: Report) -> Table:
-    table = Table(title="Nine readers, and what to look at", title_justify="left", box=SIMPLE)
+    table = Table(title="Nine readers, and what to look at", title_justify="left", box=SIMPLE, pad_edge=False)
     table.add_column("to", no_wrap=True)
     table.add_column("mails", justify="right")
     table.add_column("papers", justify="right")

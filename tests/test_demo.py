@@ -1,0 +1,195 @@
+"""The demo shows a true service: its sample is read by the real parsers, its mails go over real SMTP."""
+
+from __future__ import annotations
+
+import io
+import smtplib
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from rich.console import Console
+
+from app import demo, main, sources
+from app.demo import inbox, people, replay, report
+from app.demo.postbox import HOST, Postbox
+from app.pipeline import App
+from app.records import PaperRecord, SourceKind
+
+
+def in_the_sample() -> dict[SourceKind, list[PaperRecord]]:
+    found: dict[SourceKind, list[PaperRecord]] = {}
+    for file in replay.readings():
+        read = sources.read(file.path.name, file.path.read_bytes(), file.at.date())
+        found.setdefault(read.kind, []).extend(read.parsed.records)
+    return found
+
+
+def test_the_sample_is_ten_days_of_three_sources_that_overlap() -> None:
+    """Enough to show matching, trends, and one paper known from several places."""
+    found = in_the_sample()
+    titles = {kind: {record.title for record in records} for kind, records in found.items()}
+    days = {record.listed_on for record in found[SourceKind.HUGGINGFACE]}
+    assert set(found) == {SourceKind.HUGGINGFACE, SourceKind.ARXIV_FEED, SourceKind.PAGE}
+    assert len(days) == 10
+    assert len(set().union(*titles.values())) >= 100
+    assert len(titles[SourceKind.HUGGINGFACE] & titles[SourceKind.ARXIV_FEED]) >= 20
+    assert len(titles[SourceKind.HUGGINGFACE] & titles[SourceKind.PAGE]) == 3
+
+
+def test_the_sample_is_read_in_the_order_of_time() -> None:
+    """A day's votes of the next morning come after those of its morning."""
+    files = replay.readings()
+    assert [file.at for file in files] == sorted(file.at for file in files)
+    names = [file.path.name for file in files]
+    assert names.index("2026-03-18.json") < names.index("2026-03-18-next-morning.json")
+
+
+def test_the_demo_runs_once_and_all_is_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every reader gets what they are there to show, and the ledger balances."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PAPERBOY_SMTP_HOST", "mail.invalid")  # whatever a .env says, nothing leaves
+    told = io.StringIO()
+    assert demo.run(once=True, console=Console(file=told, width=100)) == 0
+    text = told.getvalue()
+    assert "every due digest is in exactly one state" in " ".join(text.split())
+    assert "the row has no title" in text
+    assert all(person.email in text for person in people.PEOPLE)
+
+
+@pytest.fixture
+def well() -> report.Report:
+    """An outcome with nothing wrong in it."""
+    balance = {"due": 3, "sent": 2, "skipped": 1, "holds": True}
+    return report.Report(brought={}, papers=1, shared=0, errors=[], mailboxes=[], balance=balance, letters=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"letters": 0}, "no mail arrived"),
+        ({"letters": 1}, "2 digests count as sent, but 1 mails arrived"),
+        ({"balance": {"due": 4, "sent": 2, "skipped": 1, "holds": False}}, "the ledger does not balance"),
+        ({"errors": ["it broke"]}, "a run failed: it broke"),
+        ({"mailboxes": [report.Mailbox("alice@example.org", 2, 3, 1, "")]}, "alice@example.org got a paper"),
+    ],
+)
+def test_what_is_wrong_is_said(well: report.Report, change: dict[str, object], said: str) -> None:
+    """A demo that went wrong fails, so that CI sees it."""
+    assert well.problems() == []
+    assert said in "; ".join(replace(well, **change).problems())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def postbox() -> Iterator[Postbox]:
+    """A postbox that listens."""
+    with Postbox(unknown=["trent@example.org"], greylisted=["heidi@example.org"]) as box:
+        yield box
+
+
+def mail_to(address: str) -> EmailMessage:
+    mail = EmailMessage()
+    mail["From"], mail["To"], mail["Subject"] = "paperboy@example.org", address, "Two papers for you"
+    mail.set_content("In plain words.")
+    mail.add_alternative("<p>In <b>bold</b> words.</p><script>alert(1)</script>", subtype="html")
+    return mail
+
+
+def send(postbox: Postbox, address: str) -> None:
+    with smtplib.SMTP(HOST, postbox.port) as relay:
+        relay.send_message(mail_to(address))
+
+
+def test_the_postbox_keeps_what_it_takes(postbox: Postbox) -> None:
+    """A mail can be read as HTML, as text and by its headers."""
+    send(postbox, "alice@example.org")
+    letter = postbox.letter(1)
+    assert letter is not None
+    assert (letter.recipient, letter.subject) == ("alice@example.org", "Two papers for you")
+    assert "plain words" in letter.text
+    assert "<b>bold</b>" in letter.html
+    assert ("To", "alice@example.org") in letter.headers
+    assert postbox.letter(0) is postbox.letter(2) is None
+
+
+def test_the_postbox_puts_strangers_off_once(postbox: Postbox) -> None:
+    """A greylisted mail is taken when it comes again."""
+    with pytest.raises(smtplib.SMTPRecipientsRefused, match="451"):
+        send(postbox, "heidi@example.org")
+    send(postbox, "heidi@example.org")
+    assert len(postbox.letters) == 1
+
+
+def test_the_postbox_refuses_whom_it_does_not_know(postbox: Postbox) -> None:
+    """The sender learns with which status."""
+    with pytest.raises(smtplib.SMTPRecipientsRefused, match=r"550.*5\.1\.1"):
+        send(postbox, "trent@example.org")
+
+
+@pytest.fixture
+def browser(app: App, postbox: Postbox) -> TestClient:
+    """The web app with the inbox beside it, and one mail in it."""
+    send(postbox, "alice@example.org")
+    site = main.create_app(app)
+    site.include_router(inbox.router(postbox, [report.Mailbox("frank@example.org", 0, 0, 0, "nothing fits")]))
+    return TestClient(site)
+
+
+def test_the_inbox_lists_every_mailbox_with_its_mails(browser: TestClient) -> None:
+    """Also those to which no mail came, with what they are there to show."""
+    text = browser.get("/demo/inbox").text
+    assert all(person.email in text for person in people.PEOPLE)
+    assert 'href="/demo/inbox/1"' in text
+    assert "Two papers for you" in text
+    assert "nothing fits" in text
+
+
+@pytest.mark.parametrize(
+    ("view", "shows"),
+    [("html", 'src="/demo/inbox/1/html"'), ("text", "In plain words."), ("source", "Subject")],
+)
+def test_a_mail_can_be_looked_at_in_three_ways(browser: TestClient, view: str, shows: str) -> None:
+    """HTML in a frame, the text part, and the headers."""
+    assert shows in browser.get("/demo/inbox/1", params={"view": view}).text
+
+
+def test_a_mail_may_do_nothing_but_be_read(browser: TestClient) -> None:
+    """Its HTML is framed by our page only, and runs no script."""
+    answer = browser.get("/demo/inbox/1/html")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "sandbox" in policy
+    assert "allow-scripts" not in policy
+    assert "frame-ancestors 'self'" in policy
+    assert answer.headers["x-frame-options"] == "SAMEORIGIN"
+
+
+def test_a_mail_can_be_taken_home(browser: TestClient, postbox: Postbox) -> None:
+    """The very bytes that travelled."""
+    answer = browser.get("/demo/inbox/1/mail.eml")
+    assert answer.content == postbox.letters[0].raw
+    assert answer.headers["content-type"] == "message/rfc822"
+
+
+@pytest.mark.parametrize("path", ["/demo/inbox/2", "/demo/inbox/0/html", "/demo/inbox/9/mail.eml"])
+def test_a_mail_that_never_came_is_not_found(browser: TestClient, path: str) -> None:
+    """An answer as for any other page that is not there."""
+    assert browser.get(path).status_code == 404
+
+
+def test_the_inbox_is_no_part_of_the_service(app: App) -> None:
+    """Only the demo has it."""
+    assert TestClient(main.create_app(app)).get("/demo/inbox").status_code == 404
+
+
+def test_a_port_that_is_taken_is_replaced() -> None:
+    """A second demo beside the first one still comes up."""
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert demo.free_port(port) != port
