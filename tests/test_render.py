@@ -1,0 +1,308 @@
+"""Mails read well in every mailbox, whatever a paper is called, and are the same each time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2 import UndefinedError
+from jinja2.exceptions import SecurityError
+
+from app import render
+from app.errors import DeliveryError
+from app.models import Delivery, MailKind, Subscriber
+from app.records import Digest, Pick, RenderedMail, Section
+from app.render import Renderer
+from app.settings import Settings
+from app.tokens import Purpose, Signer
+from tests import samples
+
+LINK = re.compile(r"https://paperboy\.test/(\w+)/([\w-]{51})")
+
+
+@pytest.fixture
+def signer(settings: Settings) -> Signer:
+    return Signer(settings.secret_keys, settings.base_url)
+
+
+@pytest.fixture
+def renderer(settings: Settings, signer: Signer) -> Renderer:
+    return Renderer(settings, signer)
+
+
+def delivery_of(
+    now: datetime, digest: Digest | None = None, kind: MailKind = MailKind.DIGEST, **fields: Any
+) -> Delivery:
+    stored = asdict(digest) if digest else {}
+    whole = {"id": 42, "edition": "2026-11-20", "digest": stored, "due_at": now, "created_at": now, **fields}
+    return Delivery(subscriber_id=7, kind=kind, **whole)
+
+
+def reader(now: datetime) -> Subscriber:
+    return Subscriber(id=7, email="alice@example.org", created_at=now)
+
+
+def shown(renderer: Renderer, now: datetime, *picks: Pick) -> RenderedMail:
+    digest = Digest("2026-11-20", (Section("retrieval", picks),))
+    return renderer.render(delivery_of(now, digest), reader(now))
+
+
+class Outline(HTMLParser):
+    """What a mail program makes of the HTML: its elements, attributes and words."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+    def links(self) -> Iterator[str]:
+        return (attrs["href"] or "" for tag, attrs in self.elements if tag == "a" and "href" in attrs)
+
+
+def test_a_digest_says_everything_in_both_parts(renderer: Renderer, now: datetime) -> None:
+    """Title, authors, figures, summary, reason and links of each paper, under its interest, and the note."""
+    mail = renderer.render(delivery_of(now, samples.digest()), reader(now))
+    outline = Outline(mail.html)
+    text = " ".join(mail.text.split())
+    for section in samples.digest().sections:
+        assert section.interest in outline.words
+        assert section.interest.upper() in mail.text
+        for pick in section.picks:
+            for words in (pick.title, pick.authors, pick.trend, pick.summary, pick.reason):
+                assert words in outline.words
+                assert words in text
+            for url in filter(None, (pick.url, pick.pdf_url, pick.code_url, pick.project_url)):
+                assert url in mail.text
+                assert url in list(outline.links())
+    for words in (samples.digest().note, "8 papers for you, chosen from 214.", "Friday, 20 November 2026"):
+        assert words in outline.words
+        assert words in text
+    assert "Trending now" in outline.words
+    assert mail.left_out == 0
+
+
+def test_the_same_delivery_gives_the_same_bytes(settings: Settings, signer: Signer, now: datetime) -> None:
+    """A mail that must be sent again is the one that was sent before, also by another process."""
+    mails = [
+        Renderer(settings, signer).render(delivery_of(now, samples.digest()), reader(now)) for _ in range(2)
+    ]
+    assert mails[0] == mails[1]
+
+
+def test_the_subject_names_the_best_paper(renderer: Renderer, now: datetime) -> None:
+    """The one with the highest score, wherever it stands, and how many others there are."""
+    picks = (samples.pick(1, "Good", score=0.4), samples.pick(2, "Best", score=0.9), samples.pick(3, "Fair"))
+    assert shown(renderer, now, *picks).subject == "Best, and 2 more"
+    assert shown(renderer, now, samples.pick(1, "Alone")).subject == "Alone"
+
+
+@pytest.mark.parametrize(
+    "title", ["word " * 60, "x" * 400, "a\r\nBcc: mallory@example.org\r\n\r\n", "日本語の論文" * 40]
+)
+def test_a_subject_is_short_and_one_line(renderer: Renderer, now: datetime, title: str) -> None:
+    """However long a title is, and whatever is in it."""
+    for picks in ((samples.pick(1, title),), (samples.pick(1, title), samples.pick(2, "Another"))):
+        subject = shown(renderer, now, *picks).subject
+        assert 0 < len(subject) <= 120
+        assert not re.search(r"[\x00-\x1f]", subject)
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Learning to Stop with <think> and </think> Tokens & “Quotes”",
+        "<script>alert(1)</script> Considered Harmful",
+        "{{ 7 * 7 }} {% raw %} Templates ${x} #{y}",
+        "O(n²) ≤ ‖x‖₂ ∈ ℝᵈ: λ-Bounds",
+        "שיטה חדשה לחיזוי מבנה חלבונים",
+        "A " + "Very " * 40 + "Long Title",
+        "'\"><img src=x onerror=alert(1)>",
+    ],
+)
+def test_any_title_is_shown_as_it_is(renderer: Renderer, now: datetime, title: str) -> None:
+    """Nothing in a title becomes markup, and nothing of it is lost."""
+    mail = shown(renderer, now, samples.pick(1, title), samples.pick(2, "Another", score=1))
+    outline = Outline(mail.html)
+    assert title in outline.words
+    assert title in " ".join(mail.text.split())
+    assert {"script", "img", "think"}.isdisjoint(tag for tag, _ in outline.elements)
+
+
+def test_nothing_is_fetched(renderer: Renderer, now: datetime) -> None:
+    """No image, no pixel, no font, no style sheet and no script: reading a mail tells nobody."""
+    mails = [renderer.render(delivery_of(now, samples.digest()), reader(now))]
+    mails += [
+        renderer.render(delivery_of(now, kind=kind), reader(now)) for kind in MailKind if kind != "digest"
+    ]
+    for mail in mails:
+        outline = Outline(mail.html)
+        assert {"img", "link", "script", "iframe"}.isdisjoint(tag for tag, _ in outline.elements)
+        assert not re.search(r"url\(|@import|src=|background=", mail.html)
+
+
+def test_a_large_digest_stays_below_what_gmail_clips(renderer: Renderer, now: datetime) -> None:
+    """Twenty-five papers with long abstracts, code and project links: under 100 kB, as Gmail counts."""
+    picks = [
+        samples.pick(
+            n,
+            f"{n} " + "A Title of Considerable Length with ℝ³ " * 4,
+            authors="Ines Duarte, Tomás Novák, Wei Zhang, Priya Raman and 211 more",
+            summary=samples.LONG * 3,
+            trend="140 votes, up from 3 yesterday",
+            code_url=f"https://github.com/example-organisation/a-repository-{n}",
+            project_url=f"https://example-organisation.github.io/a-project-{n}",
+        )
+        for n in range(25)
+    ]
+    mail = shown(renderer, now, *picks)
+    assert len(Outline(mail.html).words) > 25 * 600
+    assert len(mail.html.encode()) < 85_000
+
+
+def test_dark_mode_and_phones_are_provided_for(renderer: Renderer, now: datetime) -> None:
+    """The mail says that it knows both schemes, and lays itself out in tables."""
+    mail = renderer.render(delivery_of(now, samples.digest()), reader(now))
+    assert '<meta name="color-scheme" content="light dark" />' in mail.html
+    assert "prefers-color-scheme: dark" in mail.html
+    assert "max-width: 479px" in mail.html
+    assert mail.html.count('role="presentation"') > 8
+
+
+def test_the_text_part_is_a_letter(renderer: Renderer, now: datetime) -> None:
+    """Lines of at most 76 characters, but for links, without markup or holes."""
+    text = renderer.render(delivery_of(now, samples.digest()), reader(now)).text
+    assert all(len(line) <= 76 for line in text.splitlines() if "https://" not in line)
+    assert "\n\n\n\n" not in text
+    assert "&amp;" not in text
+    assert "<td" not in text
+
+
+def test_each_link_can_do_one_thing(renderer: Renderer, signer: Signer, now: datetime) -> None:
+    """They are this reader's, and of the purpose that their path says."""
+    mail = renderer.render(delivery_of(now, samples.digest()), reader(now))
+    for part in (mail.text, mail.html):
+        links = dict(LINK.findall(part))
+        assert set(links) == {"preferences", "pause", "unsubscribe", "view"}
+        grants = {name: signer.verify(Purpose(name), token, now) for name, token in links.items()}
+        assert {grant.subscriber_id for grant in grants.values()} == {7}
+        assert grants["view"].argument == 42
+
+
+def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: Signer, now: datetime) -> None:
+    """One-click unsubscribing for a digest, and that a service mail was written by a machine."""
+    headers = renderer.render(delivery_of(now, samples.digest()), reader(now)).headers
+    web, post = re.fullmatch(r"<(\S+)>, <(mailto:\S+)>", headers["List-Unsubscribe"]).groups()  # type: ignore[union-attr]
+    token = web.removeprefix("https://paperboy.test/unsubscribe/")
+    assert signer.verify(Purpose.UNSUBSCRIBE, token, now).subscriber_id == 7
+    assert post == f"mailto:help@paperboy.test?subject=unsubscribe%20{token}"
+    assert headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert headers["List-Id"] == "<digest.paperboy.test>"
+    assert headers["Feedback-ID"] == "2026-11-20:digest:paperboy:paperboy-test"
+    assert headers["Precedence"] == "bulk"
+    assert "List-Help" in headers
+    assert renderer.render(delivery_of(now, kind=MailKind.CONFIRM), reader(now)).headers == {
+        "Auto-Submitted": "auto-generated"
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "purposes"),
+    [
+        (MailKind.CONFIRM, {"confirm", "decline"}),
+        (MailKind.MANAGE, {"preferences", "pause", "unsubscribe", "export"}),
+        (MailKind.ERASE, {"erase", "unsubscribe"}),
+    ],
+)
+def test_the_service_mails(
+    renderer: Renderer, signer: Signer, now: datetime, kind: MailKind, purposes: set[str]
+) -> None:
+    """Short, in both parts, with the links that belong to it and no others, and who is writing."""
+    mail = renderer.render(delivery_of(now, kind=kind), reader(now))
+    for part in (mail.text, mail.html):
+        links = dict(LINK.findall(part))
+        assert set(links) == purposes
+        assert all(signer.verify(Purpose(name), token, now) for name, token in links.items())
+        assert "1 Example Street, Springfield" in part
+        assert "Paperboy" in mail.subject
+    assert all(len(line) <= 76 for line in mail.text.splitlines() if "https://" not in line)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"title": None},
+        {"title": "a lone surrogate \ud800"},
+        {"published_on": "yesterday"},
+        {"score": "high"},
+        {"comments": {}},
+        {"a field that is no field": 1},
+    ],
+)
+def test_a_paper_that_cannot_be_shown_is_left_out(
+    renderer: Renderer, now: datetime, broken: dict[str, Any]
+) -> None:
+    """The reader gets the others, and the count says that one is missing."""
+    delivery = delivery_of(now, samples.digest())
+    delivery.digest["sections"][0]["picks"][1].update(broken)
+    mail = renderer.render(delivery, reader(now))
+    assert mail.left_out == 1
+    assert "7 papers for you" in mail.text
+    assert "Learning Where to Stop" not in mail.html
+    assert "FoldLight" in mail.html
+
+
+def test_a_digest_without_any_paper_is_no_mail(renderer: Renderer, now: datetime) -> None:
+    """Better none than an empty one."""
+    with pytest.raises(DeliveryError) as refused:
+        renderer.render(delivery_of(now, Digest("2026-11-20", ())), reader(now))
+    assert refused.value.permanent
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "ftp://x", "https://a b", "https://x/" + "y" * 2000, "//x"]
+)
+def test_only_web_links_are_linked(renderer: Renderer, now: datetime, url: str) -> None:
+    """The paper is shown without the link."""
+    mail = shown(renderer, now, replace(samples.pick(1, "A Paper"), url=url, code_url=url))
+    assert url not in mail.html
+    assert url not in mail.text
+    assert "A Paper" in mail.html
+    assert "https://arxiv.org/pdf/" in mail.html
+
+
+@pytest.mark.parametrize(
+    ("edition", "words"),
+    [
+        ("2026-11-20", "Friday, 20 November 2026"),
+        ("2026-W07", "Week 7 of 2026"),
+        ("preview", "preview"),
+        ("2026-13-45", "2026-13-45"),
+    ],
+)
+def test_an_edition_in_words(edition: str, words: str) -> None:
+    """A day, a week, or whatever else it is."""
+    assert render.edition_words(edition) == words
+
+
+def test_templates_are_strict_and_in_a_sandbox(tmp_path: Path) -> None:
+    """A name that is not there is an error, and a template cannot reach what is behind a value."""
+    (tmp_path / "strict.txt").write_text("{{ nobody }}")
+    (tmp_path / "escape.txt").write_text("{{ ''.__class__.__mro__ }}")
+    templates = render.environment(tmp_path)
+    with pytest.raises(UndefinedError):
+        templates.get_template("strict.txt").render()
+    with pytest.raises(SecurityError):
+        templates.get_template("escape.txt").render()
