@@ -14,7 +14,7 @@ from app.pipeline import App
 from app.render import Renderer
 from app.settings import Settings
 from app.tokens import Signer
-from app.web import api, errors, ops, pages, public, reader, security, tracing
+from app.web import api, errors, ops, pages, public, reader, security, shelf, tracing
 
 
 def build(settings: Settings) -> App:
@@ -34,6 +34,7 @@ def create_app(app: App) -> FastAPI:
     site.state.paperboy = app
     site.state.templates = pages.environment(app.settings)
     site.state.limits = security.Limits(app.settings.signups_per_hour)
+    site.state.suggestions = shelf.Suggestions(app.db)
     site.add_middleware(security.Guard, common=security.headers(app.settings))
     errors.install(site)
     site.include_router(public.router)

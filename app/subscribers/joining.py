@@ -18,7 +18,7 @@ from app.models import Delivery, MailKind, Subscriber
 from app.models import SubscriberState as State
 from app.subscribers.leaving import forget
 from app.subscribers.preferences import Preferences, check, normalise_address
-from app.subscribers.register import get, mail, note, schedule, store_preferences
+from app.subscribers.register import mail, note, schedule, store_preferences, take
 from app.tokens import LIFETIMES, Purpose
 
 # Which wording of the sign-up form a reader agreed to; raise it whenever that wording changes.
@@ -70,7 +70,7 @@ def send_link(session: Session, email: str, ip: str, now: datetime) -> int | Non
 
 def confirm(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
     """The owner of the address agrees. Confirming twice is confirming once."""
-    subscriber = get(session, subscriber_id)
+    subscriber = take(session, subscriber_id)
     if subscriber.state in _READING:
         return subscriber
     if subscriber.state is not State.PENDING:
@@ -82,7 +82,7 @@ def confirm(session: Session, subscriber_id: int, ip: str, now: datetime) -> Sub
 
 def decline(session: Session, subscriber_id: int, now: datetime) -> None:
     """The owner of the address did not ask for it. Nothing is kept of who never was a reader."""
-    subscriber = get(session, subscriber_id)
+    subscriber = take(session, subscriber_id)
     if subscriber.state is not State.PENDING:
         return
     if subscriber.confirmed_at is None:

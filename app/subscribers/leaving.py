@@ -13,13 +13,13 @@ from app.errors import Conflict
 from app.models import Delivery, Event, Feedback, MailKind, Subscriber
 from app.models import SubscriberState as State
 from app.subscribers.preferences import Preferences
-from app.subscribers.register import get, mail, note, preferences_of, store_preferences
+from app.subscribers.register import get, mail, note, preferences_of, store_preferences, take
 from app.tokens import LIFETIMES, Purpose
 
 
 def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
     """No digest from now on: what waits in the ledger is not sent either. Twice is once."""
-    subscriber = get(session, subscriber_id)
+    subscriber = take(session, subscriber_id)
     if subscriber.state not in (State.UNSUBSCRIBED, State.ERASED):
         subscriber.state, subscriber.ended_at = State.UNSUBSCRIBED, now
         subscriber.next_due_at = subscriber.paused_until = None
@@ -30,7 +30,7 @@ def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscrib
 
 def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
     """Mail the link that erases: a digest that was forwarded must not be enough for it."""
-    subscriber = get(session, subscriber_id)
+    subscriber = take(session, subscriber_id)
     if subscriber.state is State.ERASED:
         raise Conflict("Everything about this reader is erased already.")
     note(session, "erasure_asked", subscriber, now)
@@ -39,7 +39,7 @@ def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int 
 
 def erase(session: Session, subscriber_id: int, now: datetime, *, keep_off: bool = True) -> None:
     """Forget a reader. `keep_off` keeps the fingerprint by which we know not to write there again."""
-    subscriber = get(session, subscriber_id)
+    subscriber = take(session, subscriber_id)
     if subscriber.state is State.ERASED:
         return
     if keep_off:

@@ -22,12 +22,18 @@ LOOK_BACK = timedelta(days=3)
 
 
 def get(session: Session, subscriber_id: int) -> Subscriber:
-    """The reader, theirs alone until the transaction ends, or NotFound."""
-    mine = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
-    found = session.exec(mine.execution_options(populate_existing=True)).one_or_none()
+    """A reader, to be read, or NotFound."""
+    found = session.get(Subscriber, subscriber_id)
     if found is None:
         raise NotFound("There is no such reader.")
     return found
+
+
+def take(session: Session, subscriber_id: int) -> Subscriber:
+    """A reader, to be changed: nobody else changes them until the transaction ends."""
+    mine = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
+    session.exec(mine.execution_options(populate_existing=True)).one_or_none()
+    return get(session, subscriber_id)
 
 
 def note(session: Session, kind: str, subscriber: Subscriber | None, now: datetime, detail: str = "") -> None:

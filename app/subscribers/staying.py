@@ -12,14 +12,14 @@ from app.models import Subscriber
 from app.models import SubscriberState as State
 from app.subscribers.joining import activate
 from app.subscribers.preferences import Preferences, check
-from app.subscribers.register import get, note, schedule, store_preferences
+from app.subscribers.register import note, schedule, store_preferences, take
 
 LONGEST_PAUSE = timedelta(days=366)
 
 
 def change(session: Session, subscriber_id: int, wanted: Preferences, now: datetime) -> Subscriber:
     """Put these preferences in the place of those that were, and the next digest where they say."""
-    subscriber = get(session, subscriber_id)
+    subscriber = take(session, subscriber_id)
     _not_erased(subscriber)
     store_preferences(session, subscriber, check(wanted))
     schedule(session, subscriber, now)
@@ -31,7 +31,7 @@ def pause(session: Session, subscriber_id: int, until: datetime | None, now: dat
     """No digest until then; without a date, until the reader comes back."""
     if until is not None and not now < until <= now + LONGEST_PAUSE:
         raise InvalidPreference("Choose a day after today, within a year.", "until")
-    subscriber = get(session, subscriber_id)
+    subscriber = take(session, subscriber_id)
     if subscriber.state not in (State.ACTIVE, State.PAUSED):
         raise Conflict("There is no digest to pause: this subscription is not active.")
     subscriber.state, subscriber.paused_until = State.PAUSED, until
@@ -43,7 +43,7 @@ def pause(session: Session, subscriber_id: int, until: datetime | None, now: dat
 
 def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
     """End a pause. Whoever is not paused stays as they are."""
-    subscriber = get(session, subscriber_id)
+    subscriber = take(session, subscriber_id)
     if subscriber.state is State.PAUSED:
         _wake_one(session, subscriber, now)
     return subscriber
@@ -51,7 +51,7 @@ def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
 
 def come_back(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
     """A reader who left wants their digest again: a new consent, with the preferences they had."""
-    subscriber = get(session, subscriber_id)
+    subscriber = take(session, subscriber_id)
     if subscriber.state is not State.UNSUBSCRIBED:
         return resume(session, subscriber_id, now)
     if suppression.is_suppressed(session, subscriber.email):

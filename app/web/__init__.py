@@ -3,6 +3,11 @@
 security      headers, sizes, where a request comes from, and how often it may come
 pages         the one template environment of the web pages
 errors        what went wrong, as a status and a page
+forms         what people typed, kept as it was typed
+shelf         the papers of a day, and words to begin an interest with
 public        the front page, a day's papers, signing up
 reader        what a signed link lets a reader do
+api           the admin API
+ops           health and metrics, for machines that watch
+tracing       spans for an OpenTelemetry collector, where one is set
 """

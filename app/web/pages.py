@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.db import ROOT
+from app.models import Delivery, DeliveryState
 from app.settings import Settings
 
 STATIC = Path(__file__).parent / "static"
@@ -27,6 +30,7 @@ def environment(settings: Settings) -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(site=settings, asset=_fingerprinted())
+    made.filters.update(local=local, local_day=local_day, outcome=outcome)
     return made
 
 
@@ -41,6 +45,38 @@ def page(
     """Fill in a template."""
     made: Environment = request.app.state.templates
     return HTMLResponse(made.get_template(template).render(values), status_code=status, headers=headers)
+
+
+def local(at: datetime, zone: str) -> str:
+    """Saturday, 21 November, 08:00, as the reader's clock has it."""
+    here = at.astimezone(ZoneInfo(zone))
+    return f"{here:%A}, {here.day} {here:%B}, {here:%H:%M}"
+
+
+def local_day(at: datetime, zone: str) -> str:
+    """Sat 21 Nov 2026, as the reader's calendar has it."""
+    here = at.astimezone(ZoneInfo(zone))
+    return f"{here:%a} {here.day} {here:%b %Y}"
+
+
+def outcome(delivery: Delivery) -> str:
+    """What became of a digest, in words for its reader."""
+    words = _OUTCOMES[delivery.state]
+    # What a relay said is for the operator; why we kept silent is for the reader.
+    return f"{words}: {delivery.reason}" if delivery.state is DeliveryState.SKIPPED else words
+
+
+_OUTCOMES = {
+    DeliveryState.PENDING: "about to be sent",
+    DeliveryState.CLAIMED: "being sent",
+    DeliveryState.COMMITTING: "being sent",
+    DeliveryState.SENT: "sent",
+    DeliveryState.DEFERRED: "your mail server asked us to wait",
+    DeliveryState.FAILED: "could not be delivered",
+    DeliveryState.SUPPRESSED: "not sent: mail to this address is blocked",
+    DeliveryState.UNCERTAIN: "sent, but your mail server never said that it arrived",
+    DeliveryState.SKIPPED: "skipped",
+}
 
 
 def _fingerprinted() -> dict[str, str]:

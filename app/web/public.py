@@ -1,7 +1,137 @@
-"""Pages."""
+"""Pages for everybody: what this is, the papers of a day, signing up, asking for one's link."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from dataclasses import replace
+from datetime import date
+from typing import Annotated
 
-router = APIRouter()
+import structlog
+from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
+
+from app import clock, pipeline, subscribers
+from app.errors import NotFound
+from app.models import WhenEmpty
+from app.pipeline import App
+from app.subscribers import SignUp
+from app.web import forms, shelf
+from app.web.forms import Filled, Text, Texts
+from app.web.pages import page
+from app.web.security import PUBLIC_REFERRER, Limits, client_ip, same_site
+
+router = APIRouter(include_in_schema=False)
+log = structlog.get_logger(__name__)
+
+ON_FRONT = 10
+ON_DAY = 100
+
+
+@router.get("/")
+def front(request: Request) -> Response:
+    """What this is, how to get it, and what is in it today."""
+    settings = request.app.state.paperboy.settings
+    return _front(request, Filled(zone=settings.default_zone, hour=str(settings.default_hour)))
+
+
+@router.get("/day/{day}")
+def one_day(request: Request, day: date) -> Response:
+    """All papers of a day."""
+    app: App = request.app.state.paperboy
+    with app.db.read() as session:
+        shown = shelf.of_day(session, day, ON_DAY, clock.utcnow())
+    if not shown.total:
+        raise NotFound(f"No paper was listed on {day:%A}, {day.day} {day:%B %Y}.")
+    return page(request, "day.html", headers=PUBLIC_REFERRER, shown=shown)
+
+
+@router.get("/suggest")
+def suggest(request: Request, q: str = "") -> list[str]:
+    """Words to finish an interest with."""
+    suggestions: shelf.Suggestions = request.app.state.suggestions
+    return suggestions.matching(q[:60], clock.utcnow())
+
+
+def sign_up_form(
+    email: Text = "",
+    interest: Texts = [],  # noqa: B006 - FastAPI copies it
+    cadence: Text = "",
+    weekday: Text = "0",
+    hour: Text = "",
+    zone: Text = "",
+) -> Filled:
+    rows = forms.rows(interest)
+    empty = WhenEmpty.SKIP if rows else WhenEmpty.TRENDING
+    return Filled(email, rows, cadence, weekday, hour, zone, when_empty=empty)
+
+
+@router.post("/subscribe", dependencies=[Depends(same_site)])
+def subscribe(
+    request: Request, form: Annotated[Filled, Depends(sign_up_form)], later: BackgroundTasks
+) -> Response:
+    """Whoever the address belongs to, and whether we know it or not, the answer is the same."""
+    wanted = form.wanted()
+    problems = forms.problems_of_address(form.email) | subscribers.problems(wanted)
+    if problems:
+        return _front(request, replace(form, problems=problems), status=422)
+    app, ip = _counted(request, form.email)
+    now = clock.utcnow()
+    with app.db.write() as session:
+        delivery_id = subscribers.sign_up(session, SignUp(form.email, wanted), ip, now)
+    return _on_its_way(request, later, delivery_id, "subscribed.html")
+
+
+@router.get("/manage")
+def manage(request: Request) -> Response:
+    """Where to ask for the link to one's preferences."""
+    return page(request, "manage.html", headers=PUBLIC_REFERRER, form=Filled())
+
+
+@router.post("/manage", dependencies=[Depends(same_site)])
+def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Response:
+    """The link goes to its owner's mailbox, if there is one; the page does not tell."""
+    problems = forms.problems_of_address(email)
+    if problems:
+        form = Filled(email, problems=problems)
+        return page(request, "manage.html", status=422, headers=PUBLIC_REFERRER, form=form)
+    app, ip = _counted(request, email)
+    with app.db.write() as session:
+        delivery_id = subscribers.send_link(session, email, ip, clock.utcnow())
+    return _on_its_way(request, later, delivery_id, "link_sent.html")
+
+
+def send(app: App, delivery_ids: list[int]) -> None:
+    """Hand these mails to the relay now. What does not go now goes with the next tick."""
+    try:
+        pipeline.send_pending(app, clock.utcnow(), ids=delivery_ids)
+    except Exception:
+        log.exception("mail not sent at once", deliveries=delivery_ids)
+
+
+def _counted(request: Request, email: str) -> tuple[App, str]:
+    """Count the request against every limit, before anything is written or mailed."""
+    limits: Limits = request.app.state.limits
+    ip = client_ip(request)
+    limits.visitor(ip)
+    limits.address(subscribers.normalise_address(email))
+    return request.app.state.paperboy, ip
+
+
+def _on_its_way(request: Request, later: BackgroundTasks, delivery_id: int | None, template: str) -> Response:
+    if delivery_id is not None:
+        later.add_task(send, request.app.state.paperboy, [delivery_id])
+    # The connection ends with the answer: a second request on it would wait for the mail to leave,
+    # and so tell whether there was one.
+    return page(request, template, headers={**PUBLIC_REFERRER, "Connection": "close"})
+
+
+def _front(request: Request, form: Filled, status: int = 200) -> Response:
+    app: App = request.app.state.paperboy
+    now = clock.utcnow()
+    with app.db.read() as session:
+        day = shelf.latest(session)
+        shown = shelf.of_day(session, day, ON_FRONT, now) if day else None
+    words = request.app.state.suggestions.matching("", now, 40)
+    return page(
+        request, "front.html", status=status, headers=PUBLIC_REFERRER,
+        form=form, shown=shown, words=words, zones=forms.zones(),
+    )  # fmt: skip

@@ -1,7 +1,326 @@
-"""Pages."""
+"""What a signed link lets a reader do. GET shows a page with one button; POST acts, and twice is once."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import json
+from dataclasses import replace
+from datetime import date, datetime, time
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
-router = APIRouter()
+from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from sqlmodel import Session
+
+from app import clock, subscribers
+from app.db import Database
+from app.errors import InvalidPreference, LinkExpired, LinkForged, NotFound
+from app.models import Delivery, MailKind, Subscriber, SubscriberState
+from app.pipeline import App
+from app.tokens import Grant, Purpose
+from app.web import forms, public
+from app.web.forms import Filled, Text, Texts
+from app.web.pages import page
+from app.web.security import MAIL_CSP, client_ip
+
+router = APIRouter(include_in_schema=False)
+
+PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
+# What may be asked once more of a reader who is erased: it is done already.
+_DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
+
+SAID = {
+    "saved": "Saved.",
+    "paused": "Paused.",
+    "resumed": "Your digests go on.",
+    "back": "Welcome back: your digests go on.",
+    "erasing": "We have sent you a mail with the link that erases everything. It works for two hours.",
+}
+
+
+def granted(request: Request, purpose: Purpose, token: str) -> Grant:
+    """What the link allows; LinkForged, or LinkExpired when its time or its reader's links have ended."""
+    app: App = request.app.state.paperboy
+    grant = app.signer.verify(purpose, token, clock.utcnow())
+    with app.db.read() as session:
+        reader = session.get(Subscriber, grant.subscriber_id)
+    if reader is None:
+        raise LinkForged
+    if reader.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
+        return grant
+    # Leaving must work from a mail of any age.
+    if grant.epoch != reader.link_epoch and purpose is not Purpose.UNSUBSCRIBE:
+        raise LinkExpired
+    return grant
+
+
+def allows(purpose: Purpose) -> Any:
+    """A dependency: the grant of the token in the path."""
+
+    def grant_of(request: Request, token: str) -> Grant:
+        return granted(request, purpose, token)
+
+    return Depends(grant_of)
+
+
+Confirm = Annotated[Grant, allows(Purpose.CONFIRM)]
+Decline = Annotated[Grant, allows(Purpose.DECLINE)]
+Unsubscribe = Annotated[Grant, allows(Purpose.UNSUBSCRIBE)]
+Pause = Annotated[Grant, allows(Purpose.PAUSE)]
+Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
+View = Annotated[Grant, allows(Purpose.VIEW)]
+Export = Annotated[Grant, allows(Purpose.EXPORT)]
+Erase = Annotated[Grant, allows(Purpose.ERASE)]
+
+
+# --- joining
+
+
+@router.get("/confirm/{token}")
+def ask_confirm(request: Request, grant: Confirm) -> Response:
+    with _db(request).read() as session:
+        reader = subscribers.get(session, grant.subscriber_id)
+        chosen = subscribers.preferences_of(session, reader)
+    return _page(request, "confirm.html", reader=reader, chosen=chosen)
+
+
+@router.post("/confirm/{token}")
+def confirm(request: Request, grant: Confirm) -> Response:
+    now = clock.utcnow()
+    with _db(request).write() as session:
+        reader = subscribers.confirm(session, grant.subscriber_id, client_ip(request), now)
+    return _page(request, "confirmed.html", reader=reader, links=_links(request, reader, now))
+
+
+@router.get("/decline/{token}")
+def ask_decline(request: Request, grant: Decline) -> Response:
+    return _page(request, "decline.html", done=False)
+
+
+@router.post("/decline/{token}")
+def decline(request: Request, grant: Decline) -> Response:
+    with _db(request).write() as session:
+        subscribers.decline(session, grant.subscriber_id, clock.utcnow())
+    return _page(request, "decline.html", done=True)
+
+
+# --- leaving
+
+
+@router.get("/unsubscribe/{token}")
+def ask_unsubscribe(request: Request, grant: Unsubscribe) -> Response:
+    return _page(request, "unsubscribe.html", done=False)
+
+
+@router.post("/unsubscribe/{token}")
+def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
+    """The button, and the mail program's own (RFC 8058): the body is not even read."""
+    with _db(request).write() as session:
+        subscribers.unsubscribe(session, grant.subscriber_id, clock.utcnow())
+    return _page(request, "unsubscribe.html", done=True)
+
+
+@router.get("/export/{token}")
+def ask_export(request: Request, grant: Export) -> Response:
+    return _page(request, "export.html")
+
+
+@router.post("/export/{token}")
+def export(request: Request, grant: Export) -> Response:
+    with _db(request).read() as session:
+        held = subscribers.export(session, grant.subscriber_id)
+    name = {"Content-Disposition": 'attachment; filename="paperboy-export.json"'}
+    content = json.dumps(held, indent=2, ensure_ascii=False)
+    return Response(content, media_type="application/json", headers={**PRIVATE, **name})
+
+
+@router.get("/erase/{token}")
+def ask_erase(request: Request, grant: Erase) -> Response:
+    return _page(request, "erase.html", done=False)
+
+
+@router.post("/erase/{token}")
+def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
+    with _db(request).write() as session:
+        subscribers.erase(session, grant.subscriber_id, clock.utcnow(), keep_off=keep_off == "yes")
+    return _page(request, "erase.html", done=True, kept_off=keep_off == "yes")
+
+
+# --- staying
+
+
+@router.get("/pause/{token}")
+def ask_pause(request: Request, grant: Pause) -> Response:
+    with _db(request).read() as session:
+        return _pausing(request, subscribers.get(session, grant.subscriber_id))
+
+
+@router.post("/pause/{token}")
+def pause(request: Request, grant: Pause, until: Text = "", action: Text = "") -> Response:
+    try:
+        with _db(request).write() as session:
+            reader = _pause(session, grant.subscriber_id, until, action, clock.utcnow())
+    except InvalidPreference as error:
+        with _db(request).read() as session:
+            reader = subscribers.get(session, grant.subscriber_id)
+        return _pausing(request, reader, problem=str(error), typed=until[:20])
+    return _pausing(request, reader, done=True)
+
+
+@router.get("/preferences/{token}")
+def preferences(request: Request, grant: Change, said: str = "") -> Response:
+    return _preferences(request, grant, said=SAID.get(said, ""))
+
+
+def preferences_form(
+    interest: Texts = [],  # noqa: B006 - FastAPI copies it
+    weight: Texts = [],  # noqa: B006
+    quota: Texts = [],  # noqa: B006
+    cadence: Text = "",
+    weekday: Text = "0",
+    hour: Text = "",
+    zone: Text = "",
+    min_papers: Text = "1",
+    max_papers: Text = "10",
+    when_empty: Text = "",
+) -> Filled:
+    rows = forms.rows(interest, weight, quota)
+    return Filled("", rows, cadence, weekday, hour, zone, min_papers, max_papers, when_empty)
+
+
+@router.post("/preferences/{token}")
+def change(request: Request, grant: Change, form: Annotated[Filled, Depends(preferences_form)]) -> Response:
+    wanted = form.wanted()
+    problems = subscribers.problems(wanted)
+    if problems:
+        return _preferences(request, grant, form=replace(form, problems=problems), status=422)
+    with _db(request).write() as session:
+        subscribers.change(session, grant.subscriber_id, wanted, clock.utcnow())
+    return _back(request, "saved")
+
+
+@router.post("/preferences/{token}/pause")
+def pause_there(request: Request, grant: Change, until: Text = "", action: Text = "") -> Response:
+    try:
+        with _db(request).write() as session:
+            _pause(session, grant.subscriber_id, until, action, clock.utcnow())
+    except InvalidPreference as error:
+        return _preferences(request, grant, problem_of_pause=str(error), status=422)
+    return _back(request, "resumed" if action == "resume" else "paused")
+
+
+@router.post("/preferences/{token}/return")
+def come_back(request: Request, grant: Change) -> Response:
+    with _db(request).write() as session:
+        subscribers.come_back(session, grant.subscriber_id, client_ip(request), clock.utcnow())
+    return _back(request, "back")
+
+
+@router.post("/preferences/{token}/erase")
+def mail_erasure(request: Request, grant: Change, later: BackgroundTasks) -> Response:
+    with _db(request).write() as session:
+        delivery_id = subscribers.request_erasure(session, grant.subscriber_id, clock.utcnow())
+    if delivery_id is not None:
+        later.add_task(public.send, request.app.state.paperboy, [delivery_id])
+    return _back(request, "erasing")
+
+
+# --- reading
+
+
+@router.get("/view/{token}")
+def view(request: Request, grant: View) -> Response:
+    """One digest in the browser, exactly as it was mailed."""
+    app: App = request.app.state.paperboy
+    with app.db.read() as session:
+        delivery = session.get(Delivery, grant.argument)
+        reader = subscribers.get(session, grant.subscriber_id)
+    if delivery is None or delivery.subscriber_id != grant.subscriber_id:
+        raise LinkForged
+    if delivery.kind is not MailKind.DIGEST or not delivery.digest:
+        raise NotFound("This digest is not kept any more.")
+    html = app.renderer.render(delivery, reader).html
+    return HTMLResponse(html, headers={**PRIVATE, "Content-Security-Policy": MAIL_CSP})
+
+
+def _pause(session: Session, subscriber_id: int, until: str, action: str, now: datetime) -> Subscriber:
+    if action == "resume":
+        return subscribers.resume(session, subscriber_id, now)
+    zone = ZoneInfo(subscribers.get(session, subscriber_id).zone)
+    return subscribers.pause(session, subscriber_id, _midnight(until, zone), now)
+
+
+def _midnight(day: str, zone: ZoneInfo) -> datetime | None:
+    """When a day begins for a reader; None for no day at all."""
+    if not day.strip():
+        return None
+    try:
+        return datetime.combine(date.fromisoformat(day.strip()), time(0), zone)
+    except ValueError:
+        raise InvalidPreference("This is not a day. Write it as 2026-12-31.", "until") from None
+
+
+def _pausing(
+    request: Request, reader: Subscriber, *, done: bool = False, problem: str = "", typed: str = ""
+) -> Response:
+    return _page(
+        request, "pause.html", status=422 if problem else 200,
+        reader=reader, done=done, problem=problem, typed=typed,
+    )  # fmt: skip
+
+
+def _preferences(
+    request: Request,
+    grant: Grant,
+    *,
+    form: Filled | None = None,
+    said: str = "",
+    problem_of_pause: str = "",
+    status: int = 200,
+) -> Response:
+    now = clock.utcnow()
+    with _db(request).read() as session:
+        reader = subscribers.get(session, grant.subscriber_id)
+        form = form or forms.filled(subscribers.preferences_of(session, reader))
+        history = subscribers.history(session, grant.subscriber_id)
+    return _page(
+        request, "preferences.html", status=status, reader=reader, form=form, said=said,
+        problem_of_pause=problem_of_pause, links=_links(request, reader, now), zones=forms.zones(),
+        token=request.path_params["token"],
+        history=[(delivery, _view_link(request, delivery, reader)) for delivery in history],
+        suggested=request.app.state.suggestions.matching("", now, 40),
+    )  # fmt: skip
+
+
+def _back(request: Request, said: str) -> Response:
+    """To the page that the form stood on, so that loading it anew sends nothing again."""
+    where = f"/{Purpose.PREFERENCES}/{request.path_params['token']}?said={said}"
+    return RedirectResponse(where, status_code=303, headers=PRIVATE)
+
+
+def _links(request: Request, reader: Subscriber, now: datetime) -> dict[str, str]:
+    """The links beside the preferences. None to erase: that one is mailed."""
+    app: App = request.app.state.paperboy
+    purposes = (Purpose.PREFERENCES, Purpose.UNSUBSCRIBE, Purpose.EXPORT)
+    return {
+        purpose.value: f"/{purpose}/{app.signer.token(purpose, reader.id or 0, now, epoch=reader.link_epoch)}"
+        for purpose in purposes
+    }
+
+
+def _view_link(request: Request, delivery: Delivery, reader: Subscriber) -> str:
+    if not delivery.digest:
+        return ""
+    signer = request.app.state.paperboy.signer
+    epoch, argument = reader.link_epoch, delivery.id or 0
+    token = signer.token(Purpose.VIEW, reader.id or 0, delivery.created_at, epoch=epoch, argument=argument)
+    return f"/{Purpose.VIEW}/{token}"
+
+
+def _page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+    return page(request, template, status=status, headers=PRIVATE, **values)
+
+
+def _db(request: Request) -> Database:
+    app: App = request.app.state.paperboy
+    return app.db

@@ -7,6 +7,7 @@ link itself is the permission; the others ask the browser (`same_site`).
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -17,7 +18,6 @@ from limits.strategies import MovingWindowRateLimiter
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.clock import utcnow
 from app.errors import TooManyRequests
 from app.settings import Settings
 
@@ -152,7 +152,7 @@ class Limits:
     def _count(self, limit: RateLimitItem, kind: str, key: str) -> None:
         if not self._window.hit(limit, kind, key):
             reset = self._window.get_window_stats(limit, kind, key).reset_time
-            raise TooManyRequests(retry_after=max(1, round(reset - utcnow().timestamp())))
+            raise TooManyRequests(retry_after=max(1, round(reset - time.time())))  # the library's clock
 
 
 def _household(ip: str) -> str:

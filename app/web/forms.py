@@ -1,0 +1,130 @@
+"""What people type into forms: kept as typed, so that a form with a mistake comes back as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from itertools import groupby, zip_longest
+from typing import Annotated, TypeVar
+from zoneinfo import available_timezones
+
+from fastapi import Form
+
+from app import cadence, subscribers
+from app.errors import InvalidAddress
+from app.models import Cadence, WhenEmpty
+from app.records import Wish
+from app.subscribers import MAX_INTERESTS, Preferences
+
+SPARE_ROWS = 3
+_UNUSABLE = -1  # no number that anybody may choose: `subscribers.problems` says which ones they may
+_MANY = 400  # characters that an error page gives back at most
+Choice = TypeVar("Choice", bound=StrEnum)
+Text = Annotated[str, Form()]
+Texts = Annotated[list[str], Form()]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One interest, as typed."""
+
+    text: str = ""
+    weight: str = "1"
+    quota: str = ""
+
+    def wish(self) -> Wish:
+        quota = None if not self.quota.strip() else _number(self.quota)
+        return Wish(self.text, _weight(self.weight), quota)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A form of preferences as it stands on the page, with what is wrong with it."""
+
+    email: str = ""
+    rows: tuple[Row, ...] = ()
+    cadence: str = Cadence.DAILY
+    weekday: str = "0"
+    hour: str = "8"
+    zone: str = "UTC"
+    min_papers: str = "1"
+    max_papers: str = "10"
+    when_empty: str = WhenEmpty.SKIP
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def lines(self) -> tuple[Row, ...]:
+        """The rows, and some empty ones to go on with."""
+        spare = min(SPARE_ROWS, MAX_INTERESTS - len(self.rows))
+        return self.rows + (Row(),) * max(spare, 0)
+
+    def wanted(self) -> Preferences:
+        """What was chosen; what cannot be read at all is given as something that `problems` refuses."""
+        return Preferences(
+            cadence=_choice(Cadence, self.cadence),
+            weekday=_number(self.weekday),
+            hour=_number(self.hour),
+            zone=self.zone,
+            min_papers=_number(self.min_papers),
+            max_papers=_number(self.max_papers),
+            when_empty=_choice(WhenEmpty, self.when_empty),
+            interests=tuple(row.wish() for row in self.rows),
+        )
+
+
+def filled(chosen: Preferences) -> Filled:
+    """The form as it stands for preferences that are stored."""
+    rows = (Row(wish.text, f"{wish.weight:g}", str(wish.quota or "")) for wish in chosen.interests)
+    return Filled(
+        rows=tuple(rows),
+        cadence=chosen.cadence,
+        weekday=str(chosen.weekday),
+        hour=str(chosen.hour),
+        zone=chosen.zone,
+        min_papers=str(chosen.min_papers),
+        max_papers=str(chosen.max_papers),
+        when_empty=chosen.when_empty,
+    )
+
+
+def rows(texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str] = ()) -> tuple[Row, ...]:
+    """The interests that were typed; an empty line is none."""
+    lines = zip_longest(texts, weights[: len(texts)], quotas[: len(texts)])
+    return tuple(
+        Row(text[: 50 * _MANY], weight or "1", quota or "") for text, weight, quota in lines if text.strip()
+    )
+
+
+def problems_of_address(email: str) -> dict[str, str]:
+    try:
+        subscribers.normalise_address(email)
+    except InvalidAddress as error:
+        return {"email": str(error)}
+    return {}
+
+
+@lru_cache(maxsize=1)
+def zones() -> list[tuple[str, list[str]]]:
+    """The zones that a reader may live in, by region."""
+    places = sorted(name for name in available_timezones() if cadence.valid_zone(name) and "/" in name)
+    regions = groupby(
+        (name for name in places if not name.startswith("Etc/")), lambda name: name.split("/")[0]
+    )
+    return [(region, list(names)) for region, names in regions]
+
+
+def _choice(kind: type[Choice], text: str) -> Choice:
+    return kind(text) if text in list(kind) else next(iter(kind))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.strip().isascii() and text.strip().isdigit() and len(text) < 5 else _UNUSABLE
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return _UNUSABLE

@@ -1,0 +1,61 @@
+// Comfort only: every form works without this file.
+
+// The zone that the browser lives in, where the form has not been filled in before.
+for (const select of document.querySelectorAll("select[data-detect]")) {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone) {
+    const known = [...select.options].some((option) => option.value === zone);
+    if (!known) select.add(new Option(zone.replaceAll("_", " "), zone));
+    select.value = zone;
+  }
+}
+
+// The weekday matters to the weekly digest alone.
+const cadence = document.getElementById("cadence");
+const weekday = document.querySelector("[data-weekly]");
+if (cadence && weekday) {
+  const show = () => { weekday.hidden = cadence.value !== "weekly"; };
+  cadence.addEventListener("change", show);
+  show();
+}
+
+// One more empty line whenever the last one is begun.
+for (const lines of document.querySelectorAll("[data-lines]")) {
+  lines.addEventListener("input", (event) => {
+    const all = [...lines.querySelectorAll(".line:not(.heads)")];
+    const last = all.at(-1);
+    if (!last.contains(event.target) || event.target.name !== "interest") return;
+    if (all.length >= Number(lines.dataset.lines)) return;
+    const fresh = last.cloneNode(true);
+    for (const problem of fresh.querySelectorAll(".problem")) problem.remove();
+    for (const field of fresh.querySelectorAll("input, select")) {
+      field.removeAttribute("aria-invalid");
+      field.setAttribute("aria-label", field.getAttribute("aria-label").replace(/\d+/, all.length + 1));
+      if (field.tagName === "INPUT") { field.value = ""; field.removeAttribute("placeholder"); }
+    }
+    const weight = fresh.querySelector("select");
+    if (weight) weight.value = "1";
+    const quota = fresh.querySelector(".count");
+    if (quota) quota.placeholder = "any";
+    lines.append(fresh);
+  });
+}
+
+// Words to finish an interest with.
+const words = document.getElementById("words");
+if (words) {
+  let waiting;
+  document.addEventListener("input", (event) => {
+    if (event.target.name !== "interest") return;
+    clearTimeout(waiting);
+    const typed = event.target.value.trim();
+    if (typed.length < 2) return;
+    waiting = setTimeout(async () => {
+      const answer = await fetch("/suggest?q=" + encodeURIComponent(typed));
+      if (answer.ok) words.replaceChildren(...(await answer.json()).map((word) => new Option(word, word)));
+    }, 150);
+  });
+}
+
+// After a mistake, begin with it.
+document.getElementById("mistakes")?.focus();
