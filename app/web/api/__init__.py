@@ -6,6 +6,8 @@ paging     lists a page at a time                  reference  the documentation 
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, FastAPI
 
 from app.pipeline import App
@@ -45,15 +47,24 @@ Lists come a page at a time: ask again with `cursor` = `next_cursor`. Every erro
 (RFC 9457) that says what to change."""
 
 
+class Api(FastAPI):
+    """An application whose documentation knows the shape of its errors."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        document["components"]["schemas"].update(problems.schemas())
+        return document
+
+
 def create(app: App) -> FastAPI:
     """The API as an application of its own, to be mounted at /api."""
-    api = FastAPI(
+    api = Api(
         title=f"{app.settings.site_name}: admin API",
         version="1",
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        responses=problems.responses(401, 403, 429, 500),
+        responses=problems.responses(401, 403, 422, 429, 500),
     )
     api.state.paperboy = app
     api.state.templates = pages.environment(app.settings)

@@ -46,7 +46,7 @@ class DeliveryDetail(DeliveryOut):
     digest: dict[str, Any]
 
 
-@router.get("", responses=problems.responses(422))
+@router.get("")
 def list_deliveries(
     app: Paperboy,
     _key: Reader,

@@ -68,7 +68,7 @@ def _limits(request: Request) -> Limits:
     return limits
 
 
-@router.post("/previews", responses=problems.responses(422))
+@router.post("/previews")
 def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted) -> Preview:
     """The digest that a new reader with these interests would get."""
     wishes = [Wish(each.text, each.weight, each.quota) for each in wanted.interests]
@@ -85,7 +85,7 @@ def preview_for_subscriber(app: Paperboy, _key: Reader, now: Now, subscriber_id:
     return _shown(app, digest, edition, now)
 
 
-@router.post("/subscribers/{subscriber_id}/test-send", responses=problems.responses(404, 409, 422))
+@router.post("/subscribers/{subscriber_id}/test-send", responses=problems.responses(404, 409))
 def send_test(
     app: Paperboy,
     key: Sender,

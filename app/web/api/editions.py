@@ -67,7 +67,7 @@ class Reason(BaseModel):
     reason: str = Field(min_length=3, max_length=500, examples=["the relay signs with a wrong key"])
 
 
-@router.get("/editions", responses=problems.responses(422))
+@router.get("/editions")
 def list_editions(app: Paperboy, _key: Reader, window: Paging) -> Page[Edition]:
     """The editions in descending order of their names: weeks before days."""
     statement = select(Delivery.edition).where(Delivery.kind == MailKind.DIGEST).distinct()

@@ -11,7 +11,6 @@ from sqlalchemy import func
 from sqlmodel import col, select
 
 from app.models import Interest, Query, Subscriber, SubscriberState
-from app.web.api import problems
 from app.web.api.access import Paperboy, Reader
 from app.web.api.paging import Page, Paging, cut
 
@@ -26,7 +25,7 @@ class InterestCount(BaseModel):
     readers: int = Field(examples=[12])
 
 
-@router.get("", responses=problems.responses(422))
+@router.get("")
 def list_interests(
     app: Paperboy,
     _key: Reader,

@@ -87,7 +87,7 @@ class PaperDetail(PaperOut):
     merges: list[MergeOut]
 
 
-@router.get("/papers", responses=problems.responses(404, 422))
+@router.get("/papers", responses=problems.responses(404))
 def list_papers(
     app: Paperboy,
     _key: Reader,
@@ -129,7 +129,7 @@ def get_paper(app: Paperboy, _key: Reader, paper_id: int) -> PaperDetail:
         )
 
 
-@router.get("/merges", responses=problems.responses(422))
+@router.get("/merges")
 def list_merges(app: Paperboy, _key: Reader, window: Paging, undone: bool | None = None) -> Page[MergeOut]:
     """What was found to be one paper, the newest first."""
     statement = select(Merge)

@@ -48,6 +48,12 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def schemas() -> dict[str, Any]:
+    """The shapes that `responses` refers to, for the documentation."""
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {**problem.pop("$defs"), "Problem": problem}
+
+
 def install(api: FastAPI) -> None:
     """Let no error leave the API in another shape."""
     api.add_exception_handler(PaperboyError, _known)

@@ -44,7 +44,7 @@ class RunDetail(RunOut):
     rejections: list[RejectedRow]
 
 
-@router.get("", responses=problems.responses(422))
+@router.get("")
 def list_runs(
     app: Paperboy,
     _key: Reader,

@@ -74,7 +74,7 @@ def list_sources(app: Paperboy, _key: Reader) -> SourceList:
         return SourceList(items=[_shown(source) for source in catalogue.listed(session)])
 
 
-@router.post("", status_code=201, responses=problems.responses(409, 422))
+@router.post("", status_code=201, responses=problems.responses(409))
 def add_source(app: Paperboy, key: Writer, now: Now, wanted: NewSource) -> SourceOut:
     """A new source. It is asked for the first time within minutes, and back-filled."""
     with app.db.write() as session:
@@ -90,7 +90,7 @@ def get_source(app: Paperboy, _key: Reader, source_id: int) -> SourceOut:
         return _shown(catalogue.get(session, source_id))
 
 
-@router.patch("/{source_id}", responses=problems.responses(404, 409, 422))
+@router.patch("/{source_id}", responses=problems.responses(404, 409))
 def change_source(app: Paperboy, key: Writer, now: Now, source_id: int, wanted: SourceChange) -> SourceOut:
     """Rename a source, or ask it for something else."""
     with app.db.write() as session:

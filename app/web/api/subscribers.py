@@ -106,7 +106,7 @@ class Pausing(BaseModel):
     until: AwareDatetime | None = Field(default=None, examples=["2026-12-24T00:00:00Z"])
 
 
-@router.get("", responses=problems.responses(422))
+@router.get("")
 def list_subscribers(
     app: Paperboy,
     _key: Reader,
@@ -125,7 +125,7 @@ def list_subscribers(
         return Page(items=_shown(session, rows), next_cursor=cursor)
 
 
-@router.post("", status_code=201, responses=problems.responses(409, 422))
+@router.post("", status_code=201, responses=problems.responses(409))
 def add_subscriber(app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber) -> SubscriberOut:
     """Add a reader who agreed elsewhere. The address must not be known, nor suppressed."""
     defaults = Preferences(hour=app.settings.default_hour, zone=app.settings.default_zone)
@@ -145,7 +145,7 @@ def get_subscriber(app: Paperboy, _key: Reader, subscriber_id: int) -> Subscribe
         return _shown(session, [reader])[0]
 
 
-@router.patch("/{subscriber_id}", responses=problems.responses(404, 409, 422))
+@router.patch("/{subscriber_id}", responses=problems.responses(404, 409))
 def change_subscriber(
     app: Paperboy, key: Writer, now: Now, subscriber_id: int, wanted: Choice
 ) -> SubscriberOut:
@@ -157,7 +157,7 @@ def change_subscriber(
         return _shown(session, [reader])[0]
 
 
-@router.post("/{subscriber_id}/pause", responses=problems.responses(404, 409, 422))
+@router.post("/{subscriber_id}/pause", responses=problems.responses(404, 409))
 def pause_subscriber(
     app: Paperboy, key: Writer, now: Now, subscriber_id: int, wanted: Pausing
 ) -> SubscriberOut:

@@ -44,7 +44,7 @@ class Lifting(BaseModel):
     reason: Why
 
 
-@router.get("", responses=problems.responses(422))
+@router.get("")
 def list_suppressions(
     app: Paperboy,
     _key: Reader,
@@ -63,7 +63,7 @@ def list_suppressions(
     return Page(items=[_shown(row) for row in shown], next_cursor=cursor)
 
 
-@router.post("", status_code=201, responses=problems.responses(422))
+@router.post("", status_code=201)
 def add_suppression(app: Paperboy, key: Writer, now: Now, wanted: NewSuppression) -> SuppressionOut:
     """Let an address get no mail from now on. One that is listed already keeps its first reason."""
     email = subscribers.normalise_address(wanted.email)
@@ -75,7 +75,7 @@ def add_suppression(app: Paperboy, key: Writer, now: Now, wanted: NewSuppression
         return _shown(row)
 
 
-@router.post("/lift", status_code=204, responses=problems.responses(404, 422))
+@router.post("/lift", status_code=204, responses=problems.responses(404))
 def lift_suppression(app: Paperboy, key: Writer, now: Now, wanted: Lifting) -> None:
     """Let an address get mail again. The reason is kept in the audit."""
     email = subscribers.normalise_address(wanted.email)

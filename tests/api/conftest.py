@@ -1,0 +1,96 @@
+"""Fixtures: the real application with its clock held still, and callers whose keys have one scope each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlmodel import col, select
+
+from app import clock, keys, main
+from app.models import Audit, Scope
+from app.pipeline import App
+from tests import shelves
+from tests.conftest import NOW
+
+Call = Callable[..., httpx2.Response]
+
+
+@pytest.fixture
+def site(app: App) -> FastAPI:
+    """The web application, for which it is always NOW."""
+    made = main.create_app(app)
+    api_of(made).dependency_overrides[clock.utcnow] = lambda: NOW
+    return made
+
+
+def api_of(site: FastAPI) -> FastAPI:
+    """The admin API that is mounted in it."""
+    return next(route.app for route in site.routes if getattr(route, "path", "") == "/api")
+
+
+@pytest.fixture
+def client(site: FastAPI) -> Iterator[TestClient]:
+    """A caller without a key. An error of the server's is an answer, as it would be in life."""
+    with TestClient(site, raise_server_exceptions=False) as made:
+        yield made
+
+
+@pytest.fixture
+def key_of(app: App) -> Callable[[Scope], str]:
+    """A function that makes the key of a scope, named for it."""
+
+    def make(scope: Scope) -> str:
+        with app.db.write() as session:
+            return keys.create(session, f"{scope} key", [scope], NOW)[1]
+
+    return make
+
+
+@pytest.fixture
+def call(client: TestClient, key_of: Callable[[Scope], str]) -> Call:
+    """Call a route below /api/v1 with the scope that its method asks for, or the one that is given."""
+    made: dict[Scope, str] = {}
+
+    def request(method: str, path: str, *, scope: Scope | None = None, **content: Any) -> httpx2.Response:
+        scope = scope or (Scope.READ if method == "GET" else Scope.WRITE)
+        made[scope] = made.get(scope) or key_of(scope)
+        headers = {"Authorization": f"Bearer {made[scope]}"}
+        return client.request(method, f"/api/v1{path}", headers=headers, **content)
+
+    return request
+
+
+@pytest.fixture
+def audited(app: App) -> Callable[[], list[tuple[str, str, str]]]:
+    """What the audit says so far: who, what, to what."""
+
+    def read() -> list[tuple[str, str, str]]:
+        with app.db.read() as session:
+            rows = session.exec(select(Audit).order_by(col(Audit.id)))
+            return [(row.actor, row.action, row.subject) for row in rows]
+
+    return read
+
+
+@pytest.fixture
+def alice(app: App) -> int:
+    """An active reader who likes agents, due at NOW."""
+    with app.db.write() as session:
+        return shelves.reader(session, "alice@example.org", ["language agents"], NOW)
+
+
+@pytest.fixture
+def shelf(app: App) -> dict[str, int]:
+    """Two papers of today from one source; their ids by title."""
+    titles = ("Language Agents that Plan", "Video Diffusion in Real Time")
+    with app.db.write() as session:
+        source = shelves.source(session, NOW)
+        return {
+            title: shelves.paper(session, source, title, NOW.date(), NOW, abstract=f"{title}, at last.")
+            for title in titles
+        }

@@ -1,0 +1,112 @@
+"""What a digest would be can be seen, and sent to oneself, without anybody else noticing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app import planning
+from app.models import Scope
+from app.pipeline import App
+from app.settings import Settings
+from tests.api.conftest import Call
+from tests.conftest import NOW
+from tests.mailserver import MailServer
+
+AGENTS = "Language Agents that Plan"
+
+
+@pytest.fixture
+def settings(settings: Settings, mail_server: MailServer) -> Settings:
+    """The relay is a real server."""
+    return settings.model_copy(update={"smtp_port": mail_server.port})
+
+
+def titles(preview: dict[str, Any]) -> list[str]:
+    return [pick["title"] for section in preview["sections"] for pick in section["picks"]]
+
+
+def test_a_preview_for_any_interests(shelf: dict[str, int], call: Call) -> None:
+    """The picks with their reasons, and the mail as it would look."""
+    shown = call("POST", "/previews", scope=Scope.READ, json={"interests": [{"text": "language agents"}]})
+    assert shown.status_code == 200, shown.text
+    preview = shown.json()
+    assert titles(preview) == [AGENTS]
+    assert (preview["skipped"], preview["considered"], preview["edition"]) == (None, 2, "2026-11-20")
+    assert AGENTS in preview["html"]
+    assert AGENTS in preview["text"]
+    assert preview["sections"][0]["picks"][0]["reason"]
+
+
+@pytest.mark.parametrize("text", ["", "?!", "x" * 400])
+def test_a_preview_refuses_what_cannot_be_searched_for(text: str, call: Call) -> None:
+    """The same answer as at sign-up."""
+    refused = call("POST", "/previews", scope=Scope.READ, json={"interests": [{"text": text}]})
+    assert refused.status_code == 422
+
+
+def test_without_papers_the_preview_says_why_not(call: Call) -> None:
+    """Silence is explained."""
+    preview = call("POST", "/previews", scope=Scope.READ, json={"interests": [{"text": "agents"}]}).json()
+    assert preview["skipped"]
+    assert preview["sections"] == []
+
+
+def test_a_readers_preview_leaves_out_what_they_had(
+    app: App, alice: int, shelf: dict[str, int], call: Call
+) -> None:
+    """It is planned by the same code as the digest itself, and writes nothing."""
+    before = call("GET", f"/subscribers/{alice}/preview").json()
+    assert titles(before) == [AGENTS]
+    assert call("GET", "/deliveries").json()["items"] == []
+    planning.plan(app.db, app.settings, app.lexicon, NOW)
+    after = call("GET", f"/subscribers/{alice}/preview").json()
+    assert titles(after) == []
+    assert after["skipped"]
+    assert call("GET", "/subscribers/99/preview").status_code == 404
+
+
+def test_a_test_goes_to_the_given_address_only(
+    alice: int,
+    shelf: dict[str, int],
+    call: Call,
+    mail_server: MailServer,
+    audited: Callable[[], list[tuple[str, str, str]]],
+) -> None:
+    """The reader's digest stays due, and the links in the test are nobody's."""
+    path = f"/subscribers/{alice}/test-send"
+    sent = call("POST", path, scope=Scope.SEND, json={"to": "me@example.org"})
+    assert sent.json()["verdict"] == "accepted", sent.text
+    (mail,) = mail_server.messages
+    assert mail.recipient == "me@example.org"
+    assert AGENTS in mail.parsed().get_body(("plain",)).get_content()
+    assert "alice" not in mail.data.decode()
+    assert call("GET", "/deliveries").json()["items"] == []
+    assert audited() == [("send key", "digest.test", str(alice))]
+
+
+def test_a_refused_test_says_what_the_relay_said(
+    alice: int, shelf: dict[str, int], call: Call, mail_server: MailServer
+) -> None:
+    """That is what a test is for."""
+    mail_server.reply("rcpt", "550 5.1.1 no such user")
+    sent = call("POST", f"/subscribers/{alice}/test-send", scope=Scope.SEND, json={"to": "me@example.org"})
+    assert (sent.json()["verdict"], sent.json()["code"]) == ("hard", 550)
+
+
+def test_tests_are_limited(alice: int, shelf: dict[str, int], call: Call, mail_server: MailServer) -> None:
+    """A key that leaked is nobody's bulk mailer."""
+    path = f"/subscribers/{alice}/test-send"
+    answers = [call("POST", path, scope=Scope.SEND, json={"to": "me@example.org"}) for _ in range(6)]
+    assert [answer.status_code for answer in answers] == [200] * 5 + [429]
+    assert int(answers[-1].headers["Retry-After"]) > 0
+    assert answers[-1].headers["content-type"] == "application/problem+json"
+    assert len(mail_server.messages) == 5
+
+
+def test_nothing_to_send_is_a_conflict(alice: int, call: Call) -> None:
+    """With the reason why there would be no digest."""
+    refused = call("POST", f"/subscribers/{alice}/test-send", scope=Scope.SEND, json={"to": "me@example.org"})
+    assert refused.status_code == 409
