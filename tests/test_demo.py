@@ -94,6 +94,7 @@ def postbox() -> Iterator[Postbox]:
 def mail_to(address: str) -> EmailMessage:
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = "paperboy@example.org", address, "Two papers for you"
+    mail["Date"] = "Tue, 31 Mar 2026 06:00:00 +0000"
     mail.set_content("In plain words.")
     mail.add_alternative("<p>In <b>bold</b> words.</p><script>alert(1)</script>", subtype="html")
     return mail
@@ -145,6 +146,7 @@ def test_the_inbox_lists_every_mailbox_with_its_mails(browser: TestClient) -> No
     assert all(person.email in text for person in people.PEOPLE)
     assert 'href="/demo/inbox/1"' in text
     assert "Two papers for you" in text
+    assert "Tue 31 Mar 2026" in text
     assert "nothing fits" in text
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from email.utils import parsedate_to_datetime
 from typing import cast
 
 from aiosmtpd.controller import Controller
@@ -42,6 +43,12 @@ class Letter:
     @property
     def date(self) -> str:
         return str(self.message["Date"])
+
+    @property
+    def day(self) -> str:
+        """Tue 31 Mar 2026, by its own Date header."""
+        sent = parsedate_to_datetime(self.date)
+        return f"{sent:%a} {sent.day} {sent:%b %Y}"
 
     @property
     def text(self) -> str:
