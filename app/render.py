@@ -30,7 +30,10 @@ from app.tokens import Purpose, Signer
 FOLDER = ROOT / "templates" / "email"
 TEXT_WIDTH = 76
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
-SUBJECT_CHARS, TITLE_CHARS, SUMMARY_CHARS = 110, 300, 600
+SUBJECT_CHARS, TITLE_CHARS = 110, 300
+# Gmail clips what is above some 102 kB. A digest that would be gets shorter summaries.
+MAX_HTML_BYTES = 98_000
+SUMMARY_CHARS = (600, 300, 120)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,14 @@ class Renderer:
         return self._kinds[delivery.kind](delivery, subscriber)
 
     def _digest(self, delivery: Delivery, subscriber: Subscriber) -> RenderedMail:
-        sections, left_out = self._sections(delivery.digest)
+        for summary_chars in SUMMARY_CHARS:
+            mail = self._digest_of(delivery, subscriber, summary_chars)
+            if len(mail.html.encode()) <= MAX_HTML_BYTES:
+                break
+        return mail
+
+    def _digest_of(self, delivery: Delivery, subscriber: Subscriber, summary_chars: int) -> RenderedMail:
+        sections, left_out = self._sections(delivery.digest, summary_chars)
         if not sections:
             raise DeliveryError("no paper of this digest could be rendered", permanent=True)
         links = self._links(
@@ -120,21 +130,21 @@ class Renderer:
     def _render(self, name: str, values: Mapping[str, object]) -> str:
         return self._templates.get_template(name).render(values)
 
-    def _sections(self, digest: Mapping[str, Any]) -> tuple[list[CardSection], int]:
+    def _sections(self, digest: Mapping[str, Any], summary_chars: int) -> tuple[list[CardSection], int]:
         """The sections with every card that can be rendered, and how many could not."""
         sections, left_out = [], 0
         for section in digest.get("sections", ()):
-            cards = [self._card(stored) for stored in section["picks"]]
+            cards = [self._card(stored, summary_chars) for stored in section["picks"]]
             good = tuple(card for card in cards if card)
             left_out += len(cards) - len(good)
             if good:
                 sections.append(CardSection(plain(section["interest"]), good))
         return sections, left_out
 
-    def _card(self, stored: Mapping[str, Any]) -> Card | None:
+    def _card(self, stored: Mapping[str, Any], summary_chars: int) -> Card | None:
         """One paper that cannot be shown must not cost the reader the others."""
         try:
-            pick = _presentable(Pick(**stored))
+            pick = _presentable(Pick(**stored), summary_chars)
             values = {"pick": pick, "links": _pick_links(pick), "date": _day_words(pick.published_on)}
             html, text = self._render("digest/card.html", values), self._render("digest/card.txt", values)
             (html + text).encode()  # a lone surrogate would only be found when the mail is written
@@ -257,13 +267,13 @@ def _day_words(iso: str) -> str:
     return f"{day.day} {day:%b %Y}"
 
 
-def _presentable(pick: Pick) -> Pick:
+def _presentable(pick: Pick, summary_chars: int) -> Pick:
     """The pick with its texts made fit to be shown; whatever is no text raises here."""
     return Pick(
         paper_id=pick.paper_id,
         title=shorten(plain(pick.title), TITLE_CHARS),
         authors=shorten(plain(pick.authors), TITLE_CHARS),
-        summary=shorten(plain(pick.summary), SUMMARY_CHARS),
+        summary=shorten(plain(pick.summary), summary_chars),
         reason=shorten(plain(pick.reason), TITLE_CHARS),
         trend=shorten(plain(pick.trend), TITLE_CHARS),
         url=_web_link(pick.url),

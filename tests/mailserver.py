@@ -51,10 +51,18 @@ class MailServer:
         self._loop = asyncio.new_event_loop()
         self._sessions: set[_Server] = set()
 
-    def reply(self, stage: str, reply: str, *, to: str | None = None, times: int = 10**6) -> None:
-        """Answer so at a stage (connect, mail, rcpt, data, end), for one recipient or all, so many times."""
+    def reply(
+        self,
+        stage: str,
+        reply: str,
+        *,
+        to: str | None = None,
+        times: int = 10**6,
+        first: Callable[[], object] = lambda: None,
+    ) -> None:
+        """At a stage (see STAGES), for one recipient or for all: do something, and answer so."""
         assert stage in STAGES
-        self._rules.append(_Rule(stage, reply, to, times))
+        self._rules.append(_Rule(stage, reply, to, times, first))
 
     def drop(
         self,
@@ -64,9 +72,8 @@ class MailServer:
         times: int = 10**6,
         first: Callable[[], object] = lambda: None,
     ) -> None:
-        """Do something, then break off the connection at a stage, without a word."""
-        assert stage in STAGES
-        self._rules.append(_Rule(stage, "", to, times, first))
+        """Do something, then break off the connection without a word."""
+        self.reply(stage, "", to=to, times=times, first=first)
 
     def allow_connections(self, most: int) -> None:
         """Let so many more in, and answer all others with 421."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session, select
 
 from app import deliver, main, pipeline, suppression
@@ -400,6 +401,21 @@ def test_one_broken_mail_does_not_stop_the_others(app: App, mail_server: MailSer
     assert pipeline.send_pending(app, now) == {"failed": 1, "deferred": 1, "sent": 1}
     assert states(app) == {"alice": "failed", "bob": "deferred", "carol": "sent"}
     assert "no paper" in rows(app)["alice"].reason
+
+
+def test_a_ledger_that_cannot_write_allows_nothing(app: App, mail_server: MailServer, now: datetime) -> None:
+    """When the database fails between RCPT and DATA, the run ends with its error, and no DATA is sent."""
+
+    def spoil() -> None:
+        with app.db.write() as session:
+            session.connection().exec_driver_sql("ALTER TABLE suppression RENAME TO gone")
+
+    queue(app, now, "alice")
+    mail_server.reply("rcpt", "250 welcome", first=spoil)
+    with pytest.raises(DBAPIError):
+        pipeline.send_pending(app, now)
+    assert mail_server.messages == mail_server.swallowed == []
+    assert states(app) == {"alice": "claimed"}
 
 
 def test_delays_grow_to_a_limit_and_spread() -> None:

@@ -172,6 +172,17 @@ def test_a_large_digest_stays_below_what_gmail_clips(renderer: Renderer, now: da
     assert len(mail.html.encode()) < 85_000
 
 
+def test_a_digest_in_a_wide_script_gets_shorter_summaries(renderer: Renderer, now: datetime) -> None:
+    """Chinese takes three bytes a character: rather short summaries than a clipped mail."""
+    picks = [
+        samples.pick(n, f"{n} 用于检索的语言模型" * 5, summary="我们重新审视长上下文" * 80) for n in range(30)
+    ]
+    mail = shown(renderer, now, *picks)
+    assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
+    assert mail.left_out == 0
+    assert "我们重新审视长上下文" * 10 in mail.html
+
+
 def test_dark_mode_and_phones_are_provided_for(renderer: Renderer, now: datetime) -> None:
     """The mail says that it knows both schemes, and lays itself out in tables."""
     mail = renderer.render(delivery_of(now, samples.digest()), reader(now))
