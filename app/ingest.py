@@ -133,10 +133,10 @@ def _store_rows(batch: _Batch, rows: Sequence[Row]) -> Summary:
     try:
         with batch.session.begin_nested():
             return batch.store(rows)
-    except StatementError as error:
+    except (StatementError, OverflowError) as error:  # the latter is how SQLite refuses a number
         batch.titles.forget()  # it may know rows that were taken back
         if len(rows) == 1:
-            told = Rejection(REFUSED, rows[0][0], str(error.orig)[:200])
+            told = Rejection(REFUSED, rows[0][0], str(getattr(error, "orig", error))[:200])
             return Summary(rows=1, rejections=(told,))
     return sum((_store_rows(batch, [row]) for row in rows), Summary())
 

@@ -102,9 +102,11 @@ def feed(*entries: str, title: str = "cs.AI updates on arXiv.org") -> str:
 RSS = """<?xml version="1.0"?>
 <rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>Journal of Birds</title>
 <item><title>Pigeons That Plan</title><link>https://doi.org/10.1234/Pigeons.1</link>
-<description>&lt;p&gt;We teach &amp;amp; test.&lt;/p&gt;</description><dc:creator>Mei Tanaka, Olu Adeyemi</dc:creator>
+<description>&lt;p&gt;We teach &amp;amp; test.&lt;/p&gt;</description>
+<dc:creator>Mei Tanaka, Olu Adeyemi</dc:creator>
 <pubDate>Thu, 19 Nov 2026 22:30:00 -0500</pubDate></item>
-<item><title>Owls at Noon</title><link>https://arxiv.org/abs/2611.00002v3</link><description>Owls.</description></item>
+<item><title>Owls at Noon</title><link>https://arxiv.org/abs/2611.00002v3</link>
+<description>Owls.</description></item>
 <item><title></title><link>https://birds.test/untitled</link></item>
 </channel></rss>
 """

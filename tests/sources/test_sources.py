@@ -63,7 +63,7 @@ def test_a_recorded_answer_is_unwrapped() -> None:
     good = {"url": "https://export.arxiv.org/api/query", "status_code": 200, "body": answers.api()}
     bad = good | {"status_code": 400, "body": answers.API_ERROR}
     assert sources.read("a.json", json.dumps(good).encode(), TODAY).kind is SourceKind.ARXIV
-    with pytest.raises(UnreadableAnswer, match="HTTP 400.*incorrect id format"):
+    with pytest.raises(UnreadableAnswer, match=r"HTTP 400.*incorrect id format"):
         sources.read("a.json", json.dumps(bad).encode(), TODAY)
 
 

@@ -1,0 +1,211 @@
+"""The polite client: who asks, how often, how long, and when it gives up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timedelta
+
+import httpx
+import pytest
+import stamina
+
+from app.errors import SourceError, UnreadableAnswer
+from app.sources import client
+from app.sources.client import Client, Wire
+
+Answer = Callable[[httpx.Request], httpx.Response]
+URL = "https://huggingface.co/api/daily_papers"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    """Tries again at once."""
+    stamina.set_testing(True, attempts=3)
+    yield
+    stamina.set_testing(False)
+
+
+class Upstream:
+    """A source that answers as it is told, and remembers what it was asked and how long we waited."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[httpx.Request] = []
+        self.waits: list[float] = []
+        self.at_once = self.most_at_once = 0
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+    def ask(self, now: datetime, work: Callable[[Client], Awaitable[object]]) -> object:
+        """Run some work with a client on this source."""
+
+        async def run() -> object:
+            wire = Wire(httpx.MockTransport(self), self.sleep, _resolve)
+            async with client.opened("ops@paperboy.test", now, wire) as polite:
+                return await work(polite)
+
+        return asyncio.run(run())
+
+    def get(self, now: datetime, url: str = URL, **options: object) -> client.Reply:
+        return self.ask(now, lambda polite: polite.get(url, **options))  # type: ignore[arg-type,return-value]
+
+
+async def _resolve(host: str, port: int) -> list[str]:
+    return {"inside.test": ["10.0.0.7"], "both.test": ["93.184.215.14", "::1"]}.get(host, ["93.184.215.14"])
+
+
+def test_it_says_who_asks(now: datetime) -> None:
+    """With an address to write to."""
+    upstream = Upstream(httpx.Response(200, content=b"[]"))
+    assert upstream.get(now, params={"p": 1}).body == b"[]"
+    assert upstream.asked[0].headers["user-agent"] == "Paperboy/0.1 (ops@paperboy.test)"
+    assert upstream.asked[0].url.params["p"] == "1"
+
+
+def test_what_did_not_change_is_not_sent_again(now: datetime) -> None:
+    """ETag and Last-Modified come and go."""
+    upstream = Upstream(httpx.Response(304, headers={"etag": '"b"'}))
+    reply = upstream.get(now, etag='"a"', last_modified="Fri, 20 Nov 2026 00:00:00 GMT")
+    assert not reply.changed
+    assert upstream.asked[0].headers["if-none-match"] == '"a"'
+    assert upstream.asked[0].headers["if-modified-since"] == "Fri, 20 Nov 2026 00:00:00 GMT"
+    fresh = Upstream(httpx.Response(200, headers={"etag": '"c"'}))
+    assert fresh.get(now).etag == '"c"'
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.Response(502), httpx.Response(503)],
+)
+def test_a_fault_that_passes_is_tried_again(now: datetime, fault: httpx.Response | Exception) -> None:
+    """And goes unnoticed."""
+    upstream = Upstream(fault, fault, httpx.Response(200, content=b"[]"))
+    assert upstream.get(now).body == b"[]"
+    assert len(upstream.asked) == 3
+
+
+@pytest.mark.parametrize("fault", [httpx.ConnectError("refused"), httpx.Response(500)])
+def test_a_fault_that_stays_is_told(now: datetime, fault: httpx.Response | Exception) -> None:
+    """After three times."""
+    upstream = Upstream(fault)
+    with pytest.raises(SourceError, match=r"huggingface\.co"):
+        upstream.get(now)
+    assert len(upstream.asked) == 3
+
+
+def test_a_refusal_is_not_repeated(now: datetime) -> None:
+    """A bad date stays bad."""
+    upstream = Upstream(httpx.Response(400, content=b'{"error":"Invalid date"}'))
+    with pytest.raises(SourceError, match=r"HTTP 400.*Invalid date"):
+        upstream.get(now)
+    assert len(upstream.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [({"RateLimit": '"api";r=0;t=55'}, 56), ({"Retry-After": "7"}, 7)],
+)
+def test_it_waits_as_long_as_it_is_asked_to(now: datetime, headers: dict[str, str], seconds: int) -> None:
+    """Hugging Face says when its window ends."""
+    upstream = Upstream(httpx.Response(429, headers=headers), httpx.Response(200))
+    upstream.get(now)
+    [wait] = upstream.waits
+    assert seconds - 1 < wait <= seconds
+
+
+def test_a_budget_that_is_used_up_is_waited_for_before_it_is_refused(now: datetime) -> None:
+    """The last good answer says so."""
+
+    async def twice(polite: Client) -> None:
+        await polite.get(URL)
+        await polite.get(URL)
+
+    upstream = Upstream(httpx.Response(200, headers={"RateLimit": '"api";r=0;t=9'}))
+    upstream.ask(now, twice)
+    assert len(upstream.waits) == 1
+
+
+def test_a_long_wait_is_left_to_a_later_run(now: datetime) -> None:
+    """Nobody sleeps for an hour: the source says when to come back."""
+    upstream = Upstream(httpx.Response(503, headers={"Retry-After": "3600"}))
+    with pytest.raises(SourceError) as caught:
+        upstream.get(now)
+    assert caught.value.retry_at == now + timedelta(hours=1)
+    assert upstream.waits == []
+
+
+def test_arxiv_is_asked_every_three_seconds_on_one_connection(now: datetime) -> None:
+    """Over both of its interfaces, however many ask at once."""
+
+    async def many(polite: Client) -> None:
+        urls = ["https://export.arxiv.org/api/query", "https://rss.arxiv.org/atom/cs.AI"] * 3
+        await asyncio.gather(*(polite.get(url) for url in urls))
+
+    upstream = Upstream(httpx.Response(200))
+    upstream.ask(now, many)
+    assert upstream.most_at_once == 1
+    assert len(upstream.waits) == 6
+    assert all(2.5 < wait <= 3 for wait in upstream.waits)
+
+
+def test_arxivs_first_429_ends_it_for_ten_minutes(now: datetime) -> None:
+    """For both interfaces; nothing more is asked."""
+
+    async def both(polite: Client) -> list[object]:
+        urls = ["https://export.arxiv.org/api/query", "https://rss.arxiv.org/atom/cs.AI"]
+        return await asyncio.gather(*(polite.get(url) for url in urls), return_exceptions=True)
+
+    upstream = Upstream(httpx.Response(429))
+    faults = upstream.ask(now, both)
+    assert [fault.retry_at for fault in faults] == [now + timedelta(minutes=10)] * 2  # type: ignore[attr-defined]
+    assert len(upstream.asked) == 1
+
+
+def test_an_endless_answer_is_cut_short(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is finite."""
+    monkeypatch.setattr(client, "MOST_BYTES", 1000)
+    with pytest.raises(UnreadableAnswer):
+        Upstream(httpx.Response(200, content=b"x" * 2000)).get(now)
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "gopher://a.test", "https://", "nonsense", "http://[::1"]
+)
+def test_only_the_web_is_asked(now: datetime, url: str) -> None:
+    """An address comes from an operator, and may be anything."""
+    upstream = Upstream(httpx.Response(200))
+    with pytest.raises(SourceError):
+        upstream.get(now, url)
+    assert upstream.asked == []
+
+
+@pytest.mark.parametrize("host", ["inside.test", "both.test"])
+def test_a_feed_may_not_lead_inside_nor_redirect_there(now: datetime, host: str) -> None:
+    """Unless the operator allowed it; one private address among several is enough to refuse."""
+    moved = Upstream(httpx.Response(302, headers={"location": f"http://{host}/secrets"}))
+    with pytest.raises(SourceError, match="private"):
+        moved.get(now, "https://feeds.test/rss", public_only=True)
+    assert len(moved.asked) == 1
+    allowed = Upstream(httpx.Response(200, content=b"ok"))
+    assert allowed.get(now, f"http://{host}/rss").body == b"ok"
+
+
+def test_redirects_are_followed_and_end(now: datetime) -> None:
+    """Feeds move; some of them in circles."""
+    moved = Upstream(httpx.Response(301, headers={"location": "/new"}), httpx.Response(200, content=b"ok"))
+    assert moved.get(now, "https://feeds.test/old").body == b"ok"
+    with pytest.raises(SourceError, match="redirects"):
+        Upstream(httpx.Response(302, headers={"location": "/again"})).get(now)

@@ -1,0 +1,158 @@
+"""Whether two records are one paper, and what they say together."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import dedupe
+from app.dedupe import Known
+from app.records import PaperRecord, SourceKind
+
+TITLE = "Pigeons That Plan: Long-Horizon Reasoning in Small Birds"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "Pigeons that plan: long-horizon reasoning in small birds",
+        "Pigeons That Plan: Long Horizon\n  Reasoning in Small Birds",
+        r"Pigeons That $\textbf{Plan}$: Long-Horizon Reasoning in Small Birds",
+        "Pigéons That Plan: Long–Horizon Reasoning in Small Birds",
+        "The Pigeons That Plan: Long-Horizon Reasoning in Small Birds",
+        "Pigeons That Plan: Long-Horizon Reasonng in Small Birds",
+        "Long-Horizon Reasoning in Small Birds",
+    ],
+)
+def test_titles_of_one_paper(other: str) -> None:
+    """Case, hyphens, line ends, TeX, accents, an article, a typing error, a lost name before the colon."""
+    assert dedupe.same_title(TITLE, other)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Pigeons That Plan, Part I", "Pigeons That Plan, Part II"),
+        ("Pigeon v1.5: A Bird That Plans Ahead", "Pigeon v1: A Bird That Plans Ahead"),
+        ("RecBird Technical Report", "RecBird-V2 Technical Report"),
+        ("Pigeons: A Survey", "Owls: A Survey"),
+        ("Do Pigeons Plan Ahead in Cities?", 'Reply to "Do Pigeons Plan Ahead in Cities?"'),
+    ],
+)
+def test_titles_of_two_papers(a: str, b: str) -> None:
+    """Numbers, versions and what is said about another paper part them."""
+    assert not dedupe.same_title(a, b)
+
+
+def test_greek_letters_and_their_names_are_alike() -> None:
+    """A source shows the letter, its name in TeX, or the name alone."""
+    keys = {dedupe.title_key(f"{sign}-Bird in Flight") for sign in ("π", r"$\pi$", "pi", "Π")}
+    assert keys == {"pibirdinflight"}
+
+
+def test_titles_without_latin_letters_have_a_key() -> None:
+    """Papers have titles in any script."""
+    assert dedupe.title_key("鳩の計画") == "鳩の計画"
+    assert dedupe.title_key("?!") == ""
+
+
+def test_ids_decide_before_titles() -> None:
+    """One arXiv id is one paper, two are two, and so are DOIs as far as they agree."""
+    a = Known(TITLE, arxiv_id="2611.00001", doi="10.1/a")
+    assert dedupe.decide(a, Known("Another Name", arxiv_id="2611.00001")) == "same arXiv id"
+    assert dedupe.decide(a, Known(TITLE, arxiv_id="2611.00002")) == ""
+    assert dedupe.decide(a, Known("Another Name", doi="10.1/a")) == "same DOI"
+    assert dedupe.decide(a, Known(TITLE, doi="10.1/other")) == "same title"
+
+
+def test_other_authors_and_another_abstract_part_equal_titles() -> None:
+    """Where both have them; one that agrees is enough, for abstracts are rewritten."""
+    mei = Known(TITLE, authors=("Mei Tanaka", "Olu Adeyemi"), abstract="We teach pigeons to plan. " * 5)
+    assert dedupe.decide(mei, Known(TITLE, authors=("M. Tanaka",), abstract="Something else entirely."))
+    assert dedupe.decide(mei, Known(TITLE, abstract="We teach pigeons to plan! " * 5))
+    assert dedupe.decide(mei, Known(TITLE))
+    assert not dedupe.decide(mei, Known(TITLE, authors=("Ana Silva",)))
+    assert not dedupe.decide(mei, Known(TITLE, authors=("Ana Silva",), abstract="Nothing in common at all."))
+
+
+def test_a_title_that_many_papers_have_is_not_enough() -> None:
+    """It takes an author as well."""
+    a, b = Known("Introduction", authors=("Mei Tanaka",)), Known("Introduction")
+    assert not dedupe.decide(a, b)
+    assert dedupe.decide(a, Known("Introduction", authors=("Mei Tanaka",)))
+
+
+def test_deciding_does_not_depend_on_the_order() -> None:
+    """Which one came first is chance."""
+    known = [
+        Known(TITLE),
+        Known(TITLE, arxiv_id="2611.00001"),
+        Known(TITLE, doi="10.1/a", authors=("Mei Tanaka",)),
+        Known("Long-Horizon Reasoning in Small Birds", authors=("Ana Silva",)),
+        Known("Pigeons That Plan, Part II"),
+    ]
+    for a, b in itertools.combinations(known, 2):
+        assert dedupe.decide(a, b) == dedupe.decide(b, a)
+
+
+def test_the_index_finds_near_titles_among_many() -> None:
+    """Nearest first, by the rare words that they share."""
+    index = dedupe.TitleIndex()
+    for number in range(500):
+        index.add(number, f"A Study of Topic {number} in Birds of the City")
+    index.add(900, TITLE)
+    index.add(901, TITLE.replace("Small", "Smaller"))
+    assert index.near(TITLE) == [900, 901]
+    assert index.near("Nothing Like Any of Them") == []
+
+
+RECORDS = st.builds(
+    PaperRecord,
+    title=st.sampled_from(["Pigeons", "Pigeons That Plan"]),
+    abstract=st.sampled_from(["", "short", "a longer abstract"]),
+    authors=st.sampled_from([(), ("Mei",), ("Mei", "Olu")]),
+    tldr=st.sampled_from(["", "one", "two"]),
+    author_count=st.integers(0, 3),
+    published_on=st.sampled_from([None, date(2026, 11, 1), date(2026, 11, 2)]),
+    listed_on=st.sampled_from([date(2026, 11, 3), date(2026, 11, 4)]),
+)
+
+
+@given(st.lists(st.tuples(RECORDS, st.sampled_from(SourceKind)), min_size=2, max_size=5), st.randoms())
+def test_folding_does_not_depend_on_the_order_nor_on_repetition(
+    told: list[tuple[PaperRecord, SourceKind]], random: object
+) -> None:
+    """Reading everything again, in any order, changes nothing."""
+
+    def folded(order: list[tuple[PaperRecord, SourceKind]]) -> dedupe.Fields:
+        fields = [dedupe.fields_of(record, kind) for record, kind in order]
+        result = fields[0]
+        for one in fields[1:]:
+            result = dedupe.fold(result, one)
+        return result
+
+    first = folded(told)
+    random.shuffle(told)  # type: ignore[attr-defined]
+    assert folded(told) == first == folded(told + told)
+    assert dedupe.content_hash(folded(told)) == dedupe.content_hash(first)
+
+
+def test_second_hand_text_only_fills_what_is_empty() -> None:
+    """Saved pages garble formulas, however new they are."""
+    arxiv = PaperRecord("π Birds", abstract="With π.", as_of=date(2026, 11, 1))
+    page = PaperRecord("pi Birds", abstract="With pi.", tldr="Birds.", listed_on=date(2026, 11, 20))
+    told = dedupe.fold(
+        dedupe.fields_of(page, SourceKind.PAGE), dedupe.fields_of(arxiv, SourceKind.ARXIV)
+    ).values
+    assert (told["title"], told["abstract"], told["tldr"]) == ("π Birds", "With π.", "Birds.")
+
+
+def test_an_empty_field_changes_no_hash() -> None:
+    """A new column re-hashes nothing."""
+    fields = dedupe.fields_of(PaperRecord("Pigeons"), SourceKind.ARXIV)
+    more = dedupe.Fields({**fields.values, "new_column": ""}, fields.versions)
+    assert dedupe.content_hash(more) == dedupe.content_hash(fields)

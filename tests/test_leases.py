@@ -1,0 +1,25 @@
+"""One process at a time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from app import leases
+from app.pipeline import App
+
+HOUR = timedelta(hours=1)
+
+
+def test_a_lease_is_held_by_one_until_it_is_given_back_or_runs_out(app: App, now: datetime) -> None:
+    """Alice holds it, prolongs it, gives it back; a crashed Bob loses it in time."""
+    with app.db.write() as session:
+        assert leases.take(session, "refresh", "alice", now, HOUR)
+        assert not leases.take(session, "refresh", "bob", now, HOUR)
+        assert leases.take(session, "prune", "bob", now, HOUR), "another job is another lease"
+        assert leases.take(session, "refresh", "alice", now + HOUR, HOUR)
+        assert not leases.take(session, "refresh", "bob", now + HOUR, HOUR)
+        leases.give_back(session, "refresh", "bob")
+        assert not leases.take(session, "refresh", "bob", now + HOUR, HOUR), "only one's own"
+        leases.give_back(session, "refresh", "alice")
+        assert leases.take(session, "refresh", "bob", now, HOUR)
+        assert leases.take(session, "refresh", "alice", now + HOUR, HOUR), "it ran out"

@@ -1,0 +1,311 @@
+"""Asking the sources and reading files: what is stored, what is remembered, and what a fault costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+import stamina
+from sqlmodel import Session, col, select
+
+from app import catalogue, leases, pipeline
+from app.models import Listing, Paper, Run, Source, SourceKind, Votes
+from app.pipeline import App
+from app.sources.client import Wire
+from tests.sources import answers
+
+TODAY = date(2026, 11, 20)  # a Friday
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    """Tries again at once."""
+    stamina.set_testing(True, attempts=2)
+    yield
+    stamina.set_testing(False)
+
+
+class World:
+    """Hugging Face and arXiv, small: two papers a day, and one feed. Any host may be made to fail."""
+
+    def __init__(self) -> None:
+        self.asked: list[httpx.URL] = []
+        self.broken: dict[str, httpx.Response | Exception] = {}
+        self.upvotes = 5
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request.url)
+        host = request.url.host
+        if fault := self.broken.get(host):
+            if isinstance(fault, Exception):
+                raise fault
+            return fault
+        if host == "huggingface.co":
+            return self.daily(request)
+        if host == "rss.arxiv.org":
+            entry = answers.feed_entry("2611.29999v1", "An Announced Paper of Today").replace(
+                "2026-11-19T", f"{TODAY}T"
+            )
+            return httpx.Response(200, text=answers.feed(entry), headers={"etag": '"today"'})
+        if host == "export.arxiv.org":
+            number = 30000 + len(self.asked)
+            return httpx.Response(
+                200, text=answers.api(answers.api_entry(f"2611.{number}v1", f"Paper {number}"))
+            )
+        return httpx.Response(200, text=answers.RSS)
+
+    def daily(self, request: httpx.Request) -> httpx.Response:
+        day, page = request.url.params["date"], int(request.url.params["p"])
+        if page > 1 or date.fromisoformat(day).weekday() >= 5:
+            return httpx.Response(200, text="[]")
+        number = f"26{day[5:7]}.{day[8:]}{page:03}"
+        row = answers.hf_row(
+            number, f"Paper {number}", submittedOnDailyAt=f"{day}T01:00:00Z", upvotes=self.upvotes
+        )
+        headers = {"link": '<https://huggingface.co/next>; rel="next"'} if page == 0 else {}
+        return httpx.Response(200, text=answers.hf(row), headers=headers)
+
+    def days_asked(self) -> list[str]:
+        return [url.params["date"] for url in self.asked if url.params.get("p") == "0"]
+
+    def asked_of(self, host: str) -> list[httpx.URL]:
+        return [url for url in self.asked if url.host == host]
+
+
+async def _at_once(_seconds: float) -> None:
+    """Waiting takes no time in tests."""
+
+
+async def _resolve(host: str, port: int) -> list[str]:
+    return ["93.184.215.14"]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def live(app: App, world: World) -> App:
+    """The application on that world."""
+    settings = app.settings.model_copy(update={"backfill_days": 4})
+    return replace(app, settings=settings, wire=Wire(httpx.MockTransport(world), _at_once, _resolve))
+
+
+def source(app: App, kind: SourceKind) -> Source:
+    with app.db.read() as session:
+        return session.exec(select(Source).where(Source.kind == kind)).one()
+
+
+def test_the_first_refresh_seeds_the_sources_and_fills_the_last_days(
+    live: App, world: World, now: datetime
+) -> None:
+    """Hugging Face by day and page; arXiv's feed for today, its query API for the days before."""
+    refreshed = pipeline.refresh(live, now)
+    assert refreshed.polled == ("Hugging Face Daily Papers", "arXiv announcements")
+    assert refreshed.failed == {}
+    assert world.days_asked() == ["2026-11-16", "2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20"]
+    assert len(world.asked_of("export.arxiv.org")) == 4
+    assert refreshed.summary.papers_new == 5 * 2 + 4 + 1
+    with live.db.read() as session:
+        run = session.exec(select(Run)).one()
+        days = {listing.listed_on for listing in session.exec(select(Listing))}
+    assert run.counts["papers_new"] == refreshed.summary.papers_new
+    assert days == {date(2026, 11, day) for day in range(16, 21)}
+
+
+def test_a_source_is_asked_when_it_is_due_and_then_only_for_what_can_be_new(
+    live: App, world: World, now: datetime
+) -> None:
+    """Yesterday and today once more, whose votes grow; arXiv's feed by its ETag."""
+    pipeline.refresh(live, now)
+    world.asked.clear()
+    assert pipeline.refresh(live, now + timedelta(minutes=5)).polled == ()
+    assert world.asked == []
+    world.upvotes = 9
+    again = pipeline.refresh(live, now + timedelta(hours=1))
+    assert world.days_asked() == ["2026-11-19", "2026-11-20"]
+    assert world.asked_of("export.arxiv.org") == []
+    assert (again.summary.papers_new, again.summary.changed) == (0, 4)
+    with live.db.read() as session:
+        row = session.exec(select(Votes).where(Votes.at == now + timedelta(hours=1))).first()
+    assert row is not None
+    assert row.upvotes == 9
+
+
+def test_days_missed_in_an_outage_are_caught_up(live: App, world: World, now: datetime) -> None:
+    """Ten days later, from the watermark on, over two weekends; no day is left out."""
+    pipeline.refresh(live, now)
+    world.asked.clear()
+    pipeline.refresh(live, now + timedelta(days=10))
+    assert world.days_asked()[0] == "2026-11-19"
+    assert world.days_asked()[-1] == "2026-11-30"
+    # arXiv: Mon 23 to Fri 27 without Thanksgiving; today's own list comes by the feed.
+    assert len(world.asked_of("export.arxiv.org")) == 4
+    assert source(live, SourceKind.ARXIV_FEED).watermark == date(2026, 11, 29)
+    assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 28)
+
+
+def test_one_failing_source_stops_no_other_and_backs_off(live: App, world: World, now: datetime) -> None:
+    """Its error is kept, its next poll comes later each time, and a good one clears it."""
+    world.broken["huggingface.co"] = httpx.Response(500)
+    refreshed = pipeline.refresh(live, now)
+    assert list(refreshed.failed) == ["Hugging Face Daily Papers"]
+    assert refreshed.summary.papers_new == 5
+    failing = source(live, SourceKind.HUGGINGFACE)
+    assert (failing.failures, failing.next_poll_at) == (1, now + timedelta(minutes=5))
+    assert "HTTP 500" in (failing.last_error or "")
+    pipeline.refresh(live, now + timedelta(minutes=5))
+    assert source(live, SourceKind.HUGGINGFACE).next_poll_at == now + timedelta(minutes=20)
+    world.broken.clear()
+    pipeline.refresh(live, now + timedelta(minutes=20))
+    mended = source(live, SourceKind.HUGGINGFACE)
+    assert (mended.failures, mended.last_error) == (0, None)
+    assert mended.next_poll_at == now + timedelta(minutes=80)
+
+
+def test_a_login_page_is_a_fault_and_not_an_empty_day(live: App, world: World, now: datetime) -> None:
+    """The watermark stays, so the day is read when the source is well again."""
+    world.broken["huggingface.co"] = httpx.Response(200, text="<!DOCTYPE html><html>Sign in</html>")
+    assert "web page" in pipeline.refresh(live, now).failed["Hugging Face Daily Papers"]
+    assert source(live, SourceKind.HUGGINGFACE).watermark is None
+
+
+def test_arxivs_429_holds_for_all_of_its_sources(live: App, world: World, now: datetime) -> None:
+    """Ten minutes, also for one that was not due."""
+    with live.db.write() as session:
+        query = catalogue.add(session, "Pigeons", SourceKind.ARXIV, {"query": "all:pigeon"}, now)
+        query.next_poll_at = now + timedelta(minutes=1)
+        catalogue.add(session, "arXiv", SourceKind.ARXIV_FEED, {"categories": ["cs.AI"]}, now)
+    world.broken["rss.arxiv.org"] = httpx.Response(429)
+    pipeline.refresh(live, now)
+    assert source(live, SourceKind.ARXIV).next_poll_at == now + timedelta(minutes=10)
+    assert source(live, SourceKind.ARXIV_FEED).next_poll_at == now + timedelta(minutes=10)
+
+
+def test_an_operators_feed_and_query_are_polled(live: App, world: World, now: datetime) -> None:
+    """The feed's own days count; the query is asked for each day's submissions."""
+    with live.db.write() as session:
+        feed = catalogue.add(session, "Birds", SourceKind.FEED, {"url": "https://birds.test/rss"}, now)
+        query = catalogue.add(session, "Pigeons", SourceKind.ARXIV, {"query": "all:pigeon"}, now)
+        ids = (feed.id, query.id)
+    assert pipeline.refresh(live, now, source_id=ids[0]).summary.papers_new == 2
+    summary = pipeline.refresh(live, now, source_id=ids[1]).summary
+    assert (summary.papers_new, summary.papers_merged) == (4, 1), "one has the DOI that the feed had"
+    asked = world.asked_of("export.arxiv.org")[0].params["search_query"]
+    assert asked == "(all:pigeon) AND submittedDate:[202611121900 TO 202611131900]"
+
+
+def test_a_paused_source_is_not_asked(live: App, world: World, now: datetime) -> None:
+    """Until it is resumed."""
+    pipeline.refresh(live, now)
+    world.asked.clear()
+    with live.db.write() as session:
+        for one in catalogue.listed(session):
+            catalogue.pause(session, one)
+    assert pipeline.refresh(live, now + timedelta(days=1)).polled == ()
+    assert world.asked == []
+
+
+def test_only_one_process_asks_at_a_time(live: App, world: World, now: datetime) -> None:
+    """The other comes back; a lease that its holder left behind runs out."""
+    with live.db.write() as session:
+        leases.take(session, "refresh", "another process", now, timedelta(minutes=30))
+    assert pipeline.refresh(live, now).busy
+    assert world.asked == []
+    assert not pipeline.refresh(live, now + timedelta(minutes=30)).busy
+
+
+def test_a_fault_in_the_middle_keeps_what_was_read_before_it(live: App, world: World, now: datetime) -> None:
+    """Each day is stored by itself, and the next poll goes on there."""
+    real = world.daily
+
+    def until_thursday(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(500) if request.url.params["date"] >= "2026-11-19" else real(request)
+
+    world.daily = until_thursday  # type: ignore[method-assign]
+    refreshed = pipeline.refresh(live, now)
+    assert "Hugging Face Daily Papers" in refreshed.failed
+    assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 18)
+
+
+# --- files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One file of each kind, and two that cannot be read."""
+    place = tmp_path / "saved"
+    place.mkdir()
+    rows = [answers.hf_row("2611.00001"), 17, answers.hf_row("2611.00002", "Owls at Noon")]
+    (place / "1-daily-2026-11-19.json").write_text(json.dumps(rows))
+    (place / "2-login.json").write_text("<html>Sign in</html>")
+    (place / "3-arxiv.xml").write_text(answers.api(answers.api_entry()))
+    (place / "4-page.txt").write_text(answers.PAGE)
+    (place / "5-feed.xml").write_text(answers.feed(answers.feed_entry(), answers.feed_entry())[:-30])
+    return place
+
+
+def _tables(session: Session) -> list[dict[str, object]]:
+    tables = (Source, Paper, Listing, Votes)
+    return [row.model_dump() for table in tables for row in session.exec(select(table).order_by(table.id))]  # type: ignore[attr-defined]
+
+
+def test_files_are_read_and_what_cannot_be_is_told(app: App, now: datetime, folder: Path) -> None:
+    """The rest goes on; every row is counted as one thing."""
+    read = pipeline.read_files(app, [*sorted(folder.iterdir()), folder / "missing.json"], now)
+    assert read.files == 6
+    assert [Path(name).name for name in read.unreadable] == ["2-login.json", "missing.json"]
+    told = [(Path(r.origin).name, r.reason, r.row) for r in read.summary.rejections]
+    assert told == [
+        ("1-daily-2026-11-19.json", "the row is not an object", 2),
+        ("2-login.json", "the file cannot be read", None),
+        ("5-feed.xml", "the answer was cut off", None),
+        ("missing.json", "the file cannot be read", None),
+    ]
+    counts = read.summary.counts()
+    assert counts == {
+        "rows": 8,
+        "papers_new": 5,
+        "papers_merged": 0,
+        "changed": 2,
+        "unchanged": 0,
+        "listings": 6,
+        "rejected": 4,
+    }
+
+
+def test_reading_files_again_changes_nothing(app: App, now: datetime, folder: Path) -> None:
+    """Not tomorrow either."""
+    pipeline.read_files(app, sorted(folder.iterdir()), now)
+    with app.db.read() as session:
+        before = _tables(session)
+    again = pipeline.read_files(app, sorted(folder.iterdir()), now + timedelta(days=1))
+    with app.db.read() as session:
+        assert _tables(session) == before
+    assert again.summary.counts()["unchanged"] == 7
+
+
+def test_files_of_a_polled_source_are_its_own_days(live: App, now: datetime, folder: Path) -> None:
+    """A day read from a file and polled later is one listing."""
+    pipeline.read_files(live, [folder / "1-daily-2026-11-19.json"], now)
+    assert pipeline.refresh(live, now).failed == {}
+    with live.db.read() as session:
+        kinds = select(Source.kind).join(Listing, col(Listing.source_id) == Source.id).distinct()
+        assert set(session.exec(kinds)) == {SourceKind.HUGGINGFACE, SourceKind.ARXIV_FEED}
+        assert len(session.exec(select(Source)).all()) == 2
+
+
+def test_the_operators_word_on_kind_and_day_counts(app: App, now: datetime, tmp_path: Path) -> None:
+    """A page saved last year."""
+    page = tmp_path / "page.txt"
+    page.write_text(answers.PAGE)
+    pipeline.read_files(app, [page], now, kind=SourceKind.PAGE, day=date(2025, 3, 1))
+    with app.db.read() as session:
+        assert set(session.exec(select(Listing.listed_on))) == {date(2025, 3, 1)}
