@@ -276,6 +276,17 @@ def test_once_uncertain_never_simply_failed(app: App, mail_server: MailServer, n
         assert deliver.papers_promised(session, [1], now)[1]
 
 
+def test_what_may_have_arrived_is_never_sent_again(app: App, mail_server: MailServer, now: datetime) -> None:
+    """Refused at the second attempt, after a first of unknown fate: its papers stay promised."""
+    queue(app, now, "alice")
+    mail_server.drop("end", times=1)
+    pipeline.send_pending(app, now)
+    mail_server.reply("rcpt", "552 5.2.2 mailbox full")
+    assert pipeline.send_pending(app, now + SOON) == {"failed": 1}
+    with app.db.read() as session:
+        assert deliver.papers_promised(session, [1], now)[1]
+
+
 def test_a_lease_that_ran_out_frees_what_was_only_claimed(
     app: App, mail_server: MailServer, now: datetime
 ) -> None:

@@ -169,6 +169,14 @@ def test_a_relay_that_refuses_us_at_the_door(settings: Settings, mail_server: Ma
     assert send(settings, mail())[0].verdict is Verdict.OUR_FAULT
 
 
+def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> None:
+    """After the first mail that is refused for our sake, no other is tried."""
+    mail_server.reply("rcpt", "550 5.7.26 not authenticated", times=1)
+    one = settings.model_copy(update={"smtp_connections": 1})
+    answers = send(one, mail(1), mail(2), mail(3))
+    assert [answer.verdict for answer in answers] == [Verdict.OUR_FAULT, Verdict.HELD, Verdict.HELD]
+
+
 def test_a_sender_address_that_is_unknown_is_our_fault(settings: Settings, mail_server: MailServer) -> None:
     """5.1.1 at MAIL speaks of our address: the reader must not be suppressed for it."""
     mail_server.reply("mail", "550 5.1.1 unknown sender")
