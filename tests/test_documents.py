@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import subprocess
 
 import pytest
+from typer.testing import CliRunner
 
+from app.cli import cli
 from app.db import ROOT
 from app.settings import Settings
 
@@ -41,6 +45,26 @@ def test_every_file_that_is_linked_exists(document: str) -> None:
     linked = re.findall(r"\]\((?!https?:|#)([^)#]+)\)", (ROOT / document).read_text())
     folder = (ROOT / document).parent
     assert [link for link in linked if not (folder / link).exists()] == []
+
+
+def test_every_command_that_is_named_exists() -> None:
+    """A line of the README can be typed, option by option."""
+    commands = re.findall(r"^\.venv/bin/paperboy (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
+    commands += [
+        " ".join(json.loads(each)[1:]) for each in re.findall(r"\[\"\.venv/bin/paperboy.*\]", COMPOSE)
+    ]
+    assert len(commands) >= 6
+    for command in commands:
+        words = shlex.split(command)
+        told = CliRunner().invoke(cli, [*_named(words), "--help"], terminal_width=200)
+        assert told.exit_code == 0, command
+        assert [word for word in words if word.startswith("--") and word not in told.output] == []
+
+
+def _named(words: list[str]) -> list[str]:
+    """The command and its subcommand, without what is given to them."""
+    groups = {"subscribers", "key", "sources"}
+    return words[:2] if words[0] in groups else words[:1]
 
 
 def test_the_first_screen_holds_the_two_commands() -> None:
