@@ -17,7 +17,7 @@ from app.sources.state import Piece, State
 
 # "stat.ML", "hep-th", "cs.CL"
 _CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")
-_NAME = re.compile(r"[\w][\w .:/-]{0,99}")
+MAX_NAME = 100
 
 POLL_EVERY = {
     SourceKind.HUGGINGFACE: timedelta(hours=1),  # a third of a day's papers arrive after the morning
@@ -84,7 +84,8 @@ def pause(session: Session, source: Source) -> None:
 
 
 def resume(session: Session, source: Source, now: datetime) -> None:
-    """Ask a source again, at once, from where it stopped."""
+    """Ask a source again, at once, from where it stopped. One that only names files cannot be asked."""
+    source.config = _checked(source.kind, source.config)
     source.paused, source.failures, source.last_error, source.next_poll_at = False, 0, None, now
     session.add(source)
 
@@ -166,8 +167,8 @@ def failed(session: Session, source: Source, error: str, now: datetime, retry_at
 
 def _rename(session: Session, source: Source, name: str) -> None:
     name = name.strip()
-    if not _NAME.fullmatch(name):
-        raise InvalidInput("a source's name has 1 to 100 letters, digits, spaces or . : / -", field="name")
+    if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise InvalidInput(f"a source needs a name of 1 to {MAX_NAME} characters", field="name")
     other = session.exec(select(Source).where(Source.name == name)).one_or_none()
     if other is not None and other is not source:
         raise Conflict(f"there is a source named “{name}” already")
