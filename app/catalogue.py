@@ -115,6 +115,16 @@ def of_files(session: Session, kind: SourceKind, now: datetime) -> Source:
     return found
 
 
+def wanted(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
+    """The sources to ask now: those that are due, or the one that somebody wants asked."""
+    if source_id is None:
+        return due(session, now)
+    source = get(session, source_id)
+    if source.kind not in sources.POLLED:
+        raise Conflict(f"“{source.name}” is read from files, not polled")
+    return [source]
+
+
 def due(session: Session, now: datetime) -> Sequence[Source]:
     """The sources that want to be asked."""
     wanted = select(Source).where(

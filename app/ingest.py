@@ -335,14 +335,14 @@ class _Batch:
 
     def _vote(self, identity: Paper, record: PaperRecord) -> bool:
         """Add the figures to the series: the largest seen so far, a row where that changes."""
-        told = (record.upvotes, record.comments, record.stars)
-        if told == (None, None, None):
+        if record.upvotes is None:  # a source without votes: zero would be a lie
             return False
         series = self.votes.setdefault(id_of(identity), [])
         at = self._observed_at(record)
         earlier = [row for row in series if row.at <= at]
         last = _figures(earlier[-1]) if earlier else None
-        reached = _largest((told[0] or 0, told[1] or 0, told[2] or 0), last or (0, 0, 0))
+        told = (record.upvotes, record.comments or 0, record.stars or 0)
+        reached = _largest(told, last or (0, 0, 0))
         if reached == last:
             return False
         if earlier and earlier[-1].at == at:

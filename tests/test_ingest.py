@@ -170,6 +170,15 @@ def test_votes_are_a_series_that_only_grows(app: App, now: datetime) -> None:
     assert series == [(now + timedelta(hours=hours), votes) for hours, votes in ((0, 7), (2, 12), (4, 13))]
 
 
+def test_a_source_without_votes_gives_none(app: App, now: datetime) -> None:
+    """Zero would be a lie, and would rank the paper last."""
+    keep(app, now, replace(PAGE, comments=3), kind=SourceKind.PAGE)
+    keep(app, now, replace(PIGEONS, arxiv_id="2611.00009", title="Owls at Noon in the Woods", upvotes=0))
+    with app.db.read() as session:
+        views = archive.candidates(session, DAY, DAY)
+    assert [[point.upvotes for point in view.votes] for view in views] == [[], [0]]
+
+
 def test_votes_of_a_file_were_so_when_the_day_ended(app: App, now: datetime) -> None:
     """Whenever it is read; but never later than now."""
     keep(app, now, PIGEONS, replace(PIGEONS, arxiv_id="2611.00002", listed_on=now.date()))

@@ -14,6 +14,7 @@ import stamina
 from sqlmodel import Session, col, select
 
 from app import catalogue, leases, pipeline
+from app.errors import Conflict
 from app.models import Listing, Paper, Run, Source, SourceKind, Votes
 from app.pipeline import App
 from app.sources.client import Wire
@@ -211,6 +212,13 @@ def test_a_paused_source_is_not_asked(live: App, world: World, now: datetime) ->
             catalogue.pause(session, one)
     assert pipeline.refresh(live, now + timedelta(days=1)).polled == ()
     assert world.asked == []
+
+
+def test_what_is_read_from_files_is_not_asked(app: App, now: datetime, folder: Path) -> None:
+    """It has no address."""
+    pipeline.read_files(app, [folder / "4-page.txt"], now)
+    with pytest.raises(Conflict, match="read from files"):
+        pipeline.refresh(app, now, source_id=source(app, SourceKind.PAGE).id)
 
 
 def test_only_one_process_asks_at_a_time(live: App, world: World, now: datetime) -> None:

@@ -100,7 +100,7 @@ def test_the_archive_holds_each_paper_once(archive: tuple[App, dict[str, FilesRe
         merged = session.exec(select(Merge.reason)).all()
     assert papers == sum(expected[2] for expected in EXPECTED.values()) == 4475
     assert listings == sum(expected[6] for expected in EXPECTED.values()) == 5674
-    assert votes == 2264
+    assert votes == 2242
     assert merged == ["same title", "same title"]
 
 

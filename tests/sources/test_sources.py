@@ -6,6 +6,8 @@ import json
 from datetime import date
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app import sources
 from app.errors import UnreadableAnswer
@@ -72,3 +74,32 @@ def test_what_is_none_of_the_kinds_is_told(data: bytes) -> None:
     """Nothing is guessed into them."""
     with pytest.raises(UnreadableAnswer, match="none of the kinds"):
         sources.read("file", data, TODAY)
+
+
+@given(
+    st.sampled_from(
+        [
+            answers.hf(answers.hf_row(), answers.hf_row("2611.00002")),
+            answers.api(answers.api_entry(), answers.api_entry("2611.00002v1")),
+            answers.feed(answers.feed_entry(), answers.feed_entry("2611.00002v1")),
+            answers.RSS,
+            answers.PAGE,
+            '{"id": "2611.00001", "title": "A"}\n{"title": "B"}',
+        ]
+    ),
+    st.integers(0, 3000),
+    st.integers(0, 60),
+    st.text(max_size=10),
+    st.sampled_from([None, *SourceKind]),
+)
+def test_no_damage_whatever_makes_it_raise_anything_else(
+    text: str, place: int, length: int, instead: str, kind: SourceKind | None
+) -> None:
+    """A piece is lost or replaced, or the wrong kind is told: it is read, or told to be unreadable."""
+    damaged = (text[:place] + instead + text[place + length :]).encode("utf-8", "surrogatepass")
+    try:
+        parsed = sources.read("saved.txt", damaged, TODAY, kind=kind).parsed
+    except UnreadableAnswer:
+        return
+    numbered = [rejection for rejection in parsed.rejections if rejection.row is not None]
+    assert parsed.rows == len(parsed.records) + len(numbered)
