@@ -13,12 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
 from app import db, main
 from app.pipeline import App
 from app.settings import Settings
+from tests import live
 from tests.mailserver import MailServer
 
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -118,3 +120,27 @@ def app(settings: Settings) -> Iterator[App]:
 def now() -> datetime:
     """A fixed moment: Friday 2026-11-20, 09:30 UTC."""
     return NOW
+
+
+@pytest.fixture
+def live_server(settings: Settings) -> Iterator[live.Live]:
+    """The real application, served on a free port of this machine, with links that lead there."""
+    bound = live.free_socket()
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    built = main.build(settings.model_copy(update={"base_url": url}))
+    with live.served(main.create_app(built), bound):
+        yield live.Live(url, built)
+    built.db.dispose()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real, headless Chromium; where there is none, the test is skipped, or fails if one is required."""
+    executable = live.chromium()
+    if executable is None:
+        missing = "no Chromium on this machine: install one, or set PAPERBOY_CHROMIUM to where it is"
+        if os.environ.get("PAPERBOY_REQUIRE_BROWSER") == "1":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with live.browsing(executable) as running:
+        yield running

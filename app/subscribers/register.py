@@ -119,7 +119,7 @@ def mail(
     )
 
 
-def history(session: Session, subscriber_id: int, limit: int = 30) -> list[Delivery]:
+def history(session: Session, subscriber_id: int, limit: int = 14) -> list[Delivery]:
     """The latest digests of a reader, newest first, and those that were due but had nothing to bring."""
     digests = select(Delivery).where(
         Delivery.subscriber_id == subscriber_id, Delivery.kind == MailKind.DIGEST

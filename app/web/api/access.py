@@ -1,11 +1,11 @@
-"""Who may call what. Each route asks for exactly one of `Reader`, `Writer` and `Sender`."""
+"""Who may call what, and the parameters that many routes share. Each route asks for exactly one of `Reader`, `Writer` and `Sender`."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Depends, HTTPException, Request, Security
+from fastapi import Depends, HTTPException, Path, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 
 from app import clock, keys
@@ -21,6 +21,8 @@ def _the_app(request: Request) -> App:
 
 
 Paperboy = Annotated[App, Depends(_the_app)]
+Id = Annotated[int, Path(ge=1, lt=2**63)]
+AnyId = Annotated[int | None, Query(ge=1, lt=2**63)]
 Now = Annotated[datetime, Depends(clock.utcnow)]
 _Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 

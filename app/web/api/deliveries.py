@@ -13,7 +13,7 @@ from app import audit, deliver
 from app.errors import NotFound
 from app.models import Delivery, DeliveryState, MailKind
 from app.web.api import problems
-from app.web.api.access import Now, Paperboy, Reader, Sender
+from app.web.api.access import AnyId, Id, Now, Paperboy, Reader, Sender
 from app.web.api.paging import Page, Paging, newest_first
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
@@ -54,7 +54,7 @@ def list_deliveries(
     state: DeliveryState | None = None,
     kind: MailKind | None = None,
     edition: Annotated[str | None, Query(max_length=40, examples=["2026-11-20"])] = None,
-    subscriber_id: int | None = None,
+    subscriber_id: AnyId = None,
 ) -> Page[DeliveryOut]:
     """The mails, the newest first."""
     wanted = {"state": state, "kind": kind, "edition": edition, "subscriber_id": subscriber_id}
@@ -67,7 +67,7 @@ def list_deliveries(
 
 
 @router.get("/{delivery_id}", responses=problems.responses(404))
-def get_delivery(app: Paperboy, _key: Reader, delivery_id: int) -> DeliveryDetail:
+def get_delivery(app: Paperboy, _key: Reader, delivery_id: Id) -> DeliveryDetail:
     """One mail, with its digest."""
     with app.db.read() as session:
         row = session.get(Delivery, delivery_id)
@@ -77,7 +77,7 @@ def get_delivery(app: Paperboy, _key: Reader, delivery_id: int) -> DeliveryDetai
 
 
 @router.post("/{delivery_id}/release", responses=problems.responses(404, 409))
-def release_delivery(app: Paperboy, key: Sender, now: Now, delivery_id: int) -> DeliveryOut:
+def release_delivery(app: Paperboy, key: Sender, now: Now, delivery_id: Id) -> DeliveryOut:
     """Send a mail of unknown fate once more, with the same Message-ID and the same bytes.
 
     Such a mail was in flight when the sender or the relay died: the reader may have it already.

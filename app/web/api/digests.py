@@ -15,7 +15,7 @@ from app.match import parse
 from app.pipeline import App
 from app.records import Digest, Skip, Verdict, Wish
 from app.web.api import problems
-from app.web.api.access import Now, Paperboy, Reader, Sender
+from app.web.api.access import Id, Now, Paperboy, Reader, Sender
 from app.web.api.subscribers import InterestIn
 from app.web.security import Limits
 
@@ -79,7 +79,7 @@ def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted) -> Preview:
 
 
 @router.get("/subscribers/{subscriber_id}/preview", responses=problems.responses(404))
-def preview_for_subscriber(app: Paperboy, _key: Reader, now: Now, subscriber_id: int) -> Preview:
+def preview_for_subscriber(app: Paperboy, _key: Reader, now: Now, subscriber_id: Id) -> Preview:
     """The digest that this reader would get now: without the papers that they have had already."""
     edition, digest = _foreseen(app, subscriber_id, now)
     return _shown(app, digest, edition, now)
@@ -90,7 +90,7 @@ def send_test(
     app: Paperboy,
     key: Sender,
     now: Now,
-    subscriber_id: int,
+    subscriber_id: Id,
     wanted: Recipient,
     limits: Annotated[Limits, Depends(_limits)],
 ) -> Outcome:
@@ -121,5 +121,5 @@ def _shown(app: App, digest: Digest | Skip, edition: str, now: datetime) -> Prev
     if isinstance(digest, Skip):
         empty = {"considered": 0, "note": "", "sections": [], "subject": "", "html": "", "text": ""}
         return Preview(edition=edition, skipped=digest.reason, **empty)
-    mail = app.renderer.render(*pipeline.specimen(digest, NOBODY, app.settings.mail_domain, now))
+    mail = pipeline.show(app, digest, NOBODY, now)
     return Preview(skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **asdict(digest))

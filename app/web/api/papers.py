@@ -15,7 +15,7 @@ from app.errors import NotFound
 from app.models import Listing, Merge, Paper, Source, Votes
 from app.records import PaperView
 from app.web.api import problems
-from app.web.api.access import Now, Paperboy, Reader, Writer
+from app.web.api.access import AnyId, Id, Now, Paperboy, Reader, Writer
 from app.web.api.paging import Page, Paging, cut, newest_first
 
 router = APIRouter(tags=["papers"])
@@ -94,7 +94,7 @@ def list_papers(
     window: Paging,
     q: Annotated[str, Query(max_length=300, description="Words, all of them in title or abstract.")] = "",
     arxiv_id: Annotated[str | None, Query(max_length=40, examples=["2511.01234"])] = None,
-    source_id: int | None = None,
+    source_id: AnyId = None,
     day: Annotated[date | None, Query(description="Listed on this day.")] = None,
 ) -> Page[PaperOut]:
     """The papers, those that came last first."""
@@ -111,7 +111,7 @@ def list_papers(
 
 
 @router.get("/papers/{paper_id}", responses=problems.responses(404))
-def get_paper(app: Paperboy, _key: Reader, paper_id: int) -> PaperDetail:
+def get_paper(app: Paperboy, _key: Reader, paper_id: Id) -> PaperDetail:
     """One paper. An id that was merged away gives the paper that it is now."""
     with app.db.read() as session:
         views = archive.views(session, [paper_id])
@@ -142,7 +142,7 @@ def list_merges(app: Paperboy, _key: Reader, window: Paging, undone: bool | None
 
 
 @router.post("/merges/{merge_id}/undo", responses=problems.responses(404, 409))
-def undo_merge(app: Paperboy, key: Writer, now: Now, merge_id: int) -> MergeOut:
+def undo_merge(app: Paperboy, key: Writer, now: Now, merge_id: Id) -> MergeOut:
     """These were two papers after all: they get their own listings and votes back, and never merge again."""
     with app.db.write() as session:
         merges.undo_merge(session, merge_id, now)

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 
 from app.errors import InvalidInput, PaperboyError, TooManyRequests
@@ -59,6 +60,7 @@ def install(api: FastAPI) -> None:
     api.add_exception_handler(PaperboyError, _known)
     api.add_exception_handler(HTTPException, _refused)
     api.add_exception_handler(RequestValidationError, _invalid)
+    api.add_exception_handler(DataError, _unkeepable)
     api.add_exception_handler(Exception, _unknown)
 
 
@@ -84,6 +86,10 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
         for problem in error.errors()
     ]
     return _answer(request, 422, "the request does not have the form that is documented", fields)
+
+
+def _unkeepable(request: Request, _error: Exception) -> JSONResponse:
+    return _answer(request, 422, "the request holds a value that the database cannot keep")
 
 
 def _unknown(request: Request, error: Exception) -> JSONResponse:

@@ -12,7 +12,7 @@ from sqlmodel import col, select
 from app.errors import NotFound
 from app.models import Run
 from app.web.api import problems
-from app.web.api.access import Paperboy, Reader
+from app.web.api.access import Id, Paperboy, Reader
 from app.web.api.paging import Page, Paging, newest_first
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -64,7 +64,7 @@ def list_runs(
 
 
 @router.get("/{run_id}", responses=problems.responses(404))
-def get_run(app: Paperboy, _key: Reader, run_id: int) -> RunDetail:
+def get_run(app: Paperboy, _key: Reader, run_id: Id) -> RunDetail:
     """One run, with every rejected row that was listed."""
     with app.db.read() as session:
         row = session.get(Run, run_id)

@@ -13,7 +13,7 @@ from app import audit, catalogue, clock, pipeline
 from app.models import Source, SourceKind
 from app.pipeline import App
 from app.web.api import problems
-from app.web.api.access import Now, Paperboy, Reader, Writer
+from app.web.api.access import Id, Now, Paperboy, Reader, Writer
 
 router = APIRouter(prefix="/sources", tags=["sources"])
 log = structlog.get_logger(__name__)
@@ -84,14 +84,14 @@ def add_source(app: Paperboy, key: Writer, now: Now, wanted: NewSource) -> Sourc
 
 
 @router.get("/{source_id}", responses=problems.responses(404))
-def get_source(app: Paperboy, _key: Reader, source_id: int) -> SourceOut:
+def get_source(app: Paperboy, _key: Reader, source_id: Id) -> SourceOut:
     """One source."""
     with app.db.read() as session:
         return _shown(catalogue.get(session, source_id))
 
 
 @router.patch("/{source_id}", responses=problems.responses(404, 409))
-def change_source(app: Paperboy, key: Writer, now: Now, source_id: int, wanted: SourceChange) -> SourceOut:
+def change_source(app: Paperboy, key: Writer, now: Now, source_id: Id, wanted: SourceChange) -> SourceOut:
     """Rename a source, or ask it for something else."""
     with app.db.write() as session:
         source = catalogue.get(session, source_id)
@@ -101,7 +101,7 @@ def change_source(app: Paperboy, key: Writer, now: Now, source_id: int, wanted: 
 
 
 @router.post("/{source_id}/pause", responses=problems.responses(404))
-def pause_source(app: Paperboy, key: Writer, now: Now, source_id: int) -> SourceOut:
+def pause_source(app: Paperboy, key: Writer, now: Now, source_id: Id) -> SourceOut:
     """Ask this source no more until it is resumed."""
     with app.db.write() as session:
         source = catalogue.get(session, source_id)
@@ -111,7 +111,7 @@ def pause_source(app: Paperboy, key: Writer, now: Now, source_id: int) -> Source
 
 
 @router.post("/{source_id}/resume", responses=problems.responses(404))
-def resume_source(app: Paperboy, key: Writer, now: Now, source_id: int) -> SourceOut:
+def resume_source(app: Paperboy, key: Writer, now: Now, source_id: Id) -> SourceOut:
     """Ask this source again, from where it stopped."""
     with app.db.write() as session:
         source = catalogue.get(session, source_id)
@@ -121,7 +121,7 @@ def resume_source(app: Paperboy, key: Writer, now: Now, source_id: int) -> Sourc
 
 
 @router.post("/{source_id}/refresh", status_code=202, responses=problems.responses(404))
-def refresh_source(app: Paperboy, key: Writer, now: Now, source_id: int, tasks: BackgroundTasks) -> SourceOut:
+def refresh_source(app: Paperboy, key: Writer, now: Now, source_id: Id, tasks: BackgroundTasks) -> SourceOut:
     """Ask this source now. The answer comes at once; what came of it stands among the runs."""
     with app.db.write() as session:
         source = catalogue.get(session, source_id)

@@ -17,7 +17,7 @@ from app.models import Subscriber, SubscriberState
 from app.records import Cadence, WhenEmpty, Wish
 from app.subscribers import Preferences
 from app.web.api import problems
-from app.web.api.access import Now, Paperboy, Reader, Writer
+from app.web.api.access import Id, Now, Paperboy, Reader, Writer
 from app.web.api.paging import Page, Paging, newest_first
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
@@ -136,7 +136,7 @@ def add_subscriber(app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber) 
 
 
 @router.get("/{subscriber_id}", responses=problems.responses(404))
-def get_subscriber(app: Paperboy, _key: Reader, subscriber_id: int) -> SubscriberOut:
+def get_subscriber(app: Paperboy, _key: Reader, subscriber_id: Id) -> SubscriberOut:
     """One reader."""
     with app.db.read() as session:
         reader = session.get(Subscriber, subscriber_id)  # unlike subscribers.get, without waiting for a lock
@@ -147,7 +147,7 @@ def get_subscriber(app: Paperboy, _key: Reader, subscriber_id: int) -> Subscribe
 
 @router.patch("/{subscriber_id}", responses=problems.responses(404, 409))
 def change_subscriber(
-    app: Paperboy, key: Writer, now: Now, subscriber_id: int, wanted: Choice
+    app: Paperboy, key: Writer, now: Now, subscriber_id: Id, wanted: Choice
 ) -> SubscriberOut:
     """Change how a reader wants their digest. `interests`, where given, replaces all of them."""
     with app.db.write() as session:
@@ -159,7 +159,7 @@ def change_subscriber(
 
 @router.post("/{subscriber_id}/pause", responses=problems.responses(404, 409))
 def pause_subscriber(
-    app: Paperboy, key: Writer, now: Now, subscriber_id: int, wanted: Pausing
+    app: Paperboy, key: Writer, now: Now, subscriber_id: Id, wanted: Pausing
 ) -> SubscriberOut:
     """Send this reader nothing for a while, or until they resume."""
     with app.db.write() as session:
@@ -169,7 +169,7 @@ def pause_subscriber(
 
 
 @router.post("/{subscriber_id}/resume", responses=problems.responses(404, 409))
-def resume_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: int) -> SubscriberOut:
+def resume_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: Id) -> SubscriberOut:
     """End a reader's pause."""
     with app.db.write() as session:
         reader = subscribers.resume(session, subscriber_id, now)
@@ -178,7 +178,7 @@ def resume_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: int) 
 
 
 @router.post("/{subscriber_id}/unsubscribe", responses=problems.responses(404, 409))
-def unsubscribe_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: int) -> SubscriberOut:
+def unsubscribe_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: Id) -> SubscriberOut:
     """End a reader's digests. They may sign up again themselves."""
     with app.db.write() as session:
         reader = subscribers.unsubscribe(session, subscriber_id, now)
@@ -187,7 +187,7 @@ def unsubscribe_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: 
 
 
 @router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404))
-def erase_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: int) -> None:
+def erase_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: Id) -> None:
     """Forget a reader for good. Only the hash of the address stays, so that no mail goes there again."""
     with app.db.write() as session:
         subscribers.erase(session, subscriber_id, now)
@@ -195,7 +195,7 @@ def erase_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: int) -
 
 
 @router.get("/{subscriber_id}/export", responses=problems.responses(404))
-def export_subscriber(app: Paperboy, _key: Reader, subscriber_id: int) -> dict[str, Any]:
+def export_subscriber(app: Paperboy, _key: Reader, subscriber_id: Id) -> dict[str, Any]:
     """Everything that is known about a reader, as they could ask for it themselves."""
     with app.db.read() as session:
         return subscribers.export(session, subscriber_id)

@@ -31,12 +31,8 @@ for (const lines of document.querySelectorAll("[data-lines]")) {
     for (const field of fresh.querySelectorAll("input, select")) {
       field.removeAttribute("aria-invalid");
       field.setAttribute("aria-label", field.getAttribute("aria-label").replace(/\d+/, all.length + 1));
-      if (field.tagName === "INPUT") { field.value = ""; field.removeAttribute("placeholder"); }
+      field.value = field.tagName === "SELECT" ? "1" : "";
     }
-    const weight = fresh.querySelector("select");
-    if (weight) weight.value = "1";
-    const quota = fresh.querySelector(".count");
-    if (quota) quota.placeholder = "any";
     lines.append(fresh);
   });
 }

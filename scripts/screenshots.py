@@ -1,0 +1,90 @@
+"""Take the pictures in docs/images/: each page on a desk and on a phone, by day and by night.
+
+    .venv/bin/python -m scripts.screenshots [FOLDER]
+
+It lives through the bundled sample, serves it on a free port and looks at it with this machine's Chromium.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from playwright.sync_api import Browser
+from rich.console import Console
+from sqlmodel import select
+
+from app import clock, demo, main
+from app.demo import people
+from app.demo.postbox import Postbox
+from app.models import Subscriber
+from app.pipeline import App
+from app.tokens import Purpose
+from tests import live
+
+IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+SIZES = {"desktop": (1280, 900), "phone": (375, 812)}
+SCHEMES = ("light", "dark")
+
+
+@contextmanager
+def lived_through() -> Iterator[tuple[App, str]]:
+    """A service with ten days behind it, and where it is served."""
+    bound = live.free_socket()
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    unknown, greylisted = [people.UNKNOWN], [people.GREYLISTED]
+    with tempfile.TemporaryDirectory() as folder, Postbox(unknown=unknown, greylisted=greylisted) as postbox:
+        app = demo.build(Path(folder) / "demo", postbox.port, url)
+        try:
+            moment, _ = demo.relive(app, Console(quiet=True))
+            clock.travel(moment)
+            with live.served(main.create_app(app), bound):
+                yield app, url
+        finally:
+            app.db.dispose()
+
+
+def pages(app: App, now: datetime) -> dict[str, str]:
+    """The name of each picture, and the path of its page."""
+    with app.db.read() as session:
+        alice = session.exec(select(Subscriber).where(Subscriber.email == people.PEOPLE[0].email)).one()
+    token = app.signer.token(Purpose.PREFERENCES, alice.id or 0, now, epoch=alice.link_epoch)
+    return {"sign-up": "/", "preferences": f"/{Purpose.PREFERENCES}/{token}"}
+
+
+def take(browser: Browser, url: str, name: str, folder: Path) -> None:
+    """One page in every size and scheme."""
+    for size, (width, height) in SIZES.items():
+        for scheme in SCHEMES:
+            context = browser.new_context(
+                viewport={"width": width, "height": height},
+                color_scheme="dark" if scheme == "dark" else "light",
+                timezone_id="Europe/Berlin",
+                reduced_motion="reduce",
+            )
+            page = context.new_page()
+            page.goto(url)
+            page.screenshot(
+                path=folder / f"{name}-{size}-{scheme}.png", full_page=size == "phone" or name != "sign-up"
+            )
+            context.close()
+
+
+def run(folder: Path) -> int:
+    executable = live.chromium()
+    if executable is None:
+        print("No Chromium was found. Set PAPERBOY_CHROMIUM to where yours is.", file=sys.stderr)  # noqa: T201
+        return 1
+    folder.mkdir(parents=True, exist_ok=True)
+    with lived_through() as (app, url), live.browsing(executable) as browser:
+        for name, path in pages(app, clock.utcnow()).items():
+            take(browser, url + path, name, folder)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES))

@@ -1,0 +1,58 @@
+"""A visitor with a browser, and a reader with links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlmodel import select
+
+from app import clock, main, subscribers
+from app.models import Subscriber
+from app.pipeline import App
+from app.records import Wish
+from app.subscribers import Preferences, SignUp
+from app.tokens import Purpose
+
+ALICE, BOB = "alice@example.org", "bob@example.org"
+WANTED = Preferences(zone="Europe/Berlin", interests=(Wish("diffusion models"), Wish("robotics", 2.0, 3)))
+Link = Callable[..., str]
+
+
+@pytest.fixture
+def client(app: App) -> Iterator[TestClient]:
+    """A visitor. What goes wrong inside is answered as in production."""
+    site = main.create_app(app)
+    with TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False) as visitor:
+        yield visitor
+
+
+@pytest.fixture
+def alice(app: App) -> int:
+    """A reader for two days."""
+    with app.db.write() as session:
+        return subscribers.add(session, ALICE, WANTED, clock.utcnow() - timedelta(days=2))
+
+
+@pytest.fixture
+def pending(app: App) -> int:
+    """Bob, who has signed up and not confirmed."""
+    now = clock.utcnow() - timedelta(hours=2)
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp(BOB, WANTED), "192.0.2.1", now)
+        return session.exec(select(Subscriber.id).where(Subscriber.email == BOB)).one() or 0
+
+
+@pytest.fixture
+def link(app: App) -> Link:
+    """The path of a link: link(purpose, reader)."""
+
+    def path(purpose: Purpose, reader: int, *, issued: datetime | None = None, argument: int = 0) -> str:
+        with app.db.read() as session:
+            epoch = subscribers.get(session, reader).link_epoch
+        when = issued or clock.utcnow() - timedelta(minutes=5)
+        return f"/{purpose}/" + app.signer.token(purpose, reader, when, epoch=epoch, argument=argument)
+
+    return path

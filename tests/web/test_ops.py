@@ -1,0 +1,81 @@
+"""Machines that watch over the service get short, true answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import text
+
+from app import clock, main, runs
+from app.models import Delivery, DeliveryState
+from app.pipeline import App
+from app.settings import Settings
+from tests import shelves
+
+
+@pytest.fixture
+def client(app: App) -> Iterator[TestClient]:
+    """Somebody without a key."""
+    with TestClient(main.create_app(app), raise_server_exceptions=False) as made:
+        yield made
+
+
+def test_a_living_process_says_so(client: TestClient) -> None:
+    """Without asking the database: a restart would not mend that."""
+    assert client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_it_is_ready_on_a_migrated_database(app: App, client: TestClient) -> None:
+    """And not before: a request would fail."""
+    assert client.get("/readyz").status_code == 200
+    with app.db.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = 'older'"))
+    refused = client.get("/readyz")
+    assert (refused.status_code, refused.json()["database"]) == (503, "not migrated")
+
+
+def test_without_a_database_it_is_not_ready(settings: Settings) -> None:
+    """The answer is 503, not an error page."""
+    away = settings.model_copy(update={"database_url": "postgresql+psycopg://nobody@127.0.0.1:1/none"})
+    built = main.build(away)
+    with TestClient(main.create_app(built)) as client:
+        assert client.get("/readyz").status_code == 503
+        assert client.get("/healthz").status_code == 200
+    built.db.dispose()
+
+
+def test_the_figures_are_those_of_the_database(app: App, client: TestClient, now: datetime) -> None:
+    """By state, by source and by job, and how late the oldest due digest is; nobody's address."""
+    late = clock.utcnow() - timedelta(hours=1)
+    with app.db.write() as session:
+        source = shelves.source(session, now, name='hub "A"')
+        source.failures, source.polled_at = 2, now
+        shelves.paper(session, source, "Language Agents that Plan", now.date(), now)
+        number = shelves.reader(session, "alice@example.org", [], late)
+        session.add(
+            Delivery(
+                subscriber_id=number,
+                edition="2026-11-20",
+                state=DeliveryState.SENT,
+                due_at=now,
+                created_at=now,
+            )
+        )
+    with runs.recorded(app.db, "refresh", now):
+        pass
+    told = client.get("/metrics")
+    assert told.headers["content-type"].startswith("text/plain")
+    lines = dict(line.rsplit(" ", 1) for line in told.text.splitlines() if not line.startswith("#"))
+    assert float(lines['paperboy_subscribers{state="active"}']) == 1
+    assert float(lines['paperboy_subscribers{state="pending"}']) == 0
+    assert float(lines['paperboy_deliveries{state="sent"}']) == 1
+    assert float(lines["paperboy_papers"]) == 1
+    assert float(lines['paperboy_source_failures{source="hub \\"A\\""}']) == 2
+    assert float(lines['paperboy_source_polled_timestamp_seconds{source="hub \\"A\\""}']) == now.timestamp()
+    assert float(lines['paperboy_run_ended_timestamp_seconds{job="refresh"}']) >= now.timestamp()
+    assert 3600 <= float(lines["paperboy_digest_lateness_seconds"]) < 3700
+    assert "process_cpu_seconds_total" in lines
+    assert "alice" not in told.text

@@ -1,0 +1,408 @@
+"""Each link does one thing: GET shows it, POST does it, twice is once, and nothing else passes for it."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlmodel import Session, select
+
+from app import clock, deliver, subscribers, suppression
+from app.models import (
+    Delivery,
+    Event,
+    Feedback,
+    Interest,
+    MailKind,
+    Subscriber,
+    SubscriberState,
+    Suppression,
+)
+from app.pipeline import App
+from app.tokens import LIFETIMES, Purpose
+from tests import samples
+from tests.mailserver import MailServer
+from tests.web.conftest import ALICE, WANTED, Link
+
+PURPOSES = list(Purpose)
+WITH_BUTTON = [purpose for purpose in PURPOSES if purpose is not Purpose.VIEW]
+PREFERENCES = {
+    "interest": ["world models", "diffusion models", ""], "weight": ["2", "1", "1"], "quota": ["4", "", ""],
+    "cadence": "weekdays", "weekday": "0", "hour": "19", "zone": "Asia/Tokyo", "min_papers": "2",
+    "max_papers": "7", "when_empty": "trending",
+}  # fmt: skip
+
+
+def state_of(app: App, reader: int) -> SubscriberState:
+    with app.db.read() as session:
+        return subscribers.get(session, reader).state
+
+
+def snapshot(app: App) -> list[object]:
+    """Every row that a link could change."""
+    tables = (Subscriber, Interest, Delivery, Event, Feedback, Suppression)
+    with app.db.read() as session:
+        return [row.model_dump() for table in tables for row in session.exec(select(table))]
+
+
+def digest_for(session: Session, reader: int) -> int:
+    given = deliver.enqueue(
+        session,
+        subscriber_id=reader,
+        kind=MailKind.DIGEST,
+        edition="2026-11-20",
+        due_at=clock.utcnow(),
+        now=clock.utcnow(),
+        digest=samples.digest(),
+    )
+    assert given is not None
+    return given
+
+
+# --- every link
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_opening_a_link_changes_nothing(
+    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose
+) -> None:
+    """A mail scanner opens every link, more than once."""
+    with app.db.write() as session:
+        delivery_id = digest_for(session, alice)
+    path = link(purpose, alice, argument=delivery_id)
+    before = snapshot(app)
+    for _ in range(2):
+        assert client.get(path).status_code == 200
+    assert snapshot(app) == before
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_forged_link_grants_nothing(
+    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
+) -> None:
+    """One changed character, rubbish, or a token made for any other purpose."""
+    if (purpose, method) == (Purpose.VIEW, "POST"):
+        return
+    good = link(purpose, alice)
+    foreign = [link(other, alice).rpartition("/")[2] for other in PURPOSES if other is not purpose]
+    before = snapshot(app)
+    for token in [good[-51:-1] + "_", "x", "a" * 51, "%F0%9F%92%A9", "..%2F..%2Fetc", *foreign]:
+        answer = client.request(method, f"/{purpose}/{token}")
+        assert answer.status_code in (403, 404), token
+        assert ALICE not in answer.text
+    assert snapshot(app) == before
+
+
+@pytest.mark.parametrize("purpose", sorted(LIFETIMES))
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_expired_link_offers_a_fresh_one(
+    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
+) -> None:
+    """It says what happened, and does nothing."""
+    old = link(purpose, alice, issued=clock.utcnow() - LIFETIMES[purpose] - timedelta(minutes=1))
+    before = snapshot(app)
+    answer = client.request(method, old)
+    assert answer.status_code == 410
+    assert 'href="/manage"' in answer.text
+    assert snapshot(app) == before
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_a_revoked_link_grants_nothing_but_leaving(
+    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose
+) -> None:
+    """Raising the epoch ends all links sent so far; unsubscribing works from a mail of any age."""
+    path = link(purpose, alice)
+    with app.db.write() as session:
+        subscribers.get(session, alice).link_epoch += 1
+    assert client.get(path).status_code == (200 if purpose is Purpose.UNSUBSCRIBE else 410)
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_a_link_of_nobody_is_forged(app: App, client: TestClient, purpose: Purpose) -> None:
+    """A good signature over a reader that never was."""
+    token = app.signer.token(purpose, 4711, clock.utcnow())
+    assert client.get(f"/{purpose}/{token}").status_code == 403
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_pages_behind_a_link_are_kept_by_nobody(
+    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose
+) -> None:
+    """No cache, no search engine, no referrer."""
+    with app.db.write() as session:
+        delivery_id = digest_for(session, alice)
+    answer = client.get(link(purpose, alice, argument=delivery_id))
+    assert answer.headers["cache-control"] == "no-store"
+    assert "noindex" in answer.headers["x-robots-tag"]
+    assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("purpose", WITH_BUTTON)
+def test_after_erasing_only_leaving_is_answered(
+    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose
+) -> None:
+    """It is done already, and says so; everything else has ended."""
+    path = link(purpose, alice)
+    with app.db.write() as session:
+        subscribers.erase(session, alice, clock.utcnow())
+    before = snapshot(app)
+    done = purpose in (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
+    assert client.post(path).status_code == (200 if done else 410)
+    assert snapshot(app) == before
+
+
+# --- joining
+
+
+def test_confirming_begins_the_digests(app: App, client: TestClient, pending: int, link: Link) -> None:
+    """The page shows what was asked for; the button agrees to it; a second press changes nothing."""
+    path = link(Purpose.CONFIRM, pending)
+    asked = client.get(path).text
+    assert "bob@example.org" in asked
+    assert "diffusion models" in asked
+    assert "every day at 08:00, Europe/Berlin" in asked
+    assert "You are subscribed" in client.post(path).text
+    assert state_of(app, pending) is SubscriberState.ACTIVE
+    before = snapshot(app)
+    assert client.post(path).status_code == 200
+    assert snapshot(app) == before
+
+
+def test_confirming_after_leaving_is_a_conflict(app: App, client: TestClient, alice: int, link: Link) -> None:
+    """An old mail does not bring anybody back."""
+    client.post(link(Purpose.UNSUBSCRIBE, alice))
+    path = link(Purpose.CONFIRM, alice)
+    assert "has ended" in client.get(path).text
+    answer = client.post(path)
+    assert answer.status_code == 409
+    assert "sign up again" in answer.text
+
+
+def test_declining_forgets(app: App, client: TestClient, pending: int, link: Link) -> None:
+    """And is as kind the second time."""
+    path = link(Purpose.DECLINE, pending)
+    for _ in range(2):
+        assert "Forgotten" in client.post(path).text
+    assert state_of(app, pending) is SubscriberState.ERASED
+    with app.db.read() as session:
+        assert not suppression.is_suppressed(session, "bob@example.org")
+
+
+# --- leaving
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"data": {"List-Unsubscribe": "One-Click"}},
+        {"files": {"List-Unsubscribe": (None, "One-Click")}},
+        {"content": b"", "headers": {"content-type": "application/x-www-form-urlencoded"}},
+        {"content": b"broken", "headers": {"content-type": "multipart/form-data; boundary=none"}},
+    ],
+    ids=["urlencoded", "multipart", "empty", "broken"],
+)
+def test_one_click_unsubscribes(
+    app: App, client: TestClient, alice: int, link: Link, body: dict[str, object]
+) -> None:
+    """From a mail program: no cookie, no origin of ours, no redirect (RFC 8058)."""
+    foreign = {"origin": "https://mail.example", "sec-fetch-site": "cross-site"}
+    headers = {**foreign, **body.pop("headers", {})}  # type: ignore[dict-item]
+    path = link(Purpose.UNSUBSCRIBE, alice, issued=clock.utcnow() - timedelta(days=3000))
+    for _ in range(2):
+        answer = client.post(path, **body, headers=headers, follow_redirects=False)  # type: ignore[arg-type]
+        assert answer.status_code == 200
+        assert "set-cookie" not in answer.headers
+    assert state_of(app, alice) is SubscriberState.UNSUBSCRIBED
+
+
+def test_what_a_forwarded_mail_shows_does_not_name_its_reader(
+    client: TestClient, alice: int, link: Link
+) -> None:
+    """The links in a digest are not a way to learn whose it was."""
+    for purpose in (Purpose.UNSUBSCRIBE, Purpose.PAUSE, Purpose.DECLINE):
+        assert ALICE not in client.get(link(purpose, alice)).text
+
+
+def test_an_export_is_a_file(app: App, client: TestClient, alice: int, link: Link) -> None:
+    """With everything in it, and no secret."""
+    with app.db.write() as session:
+        digest_for(session, alice)
+    answer = client.post(link(Purpose.EXPORT, alice))
+    assert answer.headers["content-disposition"].startswith("attachment")
+    held = json.loads(answer.content)
+    assert held["subscriber"]["email"] == ALICE
+    assert held["interests"][0]["text"] == "diffusion models"
+    assert held["deliveries"][0]["digest"]["sections"]
+    assert "link_epoch" not in answer.text
+
+
+@pytest.mark.parametrize("keep_off", [True, False])
+def test_erasing_takes_a_fresh_mail(
+    mail_server: MailServer, app: App, client: TestClient, alice: int, link: Link, keep_off: bool
+) -> None:
+    """The preferences ask for it, the mail brings the link, its button erases; as often as pressed."""
+    answer = client.post(link(Purpose.PREFERENCES, alice) + "/erase")
+    assert "sent you a mail" in answer.text
+    assert state_of(app, alice) is SubscriberState.ACTIVE
+    text = mail_server.received[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    path = next(word for word in text.split() if "/erase/" in word).removeprefix("https://paperboy.test")
+    client.get(path)
+    for _ in range(2):
+        assert "Everything is erased" in client.post(path, data={"keep_off": "yes"} if keep_off else {}).text
+    assert state_of(app, alice) is SubscriberState.ERASED
+    with app.db.read() as session:
+        assert suppression.is_suppressed(session, ALICE) is keep_off
+
+
+# --- staying
+
+
+def test_preferences_are_shown_and_saved(app: App, client: TestClient, alice: int, link: Link) -> None:
+    """What is on the page is what was stored, before and after."""
+    path = link(Purpose.PREFERENCES, alice)
+    page = client.get(path).text
+    assert ALICE in page
+    assert 'value="diffusion models"' in page
+    answer = client.post(path, data=PREFERENCES)
+    assert (answer.status_code, str(answer.url).partition("?")[2]) == (200, "said=saved")
+    assert "Saved." in answer.text
+    with app.db.read() as session:
+        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
+    assert [(wish.text, wish.weight, wish.quota) for wish in chosen.interests] == [
+        ("world models", 2.0, 4),
+        ("diffusion models", 1.0, None),
+    ]
+    assert (chosen.cadence, chosen.hour, chosen.zone) == ("weekdays", 19, "Asia/Tokyo")
+    assert (chosen.min_papers, chosen.max_papers, chosen.when_empty) == (2, 7, "trending")
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "marked"),
+    [
+        ("zone", "Atlantis/Centre", "zone"),
+        ("hour", "-1", "hour"),
+        ("min_papers", "8", "min_papers"),
+        ("max_papers", "lots", "max_papers"),
+        ("interest", ["fine", "…"], "interests.1"),
+        ("interest", ["y" * 10_000], "interests.0"),
+        ("weight", ["nan"], "interests.0"),
+        ("weight", ["heavy"], "interests.0"),
+        ("quota", ["-3"], "interests.0"),
+    ],
+)
+def test_a_mistake_in_preferences_keeps_what_was_typed(
+    app: App, client: TestClient, alice: int, link: Link, field: str, typed: object, marked: str
+) -> None:
+    """It is marked where it is, and what was stored stays."""
+    answer = client.post(link(Purpose.PREFERENCES, alice), data={**PREFERENCES, field: typed})
+    assert answer.status_code == 422
+    assert f'id="problem-{marked}"' in answer.text
+    with app.db.read() as session:
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)) == WANTED
+
+
+def test_fewer_weights_than_interests_are_filled_up(
+    app: App, client: TestClient, alice: int, link: Link
+) -> None:
+    """A form from a script need not be complete."""
+    few = {**PREFERENCES, "weight": [], "quota": []}
+    assert client.post(link(Purpose.PREFERENCES, alice), data=few).status_code == 200
+    with app.db.read() as session:
+        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
+    assert [wish.weight for wish in chosen.interests] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("beside", ["", "/pause"], ids=["the link in the mail", "the preferences page"])
+def test_a_break_begins_and_ends(app: App, client: TestClient, alice: int, link: Link, beside: str) -> None:
+    """Until a day, by the reader's own calendar; or until they say so."""
+    path = link(Purpose.PREFERENCES, alice) + beside if beside else link(Purpose.PAUSE, alice)
+    back = clock.utcnow().date() + timedelta(days=10)
+    for _ in range(2):
+        assert client.post(path, data={"until": back.isoformat()}).status_code == 200
+    with app.db.read() as session:
+        until = subscribers.get(session, alice).paused_until
+    assert until is not None
+    assert until.date() == back - timedelta(days=1), "midnight in Berlin is the evening before in UTC"
+    for _ in range(2):
+        assert client.post(path, data={"action": "resume"}).status_code == 200
+    assert state_of(app, alice) is SubscriberState.ACTIVE
+    assert "until you" in client.post(link(Purpose.PAUSE, alice)).text
+    assert "No digest comes until you are back" in client.get(link(Purpose.PAUSE, alice)).text
+
+
+@pytest.mark.parametrize("until", ["2020-01-01", "9999-12-31", "soon", "2026-02-30", "0001-01-01"])
+def test_a_break_ends_on_a_day_to_come(
+    app: App, client: TestClient, alice: int, link: Link, until: str
+) -> None:
+    """Any other is marked, and nothing is paused."""
+    for path in (link(Purpose.PAUSE, alice), link(Purpose.PREFERENCES, alice) + "/pause"):
+        answer = client.post(path, data={"until": until})
+        assert answer.status_code == 422
+        assert 'class="problem"' in answer.text
+    assert state_of(app, alice) is SubscriberState.ACTIVE
+
+
+def test_who_left_can_come_back_with_everything_as_it_was(
+    app: App, client: TestClient, alice: int, link: Link
+) -> None:
+    """Through the link that was mailed to them, with a new consent."""
+    client.post(link(Purpose.UNSUBSCRIBE, alice))
+    path = link(Purpose.PREFERENCES, alice)
+    assert "You are unsubscribed" in client.get(path).text
+    for _ in range(2):
+        assert "Welcome back" in client.post(path + "/return").text
+    with app.db.read() as session:
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)) == WANTED
+    assert "nothing to pause" not in client.get(link(Purpose.PAUSE, alice)).text
+
+
+def test_a_message_is_one_of_ours(client: TestClient, alice: int, link: Link) -> None:
+    """What stands in the URL is never shown as it is."""
+    page = client.get(link(Purpose.PREFERENCES, alice), params={"said": "<b>your password</b>"}).text
+    assert "your password" not in page
+
+
+def test_silence_is_explained(app: App, client: TestClient, alice: int, link: Link) -> None:
+    """Each digest that came, and why none did; never what a relay said."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        delivery = session.get_one(Delivery, digest_for(session, alice))
+        delivery.subject, delivery.reason = "Seven papers", "550 secret relay talk"
+        deliver.skip(session, subscriber_id=alice, edition="2026-11-19", due_at=now, now=now,
+                     reason="none of the 31 new papers matched your interests")  # fmt: skip
+    page = client.get(link(Purpose.PREFERENCES, alice)).text
+    assert "Seven papers" in page
+    assert "/view/" in page
+    assert "skipped: none of the 31 new papers matched your interests" in page
+    assert "relay talk" not in page
+
+
+# --- reading
+
+
+def test_a_digest_can_be_read_in_the_browser(app: App, client: TestClient, alice: int, link: Link) -> None:
+    """As it was mailed, in a page that may do nothing but be read."""
+    with app.db.write() as session:
+        delivery_id = digest_for(session, alice)
+    answer = client.get(link(Purpose.VIEW, alice, argument=delivery_id))
+    assert "Read or Retrieve" in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "sandbox" in policy
+    assert "script-src" not in policy
+    assert "default-src 'none'" in policy
+
+
+def test_a_digest_of_somebody_else_is_not_shown(
+    app: App, client: TestClient, alice: int, pending: int, link: Link
+) -> None:
+    """Nor one that is not there, nor a mail that is no digest."""
+    with app.db.write() as session:
+        delivery_id = digest_for(session, alice)
+        confirmation = session.exec(select(Delivery.id).where(Delivery.subscriber_id == pending)).one() or 0
+    assert client.get(link(Purpose.VIEW, pending, argument=delivery_id)).status_code == 403
+    assert client.get(link(Purpose.VIEW, alice, argument=4711)).status_code == 403
+    assert client.get(link(Purpose.VIEW, pending, argument=confirmation)).status_code == 404

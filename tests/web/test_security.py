@@ -1,0 +1,135 @@
+"""Who asks, how often, from which page, and what every answer carries."""
+
+from __future__ import annotations
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app import main
+from app.errors import TooManyRequests
+from app.pipeline import App
+from app.web import security
+from app.web.security import Limits, nearest_stranger
+
+
+def test_every_answer_carries_the_headers(client: TestClient) -> None:
+    """Pages, files, and errors of every kind."""
+    for path in ("/", "/manage", "/static/style.css", "/nothing-here", "/confirm/forged", "/healthz"):
+        answer = client.get(path)
+        assert "default-src 'none'" in answer.headers["content-security-policy"], path
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"], path
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["strict-transport-security"] == "max-age=31536000"
+        assert "unsafe-inline" not in answer.headers["content-security-policy"], path
+
+
+def test_plain_http_is_not_told_to_use_tls(app: App) -> None:
+    """A service on somebody's own machine would become unreachable."""
+    plain = app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"})
+    assert "Strict-Transport-Security" not in security.headers(plain)
+
+
+def test_pages_with_a_secret_in_their_url_send_no_referrer(client: TestClient) -> None:
+    """The others let our own forms say where they come from."""
+    assert client.get("/confirm/forged").headers["referrer-policy"] == "no-referrer"
+    assert client.get("/").headers["referrer-policy"] == "same-origin"
+
+
+def test_nothing_on_a_page_is_inline_or_foreign(client: TestClient) -> None:
+    """What the policy would block is not there to begin with."""
+    page = client.get("/").text
+    assert "<style" not in page
+    assert " style=" not in page
+    assert " onclick" not in page
+    assert 'src="http' not in page
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"sec-fetch-site": "cross-site", "origin": "https://paperboy.test"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"origin": "https://paperboy.test"}, 200),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({}, 200),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("path", ["/subscribe", "/manage"])
+def test_a_form_is_taken_from_our_own_pages_only(
+    client: TestClient, path: str, headers: dict[str, str], status: int
+) -> None:
+    """Another site cannot make its visitors ask for mail."""
+    form = {"email": "carol@example.org", "interest": "robotics", "hour": "8", "zone": "UTC"}
+    assert client.post(path, data=form, headers=headers).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("chain", "trusted", "visitor"),
+    [
+        (["203.0.113.9", "198.51.100.1"], (), "198.51.100.1"),
+        (["203.0.113.9", "198.51.100.1"], ("198.51.100.1",), "203.0.113.9"),
+        (["6.6.6.6", "203.0.113.9", "10.0.0.2", "10.0.0.1"], ("10.0.0.0/8",), "203.0.113.9"),
+        (["10.0.0.3", "10.0.0.1"], ("10.0.0.0/8",), "10.0.0.3"),
+        (["rubbish", "10.0.0.1"], ("10.0.0.0/8",), "10.0.0.1"),
+        (["2001:db8::1", "::1"], ("::1",), "2001:db8::1"),
+        (["testclient"], ("10.0.0.0/8",), "testclient"),
+        ([""], (), ""),
+    ],
+)
+def test_a_forwarded_address_is_believed_as_far_as_our_proxies_wrote_it(
+    chain: list[str], trusted: tuple[str, ...], visitor: str
+) -> None:
+    """Whatever a visitor puts in front of it is theirs to make up."""
+    assert nearest_stranger(chain, trusted) == visitor
+
+
+def test_visitors_are_counted_apart_and_together() -> None:
+    """One who asks too often waits; a flood from everywhere waits too."""
+    limits = Limits(per_visitor=2)
+    for _ in range(2):
+        limits.visitor("192.0.2.1")
+    with pytest.raises(TooManyRequests) as raised:
+        limits.visitor("192.0.2.1")
+    assert 0 < raised.value.retry_after <= 3600
+    for number in range(48):
+        limits.visitor(f"198.51.100.{number}")
+    with pytest.raises(TooManyRequests):
+        limits.visitor("203.0.113.1")
+
+
+def test_a_whole_ipv6_network_is_one_visitor() -> None:
+    """Everybody has more than enough addresses of their own."""
+    limits = Limits(per_visitor=1)
+    limits.visitor("2001:db8:1:2::1")
+    with pytest.raises(TooManyRequests):
+        limits.visitor("2001:db8:1:2:ffff::9")
+    limits.visitor("2001:db8:1:3::1")
+
+
+def test_an_oversized_form_is_refused(client: TestClient) -> None:
+    """Before it is held in memory; with its length announced or without."""
+    flood = b"interest=" + b"x" * security.MAX_FORM_BYTES
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    assert client.post("/subscribe", content=flood, headers=kind).status_code == 413
+    assert client.post("/subscribe", content=iter([flood]), headers=kind).status_code == 413
+
+
+def test_an_error_inside_shows_nothing_of_it(app: App) -> None:
+    """A page with a way on, with the headers, and no trace of the cause."""
+    site = main.create_app(app)
+
+    @site.get("/broken")
+    def broken() -> None:
+        raise RuntimeError("the secret inside")
+
+    with TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False) as client:
+        answer = client.get("/broken")
+    assert answer.status_code == 500
+    assert "Something went wrong on our side" in answer.text
+    assert "secret" not in answer.text
+    assert "Traceback" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"

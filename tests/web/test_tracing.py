@@ -1,0 +1,29 @@
+"""Traces are asked for by a setting, and cost nothing otherwise."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from fastapi import FastAPI
+
+from app.errors import InvalidSettings
+from app.settings import Settings
+from app.web import tracing
+
+
+def test_without_an_endpoint_nothing_is_installed(settings: Settings) -> None:
+    """The extra need not be there."""
+    site = FastAPI()
+    tracing.install(site, settings)
+    assert site.user_middleware == []
+
+
+def test_an_endpoint_without_the_extra_says_what_to_install(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rather than leaving out traces that somebody counts on."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    wanted = settings.model_copy(update={"otel_endpoint": "http://127.0.0.1:4318/v1/traces"})
+    with pytest.raises(InvalidSettings, match=r"paperboy\[otel\]"):
+        tracing.install(FastAPI(), wanted)
