@@ -55,7 +55,7 @@ browser:
 
 .venv/runtime.stamp: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Paperboy needs Python 3.11 or newer: make PYTHON=python3.11 …")'
-	@test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	@$(PIP) --version > /dev/null 2>&1 || $(PYTHON) -m venv .venv
 	@echo "Installing the pinned dependencies into .venv …"
 	@$(PIP) install --require-hashes --requirement requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
