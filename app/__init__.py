@@ -3,11 +3,16 @@
 The stages, in the order in which data passes through them:
 
     pipeline      READ FIRST: the verbs of the whole service, each reads as prose
+    intake        its first half: ask sources, read files, fill the archive
+    planning      its middle: everyone who is due gets a delivery, or a reason why not
+    desk          where planning lays out digests: candidates ranked and matched once a run
+    posting       its second half: what the ledger gives out is written and handed to the relay
     sources       one file an upstream: huggingface, arxiv, feed, pages; client is the polite HTTP client
     ingest        records → new, changed, unchanged or rejected rows of the archive
     dedupe        PURE: is this the same paper?
     merges        two rows are one paper, and how that is taken back
     archive       the papers as the later stages see them
+    lexicon       the words of the archive: how many papers each occurs in
     trend         PURE: votes over time → how a paper is doing, in words
     match         PURE: interests × papers → relevance with its reason
     cadence       PURE: who is due, and when next, in their own time zone
@@ -39,6 +44,7 @@ The doors:
     cli           the same functions from a shell
     demo          the bundled sample, a local mail server and its inbox page
     main          the composition root
+    parts         what it makes: the parts of one running Paperboy
 
 The ground:
 

@@ -10,10 +10,9 @@ import structlog
 from sqlmodel import Session, col, select
 
 from app import archive, compose, match, trend
-from app.lexicon import Lexicon
 from app.models import Source, Subscriber
+from app.parts import App
 from app.records import Cadence, Digest, Match, PaperView, Skip, Trend, Wish
-from app.settings import Settings
 from app.sources import quiet
 
 log = structlog.get_logger(__name__)
@@ -24,19 +23,17 @@ WEEK = 8  # days that a weekly digest looks back on: one more, for papers that w
 class Desk:
     """Made for one planning run: nobody's digest changes while it is used."""
 
-    def __init__(
-        self, settings: Settings, lexicon: Lexicon, session: Session, now: datetime, day: date | None = None
-    ) -> None:
-        self._settings, self._now = settings, now
+    def __init__(self, app: App, session: Session, now: datetime, day: date | None = None) -> None:
+        self._settings, self._now = app.settings, now
         self._today = day or now.date()
-        since = self._today - timedelta(days=max(settings.candidate_days, WEEK))
-        kept_from = now.date() - timedelta(days=settings.retention_days)
+        since = self._today - timedelta(days=max(app.settings.candidate_days, WEEK))
+        kept_from = now.date() - timedelta(days=app.settings.retention_days)
         self._papers = {
             paper.id: paper
             for paper in archive.candidates(session, since, self._today)
             if (paper.first_listed_on or since) >= kept_from  # older deliveries may have been pruned
         }
-        self._statistics = lexicon.current(session)
+        self._statistics = app.lexicon.current(session)
         self._quiet = _silence(session, self._today)
         self._hits: dict[str, dict[int, Match]] = {}
         self._excluded: dict[str, frozenset[int]] = {}

@@ -4,7 +4,7 @@ refresh()       sources → records → the archive; read_files() does the same 
 send_due()      who is due → match → compose → the ledger → mails
 send_pending()  the ledger → HTML, text → bytes → the relay → the ledger, what was put off or cut off too
 preview()       the digest that somebody with these interests would get; foresee(), what readers would
-send_test()     a digest to any address, outside of the ledger
+show()          a digest as the mail that it would be; send_test(), the same to any address, outside of the ledger
 prune()         what is past its retention
 """
 
@@ -24,7 +24,7 @@ from app.intake import FilesRead as FilesRead
 from app.intake import Refreshed as Refreshed
 from app.models import Delivery, Event, Run, SourceKind
 from app.parts import App as App
-from app.records import Answer, Digest, Skip, Wish
+from app.records import Answer, Digest, RenderedMail, Skip, Wish
 
 RUNS_KEPT = timedelta(days=90)
 UNCONFIRMED_KEPT = timedelta(days=30)
@@ -95,6 +95,11 @@ def preview(
 def foresee(app: App, now: datetime, ids: Collection[int] | None = None) -> list[planning.Foreseen]:
     """What everyone who is due, or each of these readers, would get now; nothing is written."""
     return planning.foresee(app, now, ids)
+
+
+def show(app: App, digest: Digest, to: str, now: datetime) -> RenderedMail:
+    """A digest as the mail that it would be. Its links grant nothing."""
+    return app.renderer.render(*posting.specimen(digest, to, app.settings.mail_domain, now))
 
 
 def send_test(app: App, digest: Digest, to: str, now: datetime) -> Answer:

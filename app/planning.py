@@ -12,24 +12,22 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app import archive, cadence, deliver, subscribers
-from app.db import Database
 from app.desk import Desk
-from app.lexicon import Lexicon
 from app.models import MailKind, Subscriber, SubscriberState
+from app.parts import App
 from app.records import Digest, Skip, Wish
-from app.settings import Settings
 
 SHARD = 200  # readers planned in one transaction
 
 
-def plan(db: Database, settings: Settings, lexicon: Lexicon, now: datetime) -> Counter[str]:
+def plan(app: App, now: datetime) -> Counter[str]:
     """Plan every digest that is due at `now`: how many were planned, skipped, or planned before."""
     planned = Counter[str]()
-    with db.read() as session:
+    with app.db.read() as session:
         if not anyone_due(session, now):
             return planned
-        desk = Desk(settings, lexicon, session, now)
-    while shard := _plan_shard(db, desk, now):
+        desk = Desk(app, session, now)
+    while shard := _plan_shard(app, desk, now):
         planned += shard
     return planned
 
@@ -55,13 +53,11 @@ class Foreseen:
     digest: Digest | Skip
 
 
-def foresee(
-    db: Database, settings: Settings, lexicon: Lexicon, now: datetime, ids: Collection[int] | None = None
-) -> list[Foreseen]:
+def foresee(app: App, now: datetime, ids: Collection[int] | None) -> list[Foreseen]:
     """What everyone who is due, or each of these readers, would get at `now`. Nothing is written."""
     wanted = _due(now) if ids is None else select(Subscriber).where(col(Subscriber.id).in_(ids))
-    with db.read() as session:
-        desk = Desk(settings, lexicon, session, now)
+    with app.db.read() as session:
+        desk = Desk(app, session, now)
         readers = {reader.id or 0: reader for reader in session.exec(wanted)}
         wishes = subscribers.wishes(session, readers)
         promised = _promised(session, readers, desk.oldest)
@@ -81,10 +77,10 @@ def _newest_due(reader: Subscriber, now: datetime) -> datetime:
     return cadence.last_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due, now)
 
 
-def _plan_shard(db: Database, desk: Desk, now: datetime) -> Counter[str]:
+def _plan_shard(app: App, desk: Desk, now: datetime) -> Counter[str]:
     """Plan the readers who have been due the longest; locked, so that another process takes others."""
     planned = Counter[str]()
-    with db.write() as session:
+    with app.db.write() as session:
         readers = session.exec(_due(now).limit(SHARD).with_for_update(skip_locked=True)).all()
         ids = [reader.id for reader in readers if reader.id is not None]
         wishes = subscribers.wishes(session, ids)

@@ -48,6 +48,7 @@ class MailServer:
         self.most = 10**6
         self.offers_smtputf8 = True
         self._rules: list[_Rule] = []
+        self._arrived = threading.Condition()
         self._loop = asyncio.new_event_loop()
         self._sessions: set[_Server] = set()
 
@@ -78,6 +79,12 @@ class MailServer:
     def allow_connections(self, most: int) -> None:
         """Let so many more in, and answer all others with 421."""
         self.most = most
+
+    def wait_for(self, count: int) -> list[Received]:
+        """The mails, once there are so many: some leave in the background."""
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: len(self.messages) >= count, 20), "the mail did not come"
+            return list(self.messages)
 
     def behave(self) -> None:
         """Forget what was told."""
@@ -134,7 +141,9 @@ class MailServer:
         if await server.misbehaves("end", received.recipient):
             self.swallowed.append(received)
             raise _AnsweredAlready
-        self.messages.append(received)
+        with self._arrived:
+            self.messages.append(received)
+            self._arrived.notify_all()
         return "250 2.0.0 taken"
 
 

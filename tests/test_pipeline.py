@@ -34,7 +34,7 @@ def app(app: App) -> App:
 
 
 def plan(app: App, now: datetime) -> Counter[str]:
-    return planning.plan(app.db, app.settings, app.lexicon, now)
+    return planning.plan(app, now)
 
 
 def deliveries(app: App) -> list[Delivery]:

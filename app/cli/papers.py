@@ -136,7 +136,7 @@ def preview(
         wishes = [Wish(text) for text in interest]
         digest = pipeline.preview(app, wishes, now, day=day.date() if day else None)
         if html and isinstance(digest, Digest):
-            mail = app.renderer.render(*pipeline.specimen(digest, "you@example.org", "example.org", now))
+            mail = pipeline.show(app, digest, "you@example.org", now)
             html.write_text(mail.html, "utf-8")
     if as_json:
         showing.say_json(_document(digest))

@@ -1,0 +1,124 @@
+"""The whole story, from the sign-up form to the last mail, with nothing but real parts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page
+from sqlmodel import select
+
+from app import clock, main, pipeline
+from app.models import Subscriber, SubscriberState
+from app.pipeline import App
+from app.settings import Settings
+from tests import live
+from tests.mailserver import MailServer, Received
+
+ALICE = "alice@example.org"
+FITTING = "Language Agents that Plan Ahead"
+OTHER = "Folding Proteins on a Laptop"
+
+
+@contextmanager
+def service(settings: Settings) -> Iterator[tuple[App, str]]:
+    """The real application, served where its own links lead."""
+    bound = live.free_socket()
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    app = main.build(settings.model_copy(update={"base_url": url}))
+    with live.served(main.create_app(app), bound):
+        yield app, url
+    app.db.dispose()
+
+
+def row(arxiv_id: str, title: str, upvotes: int) -> dict[str, Any]:
+    """A paper as Hugging Face lists it."""
+    paper = {
+        "id": arxiv_id,
+        "title": title,
+        "summary": f"{title}: we show how, and measure it.",
+        "authors": [{"name": "Ada Lovelace", "hidden": False}],
+        "publishedAt": f"{clock.utcnow():%Y-%m-%d}T09:00:00.000Z",
+        "upvotes": upvotes,
+    }
+    return {"paper": paper, "title": title, "numComments": 2}
+
+
+def state_of(app: App) -> SubscriberState:
+    with app.db.read() as session:
+        return session.exec(select(Subscriber)).one().state
+
+
+def plain_text(mail: Received) -> str:
+    body = mail.parsed().get_body(("plain",))
+    assert body
+    return str(body.get_content())
+
+
+def link_to(mail: Received, purpose: str) -> str:
+    found = re.search(rf"http://127\.0\.0\.1:\d+/{purpose}/\S+", plain_text(mail))
+    assert found, plain_text(mail)
+    return found.group()
+
+
+def sign_up(page: Page, url: str, mail_server: MailServer) -> Received:
+    """Fill in the form as a person does; the mail that asks to confirm."""
+    page.goto(url)
+    page.get_by_label("E-mail address").fill(ALICE)
+    page.get_by_label("Interest 1").fill("language agents")
+    page.get_by_label("At").select_option("8")
+    page.get_by_role("button", name="Send me the digest").click()
+    return mail_server.wait_for(1)[0]
+
+
+@pytest.mark.browser
+def test_from_sign_up_to_the_last_mail(
+    settings: Settings, mail_server: MailServer, page: Page, tmp_path: Path
+) -> None:
+    """Sign up → confirm → one digest with the right paper and its reason → one click → silence."""
+    with service(settings) as (app, url):
+        asked = sign_up(page, url, mail_server)
+        assert asked.recipient == ALICE
+        confirm = link_to(asked, "confirm")
+        for _ in range(2):  # a mail scanner opens every link
+            assert httpx.get(confirm).status_code == 200
+        assert state_of(app) is SubscriberState.PENDING
+        page.goto(confirm)
+        page.get_by_role("button", name="Yes, send it to me").click()
+        assert page.get_by_role("heading", level=1).is_visible()
+        assert state_of(app) is SubscriberState.ACTIVE
+
+        now = clock.utcnow()
+        answer = tmp_path / f"{now:%Y-%m-%d}.json"
+        answer.write_text(json.dumps([row("2611.00001", FITTING, 40), row("2611.00002", OTHER, 90)]))
+        assert pipeline.read_files(app, [answer], now).summary.papers_new == 2
+
+        with app.db.read() as session:
+            due = session.exec(select(Subscriber)).one().next_due_at
+        assert due
+        pipeline.send_due(app, due - timedelta(minutes=1))
+        assert len(mail_server.messages) == 1
+        for _ in range(2):  # a tick may come twice
+            pipeline.send_due(app, due)
+        assert len(mail_server.messages) == 2
+        digest = mail_server.messages[1]
+        assert FITTING in str(digest.parsed()["Subject"])
+        assert "Why: “Language Agents” in the title" in plain_text(digest)
+        assert OTHER not in plain_text(digest)
+
+        headers = digest.parsed()
+        assert headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+        target = re.findall(r"<(http[^>]*)>", str(headers["List-Unsubscribe"]))[0]
+        answered = httpx.post(target, data={"List-Unsubscribe": "One-Click"})
+        assert answered.status_code == 200
+        assert state_of(app) is SubscriberState.UNSUBSCRIBED
+        for days in range(1, 9):
+            pipeline.send_due(app, due + timedelta(days=days))
+        assert len(mail_server.messages) == 2
