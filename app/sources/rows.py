@@ -15,6 +15,7 @@ from app.errors import UnreadableAnswer
 from app.records import Rejection
 
 CUT_OFF = "the answer was cut off"
+BROKEN = "the answer is broken from here on"
 NOT_JSON = "the row is not JSON"
 NOT_AN_OBJECT = "the row is not an object"
 _REPR_CHARS = 200_000
@@ -73,7 +74,8 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
     if start.startswith("[") or re.match(r'\{\s*"[^"]*"\s*:.*\[', start.partition("\n{")[0][:300], re.DOTALL):
         rows = list(enumerate(_complete(text, text.find("[") + 1), 1))
         if rows and not _is_lines(start):
-            return rows, [Rejection(CUT_OFF, None, f"{len(rows)} complete rows were read")]
+            reason = BROKEN if text.rstrip().endswith("]" if start[0] == "[" else "}") else CUT_OFF
+            return rows, [Rejection(reason, None, f"{len(rows)} complete rows were read")]
     return _lines(text)
 
 

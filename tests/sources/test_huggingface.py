@@ -127,6 +127,14 @@ def test_an_answer_that_was_cut_off_gives_its_complete_rows_and_says_so() -> Non
     assert (rejection.reason, rejection.row) == ("the answer was cut off", None)
 
 
+def test_an_answer_that_is_broken_in_the_middle_gives_the_rows_before_it() -> None:
+    """It is told apart from one that was cut off."""
+    text = hf(hf_row("2611.00001"), hf_row("2611.00002")).replace('"2611.00002"', "2611.000.02")
+    parsed = huggingface.parse(text, DAY)
+    assert [record.arxiv_id for record in parsed.records] == ["2611.00001"]
+    assert [rejection.reason for rejection in parsed.rejections] == ["the answer is broken from here on"]
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
