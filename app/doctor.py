@@ -118,12 +118,7 @@ def _database(db: Database) -> Iterator[Finding]:
 def _relay(settings: Settings) -> Iterator[Finding]:
     where = f"{settings.smtp_host}:{settings.smtp_port}"
     try:
-        with _connected(settings) as relay:
-            relay.ehlo_or_helo_if_needed()
-            announced = ", ".join(sorted(feature.upper() for feature in relay.esmtp_features))
-            encrypted = isinstance(relay.sock, ssl.SSLSocket)
-            if settings.smtp_username:
-                relay.login(settings.smtp_username, settings.smtp_password)
+        tls, announced = _greet(settings)
     except smtplib.SMTPAuthenticationError as error:
         yield Finding(
             "relay",
@@ -136,27 +131,39 @@ def _relay(settings: Settings) -> Iterator[Finding]:
             "relay",
             Level.ERROR,
             f"{where} cannot be used: {error}",
-            "check PAPERBOY_SMTP_HOST, PAPERBOY_SMTP_PORT PAPERBOY_SMTP_SECURITY, and that the relay runs",
+            "check PAPERBOY_SMTP_HOST, PAPERBOY_SMTP_PORT, PAPERBOY_SMTP_SECURITY, and that the relay runs",
         )
     else:
-        tls = "with TLS" if encrypted else "without TLS"
-        yield Finding("relay", Level.OK, f"{where} answers {tls}; it announces {announced or 'nothing'}")
+        how = "with TLS" if tls else "without TLS"
+        yield Finding("relay", Level.OK, f"{where} answers {how}; it announces {announced or 'nothing'}")
 
 
-def _connected(settings: Settings) -> smtplib.SMTP:
-    security, context = settings.smtp_security, ssl.create_default_context()
-    if security is SmtpSecurity.TLS:
-        return smtplib.SMTP_SSL(
-            settings.smtp_host, settings.smtp_port, timeout=RELAY_TIMEOUT, context=context
-        )
-    relay = smtplib.SMTP(settings.smtp_host, settings.smtp_port, timeout=RELAY_TIMEOUT)
-    relay.ehlo_or_helo_if_needed()
-    if security is SmtpSecurity.OPPORTUNISTIC:
+def _greet(settings: Settings) -> tuple[bool, str]:
+    """Connect and log in as a sender does: whether by TLS, and what the relay announces then."""
+    kind = smtplib.SMTP_SSL if settings.smtp_security is SmtpSecurity.TLS else smtplib.SMTP
+    made = kind(settings.smtp_host, settings.smtp_port, timeout=RELAY_TIMEOUT)
+    try:
+        made.ehlo_or_helo_if_needed()
+        _encrypt(made, settings)
+        if settings.smtp_username:
+            made.login(settings.smtp_username, settings.smtp_password)
+        announced = ", ".join(sorted(feature.upper() for feature in made.esmtp_features))
+        return isinstance(made.sock, ssl.SSLSocket), announced
+    finally:
+        made.close()
+
+
+def _encrypt(relay: smtplib.SMTP, settings: Settings) -> None:
+    """STARTTLS as the settings want it; opportunistic is better than nothing, and proves nothing."""
+    context = ssl.create_default_context()
+    if settings.smtp_security is SmtpSecurity.OPPORTUNISTIC:
+        if not relay.has_extn("starttls"):
+            return
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    wanted = security is SmtpSecurity.STARTTLS
-    if wanted or (security is SmtpSecurity.OPPORTUNISTIC and relay.has_extn("starttls")):
-        relay.starttls(context=context)
-    return relay
+    elif settings.smtp_security is not SmtpSecurity.STARTTLS:
+        return
+    relay.starttls(context=context)
+    relay.ehlo_or_helo_if_needed()
 
 
 # --- what happened lately
@@ -167,7 +174,8 @@ def _sources(session: Session, now: datetime) -> Iterator[Finding]:
     if not sources:
         yield Finding("sources", Level.WARNING, "there is no source yet", "run `paperboy ingest`, or add one")
     for source in sources:
-        yield _source(source, now)
+        if source.next_poll_at or source.polled_at:  # others are names under which files were read
+            yield _source(source, now)
 
 
 def _source(source: Source, now: datetime) -> Finding:

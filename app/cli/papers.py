@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group
-from rich.panel import Panel
+from rich.padding import Padding
 from rich.progress import Progress
-from rich.text import Text
 
 from app import audit, catalogue, clock, pipeline
 from app.cli import showing
@@ -157,15 +155,17 @@ def _show_digest(digest: Digest) -> None:
     for section in digest.sections:
         console.print(f"\n[bold]{showing.escaped(section.interest or 'Trending beyond your interests')}[/]")
         for pick in section.picks:
-            console.print(Panel(_card(pick), title_align="left"))
+            _show_pick(pick)
     told = f"{len(digest.picks)} papers out of {digest.considered} for the edition {digest.edition}."
     console.print(f"\n{told} {showing.escaped(digest.note)}".rstrip())
 
 
-def _card(pick: Pick) -> Group:
-    lines = (pick.authors, pick.summary, " · ".join(filter(None, (pick.reason, pick.trend))), pick.url)
-    shown = (Text(showing.plain(line)) for line in lines if line)
-    return Group(Text(showing.plain(pick.title), style="bold"), *shown)
+def _show_pick(pick: Pick) -> None:
+    console = showing.out()
+    console.print(f"\n  [bold]{showing.escaped(pick.title)}[/]")
+    for line in (pick.authors, pick.summary, " · ".join(filter(None, (pick.reason, pick.trend))), pick.url):
+        if line:
+            console.print(Padding(showing.escaped(line), (0, 0, 0, 2)))
 
 
 # --- send

@@ -21,6 +21,7 @@ from app.pipeline import App
 from app.settings import Settings
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else.")]
+PIPE_WIDTH = 10_000
 ACTOR = "cli"  # the name under which the audit knows us
 
 
@@ -46,7 +47,10 @@ def fail(said: str) -> None:
 
 def out() -> Console:
     """Standard output for people: colours on a terminal only, and no line broken in a pipe."""
-    return Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
 
 
 def err() -> Console:
@@ -66,7 +70,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
         shown.add_column(column, overflow="fold")
     for row in rows:
         shown.add_row(*(escaped("" if cell is None else str(cell)) for cell in row))
-    Console(highlight=False).print(shown)
+    out().print(shown)
 
 
 def escaped(text: str) -> str:

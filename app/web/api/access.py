@@ -1,4 +1,6 @@
-"""Who may call what, and the parameters that many routes share. Each route asks for exactly one of `Reader`, `Writer` and `Sender`."""
+"""Who may call what: each route asks for exactly one of `Reader`, `Writer` and `Sender`.
+
+And the parameters that many routes share."""
 
 from __future__ import annotations
 

@@ -1,0 +1,84 @@
+"""The schedule: every job in its minutes, and one that fails takes nothing with it."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app import jobs, main, pipeline
+from app.jobs import Job
+from app.pipeline import App
+from app.settings import Settings
+
+
+def test_each_job_has_its_minutes(app: App) -> None:
+    """Sending every minute, asking sources every five, pruning at night; never two of one at a time."""
+    scheduler = jobs.start(app)
+    try:
+        planned = {job.id: job for job in scheduler.get_jobs()}
+        after = datetime(2026, 11, 20, 9, 30, 1, tzinfo=UTC)
+        nexts = {name: job.trigger.get_next_fire_time(None, after) for name, job in planned.items()}
+        assert nexts == {
+            "send_due": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
+            "refresh": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
+            "prune": datetime(2026, 11, 21, 3, 17, tzinfo=UTC),
+        }
+        assert all(job.coalesce and job.max_instances == 1 for job in planned.values())
+    finally:
+        jobs.stop(scheduler)
+
+
+def test_jobs_are_functions_of_the_pipeline() -> None:
+    """The scheduler decides when, never what."""
+    assert [job.work for job in jobs.JOBS] == [pipeline.send_due, pipeline.refresh, pipeline.prune]
+
+
+def test_a_job_that_fails_is_not_the_end(app: App) -> None:
+    """It is logged, and the next minute tries again."""
+    called = []
+
+    def broken(_app: App, now: datetime) -> None:
+        called.append(now)
+        raise ConnectionError("the database is away")
+
+    jobs.run(app, Job(broken, minute="*"))
+    jobs.run(app, Job(broken, minute="*"))
+    assert len(called) == 2
+    assert called[0].utcoffset() == timedelta()
+
+
+def test_stopping_waits_for_what_is_under_way(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mail that is being sent is sent to its end."""
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(_app: App, _now: datetime) -> None:
+        begun.set()
+        may_end.wait(timeout=30)
+        ended.set()
+
+    monkeypatch.setattr(jobs, "JOBS", (Job(slow, minute="*"),))
+    scheduler = jobs.start(app)
+    scheduler.get_job("slow").modify(next_run_time=datetime.now(UTC))
+    assert begun.wait(timeout=30)
+    threading.Timer(0.05, may_end.set).start()
+    jobs.stop(scheduler)
+    assert ended.is_set()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_web_app_runs_the_schedule_where_the_settings_want_it(
+    wanted: bool, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `paperboy worker` beside it, it does not."""
+    monkeypatch.setattr(jobs, "JOBS", ())
+    started: list[App] = []
+    begin = jobs.start
+    monkeypatch.setattr(jobs, "start", lambda app: started.append(app) or begin(app))
+    built = main.build(settings.model_copy(update={"scheduler": wanted}))
+    with TestClient(main.create_app(built)) as client:
+        assert client.get("/healthz").status_code == 200
+    assert started == ([built] if wanted else [])
+    built.db.dispose()
