@@ -18,11 +18,12 @@ from playwright.sync_api import Browser
 from rich.console import Console
 from sqlmodel import select
 
-from app import clock, demo, main
+from app import clock, demo, main, subscribers
 from app.demo import people
 from app.demo.postbox import Postbox
-from app.models import Subscriber
+from app.models import DeliveryState, Subscriber
 from app.pipeline import App
+from app.records import Digest
 from app.tokens import Purpose
 from tests import live
 
@@ -52,8 +53,20 @@ def pages(app: App, now: datetime) -> dict[str, str]:
     """The name of each picture, and the path of its page."""
     with app.db.read() as session:
         alice = session.exec(select(Subscriber).where(Subscriber.email == people.PEOPLE[0].email)).one()
-    token = app.signer.token(Purpose.PREFERENCES, alice.id or 0, now, epoch=alice.link_epoch)
-    return {"sign-up": "/", "preferences": f"/{Purpose.PREFERENCES}/{token}"}
+        digests = [
+            row for row in subscribers.history(session, alice.id or 0) if row.state == DeliveryState.SENT
+        ]
+    richest = max(digests, key=lambda row: len(Digest.from_dict(row.digest).picks))
+
+    def path(purpose: Purpose, argument: int = 0) -> str:
+        token = app.signer.token(purpose, alice.id or 0, now, epoch=alice.link_epoch, argument=argument)
+        return f"/{purpose}/{token}"
+
+    return {
+        "signup": "/",
+        "preferences": path(Purpose.PREFERENCES),
+        "digest": path(Purpose.VIEW, richest.id or 0),
+    }
 
 
 def take(browser: Browser, url: str, name: str, folder: Path) -> None:
@@ -69,7 +82,7 @@ def take(browser: Browser, url: str, name: str, folder: Path) -> None:
             page = context.new_page()
             page.goto(url)
             page.screenshot(
-                path=folder / f"{name}-{size}-{scheme}.png", full_page=size == "phone" or name != "sign-up"
+                path=folder / f"{name}-{size}-{scheme}.png", full_page=size == "phone" or name != "signup"
             )
             context.close()
 

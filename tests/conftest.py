@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
@@ -131,16 +130,3 @@ def live_server(settings: Settings) -> Iterator[live.Live]:
     with live.served(main.create_app(built), bound):
         yield live.Live(url, built)
     built.db.dispose()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """A real, headless Chromium; where there is none, the test is skipped, or fails if one is required."""
-    executable = live.chromium()
-    if executable is None:
-        missing = "no Chromium on this machine: install one, or set PAPERBOY_CHROMIUM to where it is"
-        if os.environ.get("PAPERBOY_REQUIRE_BROWSER") == "1":
-            pytest.fail(missing)
-        pytest.skip(missing)
-    with live.browsing(executable) as running:
-        yield running

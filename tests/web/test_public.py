@@ -104,8 +104,8 @@ def test_signing_up_sends_one_mail_with_the_way_in(
 ) -> None:
     """What was chosen is kept until its owner confirms."""
     assert client.post("/subscribe", data=FORM).status_code == 200
-    assert [one.recipient for one in mail_server.received] == ["carol@example.org"]
-    text = mail_server.received[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    assert [one.recipient for one in mail_server.messages] == ["carol@example.org"]
+    text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     assert re.search(r"https://paperboy\.test/confirm/\S{51}\s", text)
     with app.db.read() as session:
         carol = session.exec(select(Subscriber)).one()
@@ -152,7 +152,7 @@ def test_a_reader_who_signs_up_again_gets_their_link(
         client.post("/subscribe", data={**FORM, "email": ALICE.upper()})
     with app.db.read() as session:
         assert session.exec(select(Delivery.kind)).all() == [MailKind.MANAGE]
-    text = mail_server.received[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     path = re.search(r"https://paperboy\.test(/preferences/\S+)", text)
     assert path is not None
     assert client.get(path[1]).status_code == 200

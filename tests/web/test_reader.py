@@ -248,7 +248,7 @@ def test_erasing_takes_a_fresh_mail(
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/erase")
     assert "sent you a mail" in answer.text
     assert state_of(app, alice) is SubscriberState.ACTIVE
-    text = mail_server.received[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     path = next(word for word in text.split() if "/erase/" in word).removeprefix("https://paperboy.test")
     client.get(path)
     for _ in range(2):

@@ -52,6 +52,3 @@ if (words) {
     }, 150);
   });
 }
-
-// After a mistake, begin with it.
-document.getElementById("mistakes")?.focus();

@@ -1,0 +1,209 @@
+"""The pages as people meet them: any width, by day and by night, with keyboard only, without scripts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from sqlmodel import select
+
+from app import clock, deliver, ingest, subscribers
+from app.models import MailKind, Source, SourceKind, Subscriber, SubscriberState
+from app.records import PaperRecord, Parsed, Wish
+from app.subscribers import Preferences
+from app.tokens import Purpose
+from tests import samples
+from tests.live import Live
+
+pytestmark = pytest.mark.browser
+
+LONG = "Superkalifragilistik-expialigetische-Weltmodellvorhersage" * 2
+WANTED = Preferences(zone="Europe/Berlin", interests=(Wish("world models"), Wish("x" * 290, 1.7, 3)))
+
+# The texts whose colour stands too little apart from what is behind them (WCAG 2.2, AA).
+FAINT = """() => {
+  const parse = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const texts = [...document.querySelectorAll("body *")].filter((element) =>
+    element.checkVisibility() && [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim()));
+  return texts.filter((element) => {
+    const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5;
+  }).map((element) => element.outerHTML.slice(0, 120));
+}"""
+
+# Fields and buttons that a screen reader could not name, and ids that are there twice.
+NAMELESS = """() => {
+  const named = (field) =>
+    field.labels?.length || field.getAttribute("aria-label") || field.textContent.trim();
+  const fields = [...document.querySelectorAll("input:not([type=hidden]), select, button, a")];
+  const ids = [...document.querySelectorAll("[id]")].map((element) => element.id);
+  const pointed = [...document.querySelectorAll("[aria-describedby], [aria-labelledby]")]
+    .map((e) => e.getAttribute("aria-describedby") || e.getAttribute("aria-labelledby"));
+  return [
+    ...fields.filter((field) => !named(field)).map((field) => field.outerHTML),
+    ...ids.filter((id, place) => ids.indexOf(id) !== place),
+    ...pointed.filter((id) => !document.getElementById(id)),
+  ];
+}"""
+
+
+@pytest.fixture
+def paths(live_server: Live) -> dict[str, str]:
+    """A page of every kind, with texts that nobody planned for."""
+    app, now = live_server.app, clock.utcnow()
+    papers = [
+        PaperRecord(
+            title=title, arxiv_id=f"2611.{n:05}", listed_on=now.date(), upvotes=n, tldr="Short. " * 20,
+            authors=(LONG, "Ada Lovelace"), pdf_url="https://example.org/a.pdf", keywords=("world models",),
+        )
+        for n, title in enumerate([LONG, "A Short One", "<script>alert(1)</script>"], 1)
+    ]  # fmt: skip
+    with app.db.write() as session:
+        source = Source(name="a source", kind=SourceKind.JSONL, created_at=now)
+        session.add(source)
+        session.flush()
+        ingest.store(session, source, Parsed(3, tuple(papers)), now)
+        alice = subscribers.add(session, "alice@example.org", WANTED, now - timedelta(days=1))
+        for edition, due_at in (("2026-11-19", now - timedelta(days=1)), ("2026-11-20", now)):
+            digest_id = deliver.enqueue(
+                session, subscriber_id=alice, kind=MailKind.DIGEST, edition=edition, due_at=due_at, now=now,
+                digest=samples.digest(edition),
+            )  # fmt: skip
+        deliver.skip(session, subscriber_id=alice, edition="2026-11-18", reason=LONG, due_at=now, now=now)
+
+    def path(purpose: Purpose, argument: int = 0) -> str:
+        return f"/{purpose}/{app.signer.token(purpose, alice, now, argument=argument)}"
+
+    named = {purpose.value: path(purpose) for purpose in Purpose if purpose is not Purpose.VIEW}
+    named["view"] = path(Purpose.VIEW, digest_id or 0)
+    return {"front": "/", "day": f"/day/{now.date()}", "manage": "/manage", "error": "/nothing", **named}
+
+
+@pytest.mark.parametrize("width", [320, 375, 768, 1280, 1920])
+def test_no_page_is_wider_than_its_window(
+    live_server: Live, page: Page, paths: dict[str, str], width: int
+) -> None:
+    """Nobody scrolls sideways, whatever a paper is called."""
+    page.set_viewport_size({"width": width, "height": 800})
+    for name, path in paths.items():
+        if name == "view":  # a mail has its own width, which its own tests look after
+            continue
+        page.goto(live_server.url + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out(live_server: Live, page: Page, paths: dict[str, str], scheme: str) -> None:
+    """By day and by night; and every field and button has a name."""
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    for name, path in paths.items():
+        page.goto(live_server.url + path)
+        assert name == "view" or page.evaluate(FAINT) == [], name
+        assert page.evaluate(NAMELESS) == [], name
+
+
+def test_mistakes_stand_out_too(live_server: Live, page: Page) -> None:
+    """The form tells what to mend, and puts a keyboard there."""
+    page.goto(live_server.url)
+    page.get_by_label("E-mail address").fill("nobody")
+    page.get_by_label("Interest 1").fill("???")
+    page.get_by_role("button", name="Send me the digest").click()
+    expect(page.get_by_label("E-mail address")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Interest 1")).to_have_value("???")
+    expect(page.get_by_role("alert")).to_be_focused()
+    assert page.evaluate(FAINT) == []
+    assert page.evaluate(NAMELESS) == []
+
+
+def test_the_form_meets_a_visitor_halfway(live_server: Live, page: Page) -> None:
+    """Their zone is chosen, the weekday asked for when it matters, and lines do not run out."""
+    page.goto(live_server.url)
+    expect(page.get_by_label("Time zone")).to_have_value("Asia/Tokyo")
+    expect(page.get_by_label("On if weekly")).to_be_hidden()
+    page.get_by_label("How often").select_option("weekly")
+    expect(page.get_by_label("On if weekly")).to_be_visible()
+    for number in range(1, 23):
+        field = page.get_by_label(f"Interest {number}", exact=True)
+        if number > 20:
+            expect(field).to_have_count(0)
+        else:
+            field.fill(f"topic {number}")
+
+
+def test_words_are_offered_while_typing(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """From what the archive holds."""
+    page.goto(live_server.url)
+    with page.expect_response("**/suggest?q=wor"):
+        page.get_by_label("Interest 1").press_sequentially("wor")
+    expect(page.locator("#words option")).to_have_count(1)
+    expect(page.locator("#words option")).to_have_attribute("value", "world models")
+
+
+def test_everything_works_without_scripts(live_server: Live, browser: Browser) -> None:
+    """A visitor who blocks them signs up all the same."""
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(live_server.url)
+    page.get_by_label("E-mail address").fill("bob@example.org")
+    page.get_by_label("Interest 2").fill("robotics")
+    page.get_by_label("Time zone").select_option("America/Sao_Paulo")
+    page.get_by_role("button", name="Send me the digest").click()
+    expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
+    context.close()
+    with live_server.app.db.read() as session:
+        bob = session.exec(select(Subscriber)).one()
+    assert (bob.state, bob.zone) == (SubscriberState.PENDING, "America/Sao_Paulo")
+
+
+def test_a_keyboard_is_enough(live_server: Live, page: Page) -> None:
+    """The first key leads past the head; whatever has the focus shows it; Enter sends."""
+    page.goto(live_server.url + "/manage")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    expect(page.get_by_label("E-mail address")).to_be_focused()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.type("carol@example.org")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
+
+
+def test_preferences_are_changed_and_left_by_hand(
+    live_server: Live, page: Page, paths: dict[str, str]
+) -> None:
+    """Save, pause, go on, unsubscribe, come back: each with its own answer."""
+    page.goto(live_server.url + paths["preferences"])
+    page.get_by_label("Interest 1", exact=True).fill("")
+    page.get_by_label("Interest 3", exact=True).fill("graph learning")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_have_text("Saved.")
+    expect(page.get_by_label("Interest 2", exact=True)).to_have_value("graph learning")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("status")).to_have_text("Paused.")
+    page.get_by_role("button", name="Begin again now").click()
+    expect(page.get_by_role("status")).to_have_text("Your digests go on.")
+    page.get_by_role("link", name="Unsubscribe").click()
+    page.get_by_role("button", name="Unsubscribe").click()
+    expect(page.get_by_role("heading", name="You are unsubscribed")).to_be_visible()
+    page.goto(live_server.url + paths["preferences"])
+    page.get_by_role("button", name="Send me the digest again").click()
+    expect(page.get_by_role("status")).to_have_text("Welcome back: your digests go on.")
+
+
+def test_a_digest_is_shown_with_its_styles(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """Under a policy that lets it do nothing, it looks as it was mailed."""
+    page.goto(live_server.url + paths["view"])
+    expect(page.get_by_text("Read or Retrieve").first).to_be_visible()
+    assert "Georgia" in page.get_by_text("Paperboy").first.evaluate("e => getComputedStyle(e).fontFamily")
