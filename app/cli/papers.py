@@ -15,7 +15,7 @@ from rich.progress import Progress
 
 from app import audit, catalogue, clock, pipeline
 from app.cli import showing
-from app.models import SourceKind
+from app.models import Source, SourceKind
 from app.records import Digest, Pick, Rejection, Skip, Wish
 
 sources = typer.Typer(no_args_is_help=True, help="The sources that are polled.")
@@ -165,7 +165,7 @@ def _show_pick(pick: Pick) -> None:
     console.print(f"\n  [bold]{showing.escaped(pick.title)}[/]")
     for line in (pick.authors, pick.summary, " · ".join(filter(None, (pick.reason, pick.trend))), pick.url):
         if line:
-            console.print(Padding(showing.escaped(line), (0, 0, 0, 2)))
+            console.print(Padding(showing.escaped(line), (0, 0, 0, 2), expand=False))
 
 
 # --- send
@@ -225,7 +225,7 @@ def list_sources(as_json: showing.AsJson = False) -> None:
             (
                 row.name,
                 row.kind,
-                "paused" if row.paused else f"failed {row.failures}×" if row.failures else "well",
+                _state(row),
                 row.watermark,
                 showing.moment(row.next_poll_at),
                 row.last_error,
@@ -233,6 +233,14 @@ def list_sources(as_json: showing.AsJson = False) -> None:
             for row in rows
         ],
     )
+
+
+def _state(source: Source) -> str:
+    if not (source.next_poll_at or source.polled_at):
+        return "read from files"
+    if source.paused:
+        return "paused"
+    return f"failed {source.failures}×" if source.failures else "well"
 
 
 @sources.command("add")

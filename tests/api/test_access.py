@@ -110,7 +110,6 @@ def test_the_last_use_of_a_key_is_kept(app: App, call: Call) -> None:
         ("GET", "/runs/99", {}, 404),
         ("GET", "/runs/x", {}, 422),
         ("GET", f"/runs/{10**30}", {}, 422),
-        ("GET", f"/runs/{2**62}", {}, 404),
         ("GET", "/runs?cursor=OTk5OTk5OTk5OTk5OTk5OTk5OTk5", {}, 422),
         ("DELETE", "/runs", {}, 405),
         ("GET", "/runs?limit=0", {}, 422),

@@ -20,7 +20,7 @@ def planned(app: App, alice: int, shelf: dict[str, int]) -> int:
     """Alice has a digest waiting, and Bob, for whom nothing matched, has none; her delivery's id."""
     with app.db.write() as session:
         shelves.reader(session, "bob@example.org", ['"honey bees"'], NOW)
-    planning.plan(app.db, app.settings, app.lexicon, NOW)
+    planning.plan(app, NOW)
     return 1
 
 

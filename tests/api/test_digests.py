@@ -61,7 +61,7 @@ def test_a_readers_preview_leaves_out_what_they_had(
     before = call("GET", f"/subscribers/{alice}/preview").json()
     assert titles(before) == [AGENTS]
     assert call("GET", "/deliveries").json()["items"] == []
-    planning.plan(app.db, app.settings, app.lexicon, NOW)
+    planning.plan(app, NOW)
     after = call("GET", f"/subscribers/{alice}/preview").json()
     assert titles(after) == []
     assert after["skipped"]
