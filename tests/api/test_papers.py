@@ -185,3 +185,18 @@ def test_statistics_count_what_there_is(app: App, alice: int, shelf: dict[str, i
     assert (told["sources"], told["sources_failing"]) == (1, 1)
     assert set(told["digests"]) >= {"sent", "deferred", "uncertain"}
     assert told["digest_lateness_seconds"] == 0
+
+
+def test_changes_are_found_by_who_and_what(call: Call) -> None:
+    """Whoever wonders why a source is silent finds out who paused it."""
+    source_id = call("POST", "/sources", json=FEED).json()["id"]
+    call("POST", f"/sources/{source_id}/pause")
+    paused, added = call("GET", "/changes").json()["items"]
+    assert (paused["action"], paused["actor"], paused["subject"]) == (
+        "source.pause",
+        "write key",
+        FEED["name"],
+    )
+    assert added["detail"] == {"kind": "feed"}
+    assert call("GET", "/changes?action=source.add&actor=write+key").json()["items"] == [added]
+    assert call("GET", "/changes?actor=nobody").json()["items"] == []

@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI
 from app.pipeline import App
 from app.web import pages, security
 from app.web.api import (
+    changes,
     deliveries,
     digests,
     editions,
@@ -37,6 +38,7 @@ RESOURCES = (
     deliveries,
     suppressions,
     runs,
+    changes,
     statistics,
 )
 TESTS_PER_HOUR = 20  # a key: one that leaked must not become somebody's bulk mailer
