@@ -50,13 +50,13 @@ def page(
 def local(at: datetime, zone: str) -> str:
     """Saturday, 21 November, 08:00, as the reader's clock has it."""
     here = at.astimezone(ZoneInfo(zone))
-    return f"{here:%A}, {here.day} {here:%B}, {here:%H:%M}"
+    return f"{here:%A}, {here.day}\N{NO-BREAK SPACE}{here:%B}, {here:%H:%M}"
 
 
 def local_day(at: datetime, zone: str) -> str:
     """Sat 21 Nov 2026, as the reader's calendar has it."""
     here = at.astimezone(ZoneInfo(zone))
-    return f"{here:%a} {here.day} {here:%b %Y}"
+    return f"{here:%a}\N{NO-BREAK SPACE}{here.day}\N{NO-BREAK SPACE}{here:%b %Y}"
 
 
 def outcome(delivery: Delivery) -> str:

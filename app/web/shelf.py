@@ -28,7 +28,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What was listed on a day, the most discussed first, and the days beside it."""
+    """What was listed on a day, the most votes first, and the days beside it."""
 
     day: date
     cards: tuple[Card, ...]
@@ -46,7 +46,7 @@ def of_day(session: Session, day: date, limit: int, now: datetime) -> Day:
     """The papers of a day, at most so many."""
     papers = archive.candidates(session, day, day)
     trends = trend.trends(papers, now)
-    ranked = sorted(papers, key=lambda paper: (-trends[paper.id].score, -paper.upvotes, paper.id))
+    ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
     cards = (
         Card(
             paper,
