@@ -9,6 +9,8 @@ from app import models  # noqa: F401  (fills the metadata)
 from app.db import Database, UtcDateTime
 from app.settings import Settings
 
+ONE_AT_A_TIME = 73_627_001  # any number that nothing else in the database locks by
+
 
 def _render_type(type_: str, obj: object, autogen_context: object) -> str | bool:
     if type_ == "type" and isinstance(obj, UtcDateTime):
@@ -29,6 +31,8 @@ def run() -> None:
             render_item=_render_type,
         )
         with context.begin_transaction():
+            if connection.dialect.name == "postgresql":  # several processes may start at once
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({ONE_AT_A_TIME})")
             context.run_migrations()
         connection.commit()
     database.dispose()

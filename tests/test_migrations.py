@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, inspect
@@ -34,4 +39,18 @@ def test_down_and_up_again(database_url: str) -> None:
     command.downgrade(config_of(database_url), "base")
     assert tables_of(database_url) == set()
     command.upgrade(config_of(database_url), "head")
+    assert tables_of(database_url) == before
+
+
+def test_several_processes_may_migrate_at_once(database_url: str, tmp_path: Path) -> None:
+    """A service and its workers start together: one makes the tables, the others wait for it."""
+    before = tables_of(database_url)
+    command.downgrade(config_of(database_url), "base")
+    migrate = [sys.executable, "-c", "from app.cli import main; main()", "migrate"]
+    environment = {**os.environ, "PAPERBOY_DATABASE_URL": database_url, "PYTHONPATH": str(ROOT)}
+    started = [
+        subprocess.Popen(migrate, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL)  # noqa: S603
+        for _ in range(3)
+    ]
+    assert [process.wait(timeout=60) for process in started] == [0, 0, 0]
     assert tables_of(database_url) == before
