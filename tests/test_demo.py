@@ -7,9 +7,11 @@ import smtplib
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
 from rich.console import Console
@@ -17,8 +19,10 @@ from rich.console import Console
 from app import demo, main, sources
 from app.demo import inbox, people, replay, report
 from app.demo.postbox import HOST, Postbox
+from app.ingest import Summary
 from app.pipeline import App
 from app.records import PaperRecord, SourceKind
+from app.sources.client import Wire
 
 
 def in_the_sample() -> dict[SourceKind, list[PaperRecord]]:
@@ -59,6 +63,29 @@ def test_the_demo_runs_once_and_all_is_well(tmp_path: Path, monkeypatch: pytest.
     assert "every due digest is in exactly one state" in " ".join(text.split())
     assert "the row has no title" in text
     assert all(person.email in text for person in people.PEOPLE)
+
+
+def test_live_asks_the_real_sources(app: App, postbox: Postbox) -> None:
+    """Hugging Face's answer of today becomes mail within a day; arXiv, which is down, stops nothing."""
+    answer = (replay.SAMPLE / "huggingface" / "2026-03-31.json").read_bytes()
+
+    def world(request: httpx.Request) -> httpx.Response:
+        if request.url.host != "huggingface.co":
+            return httpx.Response(404)
+        return httpx.Response(200, content=answer if request.url.params["date"] == "2026-03-31" else b"[]")
+
+    wire = Wire(httpx.MockTransport(world), _at_once)
+    settings = app.settings.model_copy(update={"smtp_host": HOST, "smtp_port": postbox.port})
+    connected = replace(app, settings=settings, wire=wire)
+    now = datetime(2026, 3, 31, 12, tzinfo=UTC)
+    end, brought = demo.live_today(connected, now, Console(quiet=True))
+    assert end - now == timedelta(days=1)
+    assert sum(brought.values(), Summary()).papers_new == 7
+    assert "alice@example.org" in {letter.recipient for letter in postbox.letters}
+
+
+async def _at_once(_seconds: float) -> None:
+    """Waiting takes no time in a test."""
 
 
 @pytest.fixture

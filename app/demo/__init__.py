@@ -36,7 +36,7 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
     with Postbox(unknown=[people.UNKNOWN], greylisted=[people.GREYLISTED]) as postbox:
         app = build(FOLDER, postbox.port, f"http://{HOST}:{free_port(port)}")
         try:
-            end, brought = live_today(app, console) if live else relive(app, console)
+            end, brought = live_today(app, clock.utcnow(), console) if live else relive(app, console)
             with app.db.read() as session:
                 told = report.gather(session, brought, postbox.letters)
             report.show(told, console)
@@ -66,7 +66,7 @@ def build(folder: Path, smtp_port: int, base_url: str) -> App:
         smtp_password="",
         smtp_security=SmtpSecurity.NONE,
         scheduler=False,
-        log_level="ERROR",
+        log_level="CRITICAL",  # what went wrong is in the report
     )
     logs.configure(settings)
     db.migrate(settings.database_url)
@@ -89,15 +89,14 @@ def relive(app: App, console: Console) -> tuple[datetime, dict[str, Summary]]:
     return end, brought
 
 
-def live_today(app: App, console: Console) -> tuple[datetime, dict[str, Summary]]:
+def live_today(app: App, now: datetime, console: Console) -> tuple[datetime, dict[str, Summary]]:
     """Ask the real sources now, and deliver what comes due within a day."""
-    now = clock.utcnow()
     sign_up(app, now)
     with console.status("Asking the sources, politely …"):
         refreshed = pipeline.refresh(app, now)
     end = now + timedelta(days=1)
     replay.deliver_between(app, now, end)
-    return end, {", ".join(refreshed.polled): refreshed.summary}
+    return end, {f"{len(refreshed.polled)} sources": refreshed.summary}
 
 
 def sign_up(app: App, now: datetime) -> None:
