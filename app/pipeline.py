@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
-from sqlmodel import col, delete
+from sqlmodel import col, delete, or_, select
 
 from app import compose, deliver, intake, planning, posting, runs, subscribers
 from app.desk import Desk
@@ -110,10 +110,11 @@ def send_test(app: App, digest: Digest, to: str, now: datetime) -> Answer:
 def prune(app: App, now: datetime) -> Counter[str]:
     """Delete what is past its retention. A paper that old is no candidate: never twice still holds."""
     old = now - timedelta(days=app.settings.retention_days)
+    outdated = select(Delivery.id).where(col(Delivery.created_at) < old)
     with runs.recorded(app.db, "prune", now) as run, app.db.write() as session:
         run.counts["unconfirmed"] += subscribers.expire_pending(session, now - UNCONFIRMED_KEPT, now)
         for name, statement in {
-            "events": delete(Event).where(col(Event.at) < old),
+            "events": delete(Event).where(or_(col(Event.at) < old, col(Event.delivery_id).in_(outdated))),
             "deliveries": delete(Delivery).where(col(Delivery.created_at) < old),
             "runs": delete(Run).where(col(Run.started_at) < now - RUNS_KEPT),
         }.items():

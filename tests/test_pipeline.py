@@ -10,7 +10,7 @@ import pytest
 from sqlmodel import col, select
 
 from app import deliver, pipeline, planning
-from app.models import Cadence, Delivery, DeliveryState, Run, Subscriber, SubscriberState
+from app.models import Cadence, Delivery, DeliveryState, Event, Run, Subscriber, SubscriberState
 from app.pipeline import App
 from app.records import Digest, Wish
 from tests import shelves
@@ -195,3 +195,17 @@ def test_pruning_never_brings_a_paper_back(app: App) -> None:
         ).one().listed_on = later.date()
     assert pipeline.prune(app, later)["deliveries"] == 1
     assert plan(app, later) == {"skipped": 1}
+
+
+def test_a_bounce_that_came_later_goes_with_its_delivery(app: App) -> None:
+    """Otherwise the one that is younger would keep all that is older from being pruned."""
+    plan(app, NOW)
+    with app.db.write() as session:
+        (delivery,) = session.exec(select(Delivery)).all()
+        at = NOW + timedelta(days=1)
+        session.add(
+            Event(at=at, kind="bounce", subscriber_id=delivery.subscriber_id, delivery_id=delivery.id)
+        )
+    later = NOW + timedelta(days=app.settings.retention_days, hours=12)
+    pruned = pipeline.prune(app, later)
+    assert (pruned["deliveries"], pruned["events"]) == (1, 1)
