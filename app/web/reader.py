@@ -81,7 +81,7 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
     with _db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         chosen = subscribers.preferences_of(session, reader)
-    return _page(request, "confirm.html", reader=reader, chosen=chosen)
+    return _page(request, "confirm.html", reader=reader, chosen=chosen, consent=subscribers.CONSENT_TEXT)
 
 
 @router.post("/confirm/{token}")

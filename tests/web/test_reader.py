@@ -165,6 +165,7 @@ def test_confirming_begins_the_digests(app: App, client: TestClient, pending: in
     assert "bob@example.org" in asked
     assert "diffusion models" in asked
     assert "every day at 08:00, Europe/Berlin" in asked
+    assert subscribers.CONSENT_TEXT in asked
     assert "You are subscribed" in client.post(path).text
     assert state_of(app, pending) is SubscriberState.ACTIVE
     before = snapshot(app)
