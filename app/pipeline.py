@@ -4,7 +4,7 @@ refresh()       sources → records → the archive; read_files() does the same 
 send_due()      who is due → match → compose → the ledger → mails
 send_pending()  the ledger → HTML, text → bytes → the relay → the ledger, what was put off or cut off too
 preview()       the digest that somebody with these interests would get; foresee(), what readers would
-show()          a digest as the mail that it would be; send_test(), the same to any address, outside of the ledger
+show()          a digest as the mail that it would be; send_test(), the same to any address, off the ledger
 prune()         what is past its retention
 """
 
