@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import smtplib
 import socket
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import structlog
 from fastapi.testclient import TestClient
 from rich.console import Console
 
@@ -23,6 +25,16 @@ from app.ingest import Summary
 from app.pipeline import App
 from app.records import PaperRecord, SourceKind
 from app.sources.client import Wire
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """The demo says how it logs; other tests have logs of their own."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    yield
+    root.handlers, root.level = before, level
+    structlog.reset_defaults()
 
 
 def in_the_sample() -> dict[SourceKind, list[PaperRecord]]:
