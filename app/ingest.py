@@ -237,12 +237,14 @@ class _Batch:
         return next((row for row in without if dedupe.decide(_known(row, row), told)), None)
 
     def _same_by_doi(self, identity: Paper, record: PaperRecord) -> Paper | None:
-        """Another paper that has the record's DOI; never one with an arXiv id of its own."""
+        """Another paper that has the record's DOI; never where both have an arXiv id of their own."""
         other = self.by_doi.get(record.doi) if record.doi else None
         if other is None:
             return None
         root, mine = self._root(other), self._root(identity)
-        return root if root is not mine and not (root.arxiv_id and mine.arxiv_id) else None
+        if root is mine or (root.arxiv_id and mine.arxiv_id) or merges.parted(self.session, mine, root):
+            return None
+        return root
 
     def _create(self, record: PaperRecord) -> Paper:
         paper = Paper(

@@ -273,6 +273,17 @@ def test_an_undone_merge_gives_back_what_each_had_and_never_comes_again(app: App
     assert len(papers(app)) == 2
 
 
+def test_papers_that_were_parted_stay_apart_whatever_their_doi(app: App, now: datetime) -> None:
+    """A wrong DOI comes again with each poll."""
+    keep(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
+    wrong = replace(PIGEONS, doi="10.1/birds")
+    keep(app, now, wrong)
+    with app.db.write() as session:
+        ingest.undo_merge(session, _merge_ids(session)[0], now)
+    assert keep(app, now, wrong).unchanged == 1
+    assert len(papers(app)) == 2
+
+
 def test_undoing_keeps_what_was_learned_since(app: App, now: datetime) -> None:
     """A newer abstract of the kept paper's own source stays."""
     keep(app, now, PIGEONS)
