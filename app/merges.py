@@ -52,9 +52,12 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
     for table in (Listing, Votes):
         _move(session, table, col(table.seen_as_id).in_(_family(session, id_of(absorbed))), id_of(absorbed))
     before = _restored(done.before)
+    withdrawn = done.before["withdrawn_at"]
     paper: Paper | None = kept
     while paper is not None:
         write(paper, _without(read(paper), read(absorbed), before))
+        if paper.withdrawn_at == absorbed.withdrawn_at:
+            paper.withdrawn_at = datetime.fromisoformat(withdrawn) if withdrawn else None
         paper.updated_at = now
         _date_again(session, paper)
         paper = session.get(Paper, paper.merged_into_id) if paper.merged_into_id else None
@@ -113,6 +116,7 @@ def _snapshot(paper: Paper) -> dict[str, Any]:
         "versions": dict(fields.versions),
         "author_count": fields.author_count,
         "published_on": published_on,
+        "withdrawn_at": paper.withdrawn_at.isoformat() if paper.withdrawn_at else None,
     }
 
 

@@ -284,6 +284,19 @@ def test_papers_that_were_parted_stay_apart_whatever_their_doi(app: App, now: da
     assert len(papers(app)) == 2
 
 
+def test_undoing_takes_back_whose_withdrawal_it_was(app: App, now: datetime) -> None:
+    """A paper that only stood for a withdrawn one is read again; one that was withdrawn itself is not."""
+    for arxiv_id, withdrawn in (("2611.00001", False), ("2611.00002", True)):
+        title = f"Pigeons That Plan in Cities of {arxiv_id}"
+        keep(app, now, replace(PIGEONS, arxiv_id=arxiv_id, title=title, withdrawn=withdrawn))
+        keep(app, now, replace(PAGE, title=title, withdrawn=True), kind=SourceKind.PAGE)
+    with app.db.write() as session:
+        for merge_id in _merge_ids(session):
+            ingest.undo_merge(session, merge_id, now)
+    gone = {paper.arxiv_id: paper.withdrawn_at for paper in papers(app) if paper.arxiv_id}
+    assert gone == {"2611.00001": None, "2611.00002": now}
+
+
 def test_undoing_keeps_what_was_learned_since(app: App, now: datetime) -> None:
     """A newer abstract of the kept paper's own source stays."""
     keep(app, now, PIGEONS)
