@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from datetime import date
+from datetime import date, datetime
 
 from sqlmodel import Session, col, func, or_, select
 
-from app.models import Listing, Paper, Source, Votes
+from app.models import Listing, Merge, Paper, Source, Votes
 from app.records import PaperView, VotePoint
 
 # SQLite takes 32,766 variables in a statement; ids are asked for in slices well below.
@@ -53,6 +53,13 @@ def _follow(merged: dict[int, int | None], identity: int) -> int:
     while (into := merged[identity]) is not None:
         identity = into
     return identity
+
+
+def parted_since(session: Session, ids: Collection[int]) -> datetime | None:
+    """Since when one of these papers stood for another one, too, until an operator parted them again."""
+    undone = session.exec(select(Merge.kept_id, Merge.at).where(col(Merge.undone_at).is_not(None))).all()
+    today = canonical(session, {kept for kept, _ in undone})
+    return min((at for kept, at in undone if today[kept] in ids), default=None)
 
 
 def days(session: Session, limit: int = 30) -> list[tuple[date, int]]:

@@ -31,8 +31,9 @@ class Desk:
         self._papers = {
             paper.id: paper
             for paper in archive.candidates(session, since, self._today)
-            if (paper.first_listed_on or since) >= kept_from  # older deliveries may have been pruned
+            if (paper.first_listed_on or self._today) > kept_from  # older deliveries may have been pruned
         }
+        self._parted_since = archive.parted_since(session, self._papers)
         self._statistics = app.lexicon.current(session)
         self._quiet = _silence(session, self._today)
         self._hits: dict[str, dict[int, Match]] = {}
@@ -41,9 +42,13 @@ class Desk:
 
     @property
     def oldest(self) -> datetime:
-        """No candidate can have been in a digest made before this moment."""
+        """No candidate can have been in a digest made before this moment.
+
+        What was sent while a paper stood for another one, too, may be older than its own first listing.
+        """
         days = [paper.first_listed_on for paper in self._papers.values() if paper.first_listed_on]
-        return datetime.combine(min(days, default=self._today) - timedelta(days=1), time(), UTC)
+        listed = datetime.combine(min(days, default=self._today) - timedelta(days=1), time(), UTC)
+        return min(listed, self._parted_since or listed)
 
     def digest(
         self, reader: Subscriber, wishes: Sequence[Wish], edition: str, already: frozenset[int]

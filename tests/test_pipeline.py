@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 import pytest
 from sqlmodel import col, select
 
-from app import deliver, pipeline, planning
-from app.models import Cadence, Delivery, DeliveryState, Event, Run, Subscriber, SubscriberState
+from app import deliver, ingest, pipeline, planning
+from app.models import Cadence, Delivery, DeliveryState, Event, Merge, Run, Subscriber, SubscriberState
 from app.pipeline import App
-from app.records import Digest, Wish
+from app.records import Digest, PaperRecord, Parsed, Wish
 from tests import shelves
 from tests.conftest import NOW
 from tests.mailserver import MailServer
@@ -94,6 +95,25 @@ def test_the_same_paper_never_comes_twice(app: App) -> None:
         DeliveryState.SKIPPED,
         "none of the 1 new paper matched your interests. Hugging Face lists few or no papers on a Saturday.",
     )
+
+
+def test_parting_papers_brings_none_back(app: App) -> None:
+    """What was sent while it stood for another paper, too, was sent, however late it is listed itself."""
+    page = PaperRecord("Pigeons that Plan in Cities", abstract="We teach pigeons to plan.", listed_on=TODAY)
+    own = replace(page, arxiv_id="2611.00001", listed_on=None)
+    later = NOW + timedelta(days=30)
+    with app.db.write() as session:
+        reader = shelves.reader(session, "bob@example.org", ["pigeons"], NOW)
+        source = session.exec(select(shelves.Source)).one()
+        ingest.store(session, source, Parsed(2, (own, page)), NOW)
+    plan(app, NOW)
+    with app.db.write() as session:
+        ingest.undo_merge(session, session.exec(select(Merge)).one().id or 0, NOW)
+        source = session.exec(select(shelves.Source)).one()
+        ingest.store(session, source, Parsed(1, (replace(own, listed_on=later.date()),)), later)
+    plan(app, later)
+    states = [row.state for row in deliveries(app) if row.subscriber_id == reader]
+    assert states == [DeliveryState.PENDING, DeliveryState.SKIPPED]
 
 
 def test_a_paper_of_a_failed_digest_comes_with_the_next(app: App) -> None:
@@ -183,10 +203,11 @@ def test_a_preview_needs_no_reader_and_writes_nothing(app: App) -> None:
     assert deliveries(app) == []
 
 
-def test_pruning_never_brings_a_paper_back(app: App) -> None:
+@pytest.mark.parametrize("minutes", [1, 24 * 60])
+def test_pruning_never_brings_a_paper_back(app: App, minutes: int) -> None:
     """When the delivery that proves a paper was sent is gone, the paper is too old to be a candidate."""
     plan(app, NOW)
-    later = NOW + timedelta(days=app.settings.retention_days + 1)
+    later = NOW + timedelta(days=app.settings.retention_days, minutes=minutes)
     with app.db.write() as session:
         paper = session.exec(select(shelves.Paper).where(shelves.Paper.title == AGENTS)).one()
         paper.last_listed_on = later.date()  # a source lists it again after all that time
