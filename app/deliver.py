@@ -34,7 +34,8 @@ EVERYTHING = "*"
 # Longer than the ten minutes that a relay may take over the final dot.
 LEASE = timedelta(minutes=20)
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
-OPEN = (State.PENDING, State.CLAIMED, State.COMMITTING)
+# What an attempt of its owner may still settle; all else has been freed, sent by another, or ended.
+IN_HAND = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
 
 
@@ -194,19 +195,26 @@ def record(
     states = {}
     for delivery, reader in _with_readers(session, session.exec(rows.with_for_update()).all()):
         answer = by_id[delivery.id or 0]
-        _settle(delivery, answer, now, policy)
+        if delivery.state in IN_HAND:
+            _settle(delivery, answer, now, policy)
+            _draw_consequences(session, delivery, reader, answer.verdict, now)
         states[delivery.id or 0] = delivery.state
-        if answer.verdict is Verdict.HARD:
-            _bounced(session, delivery, reader, now)
-        elif answer.verdict is Verdict.OUR_FAULT:
-            pause(session, f"the relay refuses us: {delivery.reason}", now)
     return states
+
+
+def _draw_consequences(
+    session: Session, delivery: Delivery, reader: Subscriber, verdict: Verdict, now: datetime
+) -> None:
+    if verdict is Verdict.HARD:
+        _bounced(session, delivery, reader, now)
+    elif verdict is Verdict.OUR_FAULT:
+        pause(session, f"the relay refuses us: {delivery.reason}", now)
 
 
 def _settle(delivery: Delivery, answer: Answer, now: datetime, policy: UncertainPolicy) -> None:
     match answer.verdict:
         case Verdict.WITHDRAWN:
-            return  # commit() has written why, or the lease had run out
+            return  # the lease had run out
         case Verdict.HELD:
             delivery.attempts -= 1
             _leave_open(delivery, State.PENDING, "", delivery.next_attempt_at)
@@ -295,7 +303,8 @@ def _recover_one(delivery: Delivery, now: datetime, policy: UncertainPolicy) -> 
     elif delivery.state is State.CLAIMED:
         _leave_open(delivery, State.PENDING, "", now)
     if delivery.next_attempt_at and delivery.give_up_at and delivery.give_up_at <= now:
-        reason = f"given up, the next digest is due: {delivery.reason or 'it was never attempted'}"
+        why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"
+        reason = f"given up, {why}: {delivery.reason or 'it was never attempted'}"
         _end(delivery, State.UNCERTAIN if delivery.maybe_delivered else State.FAILED, reason)
 
 

@@ -16,7 +16,7 @@ from sqlmodel import Session, select
 from app import deliver, main, pipeline, suppression
 from app.models import Delivery, DeliveryState, Event, MailKind, Subscriber, SubscriberState
 from app.pipeline import App
-from app.records import Outgoing
+from app.records import Answer, Outgoing, Verdict
 from app.settings import Settings, UncertainPolicy
 from tests import samples
 from tests.mailserver import MailServer
@@ -427,6 +427,32 @@ def test_a_ledger_that_cannot_write_allows_nothing(app: App, mail_server: MailSe
         pipeline.send_pending(app, now)
     assert mail_server.messages == mail_server.swallowed == []
     assert states(app) == {"alice": "claimed"}
+
+
+@pytest.mark.parametrize("verdict", [Verdict.HELD, Verdict.DEFERRED, Verdict.HARD])
+def test_an_answer_that_comes_after_the_end_changes_nothing(
+    app: App, now: datetime, verdict: Verdict
+) -> None:
+    """A sender that slept through its lease must not bring back a mail that was given up meanwhile."""
+    queue(app, now, "alice")
+    later = now + NEXT_DAY
+    with app.db.write() as session:
+        deliver.claim(session, owner="slow", now=now)
+        deliver.recover(session, later, UncertainPolicy.RESEND)
+    with app.db.write() as session:
+        late = [(1, Answer(verdict, 451, "much later"))]
+        states = deliver.record(session, late, owner="slow", now=later, policy=UncertainPolicy.RESEND)
+        assert states == {1: DeliveryState.FAILED}
+        assert not suppression.is_suppressed(session, "alice@example.org")
+    assert rows(app)["alice"].reason == "given up, the next digest is due: it was never attempted"
+
+
+def test_a_service_mail_is_given_up_in_its_own_words(app: App, now: datetime) -> None:
+    """Somebody who waits for a confirmation waits for no digest."""
+    queue(app, now, "alice", kind=MailKind.CONFIRM)
+    with app.db.write() as session:
+        deliver.recover(session, now + NEXT_DAY, UncertainPolicy.RESEND)
+    assert rows(app)["alice"].reason == "given up, it is out of date: it was never attempted"
 
 
 def test_delays_grow_to_a_limit_and_spread() -> None:
