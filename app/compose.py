@@ -43,7 +43,7 @@ class Shelf:
     matches: Mapping[str, Mapping[int, Match]]  # by the text of the interest, then by paper
     excluded: Mapping[str, frozenset[int]]  # by the text of the interest: papers its exclusions forbid
     today: date
-    since: date  # the oldest listing day that still counts: a paper listed then leaves tomorrow
+    leaving: date  # what was last listed before this day is too old when the next digest is made
     quiet: str = ""  # why the sources are silent today, if they are
 
 
@@ -142,7 +142,7 @@ def _trend(shelf: Shelf, paper: PaperView) -> Trend:
 
 def _any_leaves(chosen: Sequence[_Choice], shelf: Shelf) -> bool:
     """Whether waiting longer would lose a paper that was found: then a thin digest goes out."""
-    return any((choice.paper.last_listed_on or shelf.today) <= shelf.since for choice in chosen)
+    return any((choice.paper.last_listed_on or shelf.today) < shelf.leaving for choice in chosen)
 
 
 def _silence(shelf: Shelf, considered: int) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 import structlog
 from sqlmodel import Session, col, select
 
-from app import archive, compose, match, trend
+from app import archive, cadence, compose, match, trend
 from app.models import Source, Subscriber
 from app.parts import App
 from app.records import Cadence, Digest, Match, PaperView, Skip, Trend, Wish
@@ -57,23 +57,27 @@ class Desk:
         asked = compose.Reader(tuple(wishes), reader.min_papers, reader.max_papers, reader.when_empty)
         days = WEEK if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
         try:
-            return compose.compose(edition, asked, self.shelf(wishes, days), already)
+            following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, self._now)
+            return compose.compose(edition, asked, self.shelf(wishes, days, following.date()), already)
         except Exception as error:
             log.exception("digest not composed", subscriber=reader.id)
             return Skip(f"it could not be composed ({type(error).__name__}): see the log")
 
-    def shelf(self, wishes: Iterable[Wish], days: int) -> compose.Shelf:
-        """What there is to pick from, looking back on so many days, today included."""
+    def shelf(self, wishes: Iterable[Wish], days: int, following: date | None = None) -> compose.Shelf:
+        """What there is to pick from, looking back on so many days, today included.
+
+        `following` is the day of the reader's next digest, tomorrow unless told.
+        """
         for wish in wishes:
             self._match(wish.text)
-        since = self._today - timedelta(days=days - 1)
+        back = timedelta(days=days - 1)
         return compose.Shelf(
-            papers=self._listed_since(since),
+            papers=self._listed_since(self._today - back),
             trends=self._trends,
             matches=self._hits,
             excluded=self._excluded,
             today=self._today,
-            since=since,
+            leaving=(following or self._today + timedelta(days=1)) - back,
             quiet=self._quiet,
         )
 

@@ -38,7 +38,7 @@ def shelf(
         },
         excluded=excluded or {},
         today=TODAY,
-        since=TODAY - timedelta(days=6),
+        leaving=TODAY - timedelta(days=5),
         quiet=quiet,
     )
 

@@ -6,6 +6,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlmodel import col, select
@@ -183,6 +184,35 @@ def test_a_weekly_reader_looks_back_on_the_week(app: App) -> None:
     plan(app, NOW)
     (row,) = [row for row in deliveries(app) if row.subscriber_id == dave]
     assert set(titles(row)) == {AGENTS, "Agents of Language on Saturday"}
+
+
+@pytest.mark.parametrize(
+    ("rhythm", "listed", "waits"),
+    [
+        ({"cadence": Cadence.DAILY}, date(2026, 11, 14), False),
+        ({"cadence": Cadence.DAILY}, date(2026, 11, 15), True),
+        ({"cadence": Cadence.WEEKDAYS}, date(2026, 11, 16), False),  # after the weekend it is too late
+        ({"cadence": Cadence.WEEKDAYS}, date(2026, 11, 17), True),
+        ({"cadence": Cadence.WEEKLY, "weekday": 4}, date(2026, 11, 19), False),
+        ({"cadence": Cadence.WEEKLY, "weekday": 4}, TODAY, True),
+    ],
+)
+def test_what_is_kept_for_the_next_digest_is_in_it(
+    app: App, rhythm: dict[str, Any], listed: date, waits: bool
+) -> None:
+    """A thin digest waits only where the next one still finds its papers, whenever that is due."""
+    list_paper(app, "Pigeons that Plan", listed)
+    with app.db.write() as session:
+        bob = shelves.reader(session, "bob@example.org", ["pigeons"], NOW, min_papers=2, **rhythm)
+    plan(app, NOW)
+    list_paper(app, "Pigeons that Remember", TODAY + timedelta(days=1))
+    with app.db.read() as session:
+        due = session.get_one(Subscriber, bob).next_due_at
+    assert due
+    plan(app, due)
+    first, *_ = digests = [titles(row) for row in deliveries(app) if row.subscriber_id == bob and row.digest]
+    assert first == (["Pigeons that Remember", "Pigeons that Plan"] if waits else ["Pigeons that Plan"])
+    assert [title for digest in digests for title in digest].count("Pigeons that Plan") == 1
 
 
 def test_send_due_sends_and_records_the_run(app: App, mail_server: MailServer) -> None:
