@@ -87,7 +87,7 @@ def preview(
     """The digest that a new reader with these interests would get on a day; nothing is written."""
     with app.db.read() as session:
         desk = Desk(app, session, now, day)
-    asked = compose.Reader(tuple(wishes), max_papers=max_papers)
+    asked = compose.Reader(tuple(dict.fromkeys(wishes)), max_papers=max_papers)
     shelf = desk.shelf(wishes, app.settings.candidate_days)
     return compose.compose((day or now.date()).isoformat(), asked, shelf, frozenset())
 

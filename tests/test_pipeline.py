@@ -233,6 +233,13 @@ def test_a_preview_needs_no_reader_and_writes_nothing(app: App) -> None:
     assert deliveries(app) == []
 
 
+def test_an_interest_named_twice_is_one_section(app: App) -> None:
+    """A preview takes whatever was typed, and still shows each paper once."""
+    digest = pipeline.preview(app, [Wish("video"), Wish("video")], NOW)
+    assert isinstance(digest, Digest)
+    assert [pick.title for pick in digest.picks] == [VIDEO]
+
+
 @pytest.mark.parametrize("minutes", [1, 24 * 60])
 def test_pruning_never_brings_a_paper_back(app: App, minutes: int) -> None:
     """When the delivery that proves a paper was sent is gone, the paper is too old to be a candidate."""
