@@ -11,7 +11,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import BigInteger, Dialect, Enum, Integer, create_engine, event, inspect
+from sqlalchemy import BigInteger, Dialect, Enum, Integer, create_engine, event, func, inspect, select
 from sqlalchemy import DateTime as SqlDateTime
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
@@ -67,10 +67,6 @@ class Database:
         # first INSERT of a transaction that has read already, fails at once instead.
         self._writing = self.engine.execution_options(paperboy_write=True)
 
-    @property
-    def is_sqlite(self) -> bool:
-        return self.url.get_backend_name() == "sqlite"
-
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session whose changes are thrown away."""
@@ -93,6 +89,15 @@ def insert_new(session: Session, table: type[SQLModel], unique: Sequence[str], *
     statement = insert(table).values(**values).on_conflict_do_nothing(index_elements=unique)
     identity: int | None = session.execute(statement.returning(inspect(table).primary_key[0])).scalar()
     return identity
+
+
+def take_turns(session: Session, name: str) -> None:
+    """Wait until no other transaction has this turn, and keep it to the end of one's own.
+
+    SQLite has one writer at a time as it is.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtext(name))))
 
 
 def migrate(url: str, revision: str = "head") -> None:

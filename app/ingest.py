@@ -18,6 +18,7 @@ from sqlalchemy.exc import StatementError
 from sqlmodel import Session, col, select
 
 from app import dedupe, merges
+from app.db import take_turns
 from app.merges import id_of
 from app.merges import undo_merge as undo_merge
 from app.models import Listing, Paper, Source, Votes
@@ -114,6 +115,7 @@ def store(
 ) -> Summary:
     """Put what was parsed into the archive. What was just `polled` is so now; what a file tells was so
     when the day of its listing ended. `origin` names the file or source in rejections."""
+    take_turns(session, "archive")  # two at once would each miss the paper that the other is about to add
     batch = _Batch(session, source, now, polled, titles or Titles())
     refused = {rejection.row for rejection in parsed.rejections}
     free = (number for number in itertools.count(1) if number not in refused)

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, func, update
 from sqlmodel import Session, col, select
 
 from app import dedupe
+from app.db import take_turns
 from app.errors import Conflict, NotFound
 from app.models import Listing, Merge, Paper, Source, Votes
 
@@ -40,6 +41,7 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
     What was seen goes back with its identity; a field that still is as the absorbed paper has it goes
     back to what it was before.
     """
+    take_turns(session, "archive")
     done = session.get(Merge, merge_id)
     if done is None:
         raise NotFound("There is no such merge.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -111,6 +112,23 @@ def test_the_same_paper_without_an_id_is_merged_with_the_one_that_has_one(app: A
 
 def _kind(record: PaperRecord) -> SourceKind:
     return SourceKind.HUGGINGFACE if record.arxiv_id else SourceKind.PAGE
+
+
+def test_writers_at_the_same_time_make_one_paper_of_it(app: App, now: datetime) -> None:
+    """A file is read while a source is polled: neither may miss what the other is about to add."""
+    for kind in (SourceKind.HUGGINGFACE, SourceKind.PAGE):
+        keep(app, now, PaperRecord(f"A First Paper of the {kind} Source"), kind=kind)
+    titles = [f"Pigeons That Plan in City {number}" for number in range(8)]
+    records = [replace(PIGEONS, arxiv_id=f"2611.1000{n}", title=title) for n, title in enumerate(titles)]
+    jobs = [
+        (kind, replace(record, arxiv_id=record.arxiv_id if kind is SourceKind.HUGGINGFACE else ""))
+        for record in records
+        for kind in (SourceKind.HUGGINGFACE, SourceKind.PAGE)
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda job: keep(app, now, job[1], kind=job[0]), jobs))
+    assert sorted(paper.title for paper in papers(app) if paper.arxiv_id) == titles
+    assert len(papers(app)) == len(titles) + 2
 
 
 def test_two_arxiv_ids_are_two_papers_whatever_their_titles(app: App, now: datetime) -> None:
