@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -18,6 +19,9 @@ from app.parts import App
 from app.records import Digest, Skip, Wish
 
 SHARD = 200  # readers planned in one transaction
+TRY_AGAIN = timedelta(hours=1)
+
+log = structlog.get_logger(__name__)
 
 
 def plan(app: App, now: datetime) -> Counter[str]:
@@ -87,7 +91,13 @@ def _plan_shard(app: App, desk: Desk, now: datetime) -> Counter[str]:
         promised = _promised(session, ids, desk.oldest)
         for reader in readers:
             number = reader.id or 0
-            planned[_plan_one(session, desk, reader, wishes.get(number, ()), promised[number], now)] += 1
+            try:
+                with session.begin_nested():
+                    word = _plan_one(session, desk, reader, wishes.get(number, ()), promised[number], now)
+            except Exception:  # one reader's broken row must not stop everybody's mail
+                log.exception("reader not planned", subscriber=number)
+                reader.next_due_at, word = now + TRY_AGAIN, "not_planned"
+            planned[word] += 1
     return planned
 
 

@@ -157,6 +157,18 @@ def test_a_broken_reader_stops_no_other(app: App) -> None:
     assert sorted(row.state for row in by_reader.values()) == [DeliveryState.PENDING, DeliveryState.SKIPPED]
 
 
+def test_a_reader_who_cannot_be_planned_stops_no_other(app: App) -> None:
+    """A zone that the world has abolished: Alice gets her mail, and Bob is looked at again in an hour."""
+    with app.db.write() as session:
+        bob = shelves.reader(session, "bob@example.org", ["agents"], NOW, zone="Mars/Olympus")
+    assert plan(app, NOW) == {"planned": 1, "not_planned": 1}
+    with app.db.write() as session:
+        row = session.get_one(Subscriber, bob)
+        assert row.next_due_at == NOW + timedelta(hours=1)
+        row.zone = "UTC"
+    assert plan(app, NOW + timedelta(hours=1)) == {"planned": 1}
+
+
 def test_a_pause_ends_by_itself_and_begins_with_the_next_hour(app: App) -> None:
     """Nobody gets a digest at the moment of waking, but at their own hour."""
     with app.db.write() as session:
