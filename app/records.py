@@ -5,7 +5,7 @@ PaperRecord → (archive) → PaperView → Match, Trend → Pick → Digest →
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
 
@@ -80,9 +80,17 @@ class Rejection:
 class Parsed:
     """What a source's answer held. `rows` = len(records) + the rejected rows."""
 
-    rows: int
-    records: tuple[PaperRecord, ...]
+    rows: int = 0
+    records: tuple[PaperRecord, ...] = ()
     rejections: tuple[Rejection, ...] = ()
+
+    def __add__(self, other: Parsed) -> Parsed:
+        """The next page of the same answer: its rows are counted on from the last."""
+        later = (
+            rejection if rejection.row is None else replace(rejection, row=self.rows + rejection.row)
+            for rejection in other.rejections
+        )
+        return Parsed(self.rows + other.rows, self.records + other.records, (*self.rejections, *later))
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,26 @@ def test_one_failing_source_stops_no_other_and_backs_off(live: App, world: World
     assert mended.next_poll_at == now + timedelta(minutes=80)
 
 
+def test_rows_are_counted_over_all_pages_of_a_day(live: App, world: World, now: datetime) -> None:
+    """Each page has a bad first row: two rejections, with the numbers that they have in the day."""
+    real = world.daily
+
+    def spoiled(request: httpx.Request) -> httpx.Response:
+        good = real(request)
+        return httpx.Response(200, json=[17, *good.json()], headers=good.headers)
+
+    world.daily = spoiled  # type: ignore[method-assign]
+    live = replace(live, settings=live.settings.model_copy(update={"backfill_days": 0}))
+    told = pipeline.refresh(live, now, source_id=_seeded(live, now)).summary
+    assert [one.row for one in told.rejections] == [1, 3, 1, 3]
+    assert (told.rows, told.papers_new, told.rejected) == (8, 4, 4)
+
+
+def _seeded(app: App, now: datetime) -> int:
+    with app.db.write() as session:
+        return catalogue.add(session, "Days", SourceKind.HUGGINGFACE, {}, now).id or 0
+
+
 def test_a_login_page_is_a_fault_and_not_an_empty_day(live: App, world: World, now: datetime) -> None:
     """The watermark stays, so the day is read when the source is well again."""
     world.broken["huggingface.co"] = httpx.Response(200, text="<!DOCTYPE html><html>Sign in</html>")

@@ -244,9 +244,7 @@ async def _newest(client: Client, state: State) -> Piece:
 async def _announced(client: Client, state: State, day: date) -> Parsed:
     since, until = window(day)
     span = f"submittedDate:[{since:%Y%m%d%H%M} TO {until:%Y%m%d%H%M}]"
-    records: list[PaperRecord] = []
-    rejections: list[Rejection] = []
-    total = 0
+    parsed = Parsed()
     for start in range(0, SLICE * MOST_SLICES, SLICE):
         reply = await client.get(
             QUERY_URL,
@@ -258,10 +256,8 @@ async def _announced(client: Client, state: State, day: date) -> Parsed:
                 "max_results": SLICE,
             },
         )
-        parsed = parse(reply.body, day)
-        total += parsed.rows
-        records += parsed.records
-        rejections += parsed.rejections
-        if parsed.rows < SLICE:
+        page = parse(reply.body, day)
+        parsed += page
+        if page.rows < SLICE:
             break
-    return Parsed(total, tuple(records), tuple(rejections))
+    return parsed

@@ -109,12 +109,7 @@ async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Pi
     """Every day since the watermark, and always the day before and the day itself: they still change."""
     today = now.date()
     for day in days_to_read(state, today):
-        pages = [page async for page in _pages(client, day)]
-        parsed = Parsed(
-            sum(page.rows for page in pages),
-            tuple(record for page in pages for record in page.records),
-            tuple(rejection for page in pages for rejection in page.rejections),
-        )
+        parsed = sum([page async for page in _pages(client, day)], Parsed())
         # A day is read to its end when it was read once after the day that followed it had begun.
         yield Piece(_ranked(parsed), watermark=min(day, today - timedelta(days=2)))
 
