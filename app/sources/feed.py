@@ -94,7 +94,8 @@ def _people(entry: Any) -> tuple[str, ...]:
 
 
 def _parsed_day(entry: Any) -> date | None:
-    moment = entry.get("published_parsed") or entry.get("updated_parsed")
+    # Past feedparser's own look-up, which takes the one for the other where it is missing, and warns.
+    moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed")
     try:
         return date(*moment[:3]) if moment else None
     except ValueError:

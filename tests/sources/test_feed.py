@@ -65,3 +65,9 @@ def test_an_arxiv_doi_is_an_arxiv_id() -> None:
     text = answers.RSS.replace("10.1234/Pigeons.1", "10.48550/arXiv.2611.00007")
     assert feed.parse(text, DAY).records[0].arxiv_id == "2611.00007"
     assert feed.parse(text, DAY).records[0].doi == ""
+
+
+def test_a_date_that_is_none_is_the_day_of_reading() -> None:
+    """Also where the feed says when it was published, in words that mean no day."""
+    text = answers.RSS.replace("Thu, 19 Nov 2026 22:30:00 -0500", "the day before the feast")
+    assert feed.parse(text, DAY).records[0].listed_on == DAY
