@@ -58,6 +58,8 @@ def named(session: Session, name: str) -> Source:
 
 def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> Source:
     """A new source, due at once."""
+    if kind is SourceKind.HUGGINGFACE:
+        _refuse_another(session, kind)
     source = Source(name="", kind=kind, config=_checked(kind, config), next_poll_at=now, created_at=now)
     _rename(session, source, name)
     session.add(source)
@@ -173,6 +175,13 @@ def failed(session: Session, source: Source, error: str, now: datetime, retry_at
         )
         for other in session.exec(select(Source).where(*waiting)):
             other.next_poll_at = retry_at
+
+
+def _refuse_another(session: Session, kind: SourceKind) -> None:
+    """There is one Hugging Face: asked under two names, its votes would count twice."""
+    known = session.exec(select(Source).where(Source.kind == kind)).first()
+    if known is not None:
+        raise Conflict(f"“{known.name}” is this source already: pause it, resume it or rename it")
 
 
 def _rename(session: Session, source: Source, name: str) -> None:

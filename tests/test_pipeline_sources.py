@@ -191,6 +191,13 @@ def _seeded(app: App, now: datetime) -> int:
         return catalogue.add(session, "Days", SourceKind.HUGGINGFACE, {}, now).id or 0
 
 
+def test_hugging_face_is_one_source(live: App, now: datetime) -> None:
+    """Under a second name its votes would count twice."""
+    _seeded(live, now)
+    with live.db.write() as session, pytest.raises(Conflict, match="“Days” is this source already"):
+        catalogue.add(session, "Again", SourceKind.HUGGINGFACE, {}, now)
+
+
 def test_a_login_page_is_a_fault_and_not_an_empty_day(live: App, world: World, now: datetime) -> None:
     """The watermark stays, so the day is read when the source is well again."""
     world.broken["huggingface.co"] = httpx.Response(200, text="<!DOCTYPE html><html>Sign in</html>")
