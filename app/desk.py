@@ -68,8 +68,7 @@ class Desk:
 
         `following` is the day of the reader's next digest, tomorrow unless told.
         """
-        for wish in wishes:
-            self._match(wish.text)
+        self.prepare(wishes)
         back = timedelta(days=days - 1)
         return compose.Shelf(
             papers=self._listed_since(self._today - back),
@@ -98,11 +97,13 @@ class Desk:
     def _trends(self) -> dict[int, Trend]:
         return trend.trends(list(self._papers.values()), self._now)
 
-    def _match(self, text: str) -> None:
-        if text not in self._hits:
-            query = match.parse(text)
-            self._hits[text] = self._index.match(query)
-            self._excluded[text] = self._index.excluded(query)
+    def prepare(self, wishes: Iterable[Wish]) -> None:
+        """Match interests that were not matched yet; each is matched once for all who share it."""
+        for text in (wish.text for wish in wishes):
+            if text not in self._hits:
+                query = match.parse(text)
+                self._hits[text] = self._index.match(query)
+                self._excluded[text] = self._index.excluded(query)
 
 
 def _silence(session: Session, day: date) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -31,9 +32,21 @@ def plan(app: App, now: datetime) -> Counter[str]:
         if not anyone_due(session, now):
             return planned
         desk = Desk(app, session, now)
+    _match_ahead(app, desk, now)
     while shard := _plan_shard(app, desk, now):
         planned += shard
+        _match_ahead(app, desk, now)
     return planned
+
+
+def _match_ahead(app: App, desk: Desk, now: datetime) -> None:
+    """Match what the next readers wish for while nothing is locked: it is the long part of planning."""
+    with app.db.read() as session:
+        ids = [reader.id for reader in session.exec(_due(now).limit(SHARD)) if reader.id is not None]
+        wishes = subscribers.wishes(session, ids)
+    for number in ids:
+        with suppress(Exception):  # it is raised again, and written down, when this reader is planned
+            desk.prepare(wishes.get(number, ()))
 
 
 def anyone_due(session: Session, now: datetime) -> bool:

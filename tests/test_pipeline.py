@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from sqlmodel import col, select
 
-from app import deliver, ingest, pipeline, planning
+from app import deliver, ingest, match, pipeline, planning
 from app.models import Cadence, Delivery, DeliveryState, Event, Merge, Run, Subscriber, SubscriberState
 from app.pipeline import App
-from app.records import Digest, PaperRecord, Parsed, Wish
+from app.records import Digest, Match, PaperRecord, Parsed, Wish
 from tests import shelves
 from tests.conftest import NOW
 from tests.mailserver import MailServer
@@ -167,6 +167,21 @@ def test_a_reader_who_cannot_be_planned_stops_no_other(app: App) -> None:
         assert row.next_due_at == NOW + timedelta(hours=1)
         row.zone = "UTC"
     assert plan(app, NOW + timedelta(hours=1)) == {"planned": 1}
+
+
+def test_nobody_waits_while_interests_are_matched(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes long: meanwhile readers sign up, and the sender writes down what became of mails."""
+    real, written = match.Index.match, []
+
+    def while_others_write(index: match.Index, query: match.Query) -> dict[int, Match]:
+        with app.db.write() as session:
+            session.exec(select(Subscriber)).one().max_papers = 7
+        written.append(query.text)
+        return real(index, query)
+
+    monkeypatch.setattr(match.Index, "match", while_others_write)
+    assert plan(app, NOW) == {"planned": 1}
+    assert written == ["language agents"]
 
 
 def test_a_pause_ends_by_itself_and_begins_with_the_next_hour(app: App) -> None:
