@@ -14,7 +14,7 @@ PaperboyError
 ├── TooManyRequests         carries retry_after, in seconds
 ├── SourceError             an upstream as a whole could not be read; carries retry_at
 │   └── UnreadableAnswer    it answered with something that is not what it should be
-└── DeliveryError           carries permanent= and the SMTP answer
+└── DeliveryError           this mail cannot be made; carries permanent=
 """
 
 from __future__ import annotations
@@ -94,9 +94,8 @@ class UnreadableAnswer(SourceError):
 
 
 class DeliveryError(PaperboyError):
-    """The mail was not accepted."""
+    """This mail cannot be made."""
 
-    def __init__(self, message: str, *, permanent: bool, code: int | None = None) -> None:
+    def __init__(self, message: str, *, permanent: bool) -> None:
         super().__init__(message)
         self.permanent = permanent
-        self.code = code

@@ -54,7 +54,7 @@ def poll(app: App, now: datetime, source_id: int | None) -> Refreshed:
         with runs.recorded(app.db, "refresh", now) as run:
             refreshed = asyncio.run(_ask_all(turn, due))
             run.add(refreshed.summary.counts())
-            run.reject("", refreshed.summary.rejections)
+            run.reject(refreshed.summary.rejections)
             for name, error in refreshed.failed.items():
                 run.fail(name, error)
         return refreshed
@@ -154,7 +154,7 @@ def read_files(
                 told = Rejection(UNREADABLE, None, str(fault), str(path))
                 summary += ingest.Summary(rejections=(told,))
         run.add({"files": files} | summary.counts())
-        run.reject("", summary.rejections)
+        run.reject(summary.rejections)
     return FilesRead(files, summary, tuple(unreadable))
 
 

@@ -37,11 +37,10 @@ class Recording:
         for name, figure in counts.items():
             self.counts[name] += figure
 
-    def reject(self, origin: str, rejections: Iterable[Rejection]) -> None:
-        """List rejected rows under the source or file they came from. `add` has counted them."""
+    def reject(self, rejections: Iterable[Rejection]) -> None:
+        """List rejected rows. `add` has counted them."""
         room = MAX_LISTED - len(self.rejections)
-        for rejection in islice(rejections, room):
-            self.rejections.append(asdict(rejection) | {"origin": rejection.origin or origin})
+        self.rejections += [asdict(rejection) for rejection in islice(rejections, room)]
 
     def fail(self, origin: str, error: object) -> None:
         """Note that one part failed while the rest of the run went on."""

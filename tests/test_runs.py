@@ -60,7 +60,8 @@ def test_rejections_are_listed_up_to_a_bound(app: App, now: datetime) -> None:
     with runs.recorded(app.db, "refresh", now) as run:
         for page in range(3):
             run.add({"rejected": 300})
-            run.reject("hf", [Rejection("no title", row=300 * page + row) for row in range(1, 301)])
+            rejected = (Rejection("no title", 300 * page + row, origin="hf") for row in range(1, 301))
+            run.reject(rejected)
     row = stored(app, run.id)
     assert row.counts["rejected"] == 900
     assert len(row.rejections) == runs.MAX_LISTED

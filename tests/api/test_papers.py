@@ -162,7 +162,7 @@ def test_runs_are_found_by_job_and_outcome(app: App, call: Call) -> None:
     """Each with its counts, one with every row it rejected."""
     with runs.recorded(app.db, "ingest", NOW) as good:
         good.add({"rows": 2, "rejected": 1})
-        good.reject("a.json", [Rejection("no title", 2)])
+        good.reject([Rejection("no title", 2, origin="a.json")])
     with runs.recorded(app.db, "refresh", NOW) as bad:
         bad.fail("arxiv", "it answered 503")
     assert [each["id"] for each in call("GET", "/runs").json()["items"]] == [bad.id, good.id]
