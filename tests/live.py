@@ -45,7 +45,8 @@ def free_socket() -> socket.socket:
 def served(site: FastAPI, bound: socket.socket) -> Iterator[None]:
     """Serve it in a thread, from the moment that it answers until the end of the block."""
     server = uvicorn.Server(
-        uvicorn.Config(site, log_level="warning", access_log=False, proxy_headers=False, ws="none")
+        # Without a log config of its own: that would outlive the server, and other tests look at logs, too.
+        uvicorn.Config(site, log_config=None, access_log=False, proxy_headers=False, ws="none")
     )
     ready = threading.Event()
     startup = server.startup

@@ -55,7 +55,8 @@ def digest(edition: str = "2026-11-20") -> Digest:
         pick(
             3,
             "O(n log n) Exact Attention over ℝ³ Point Sets via Hierarchical ε-Nets, with Applications to "
-            "Dense Retrieval, Molecular Docking and Very Large Archives of Scanned Historical Documents in Many Scripts",
+            "Dense Retrieval, Molecular Docking and Very Large Archives of Scanned Historical Documents "
+            "in Many Scripts",
             authors="Priya Raman",
             reason="matches “dense retrieval” in the title",
             published_on="",

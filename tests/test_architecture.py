@@ -15,7 +15,8 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__
 GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "tokens", "logs"}
 STAGES = {
     "sources", "ingest", "dedupe", "merges", "archive", "lexicon", "trend", "match", "cadence", "compose",
-    "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs", "keys", "audit",
+    "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs", "keys",
+    "audit",
 }  # fmt: skip
 PIPELINE = {"pipeline", "intake", "planning", "desk", "posting", "parts"}
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}

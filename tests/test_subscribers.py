@@ -128,8 +128,8 @@ def test_an_address_has_one_spelling(typed: str, address: str) -> None:
 @pytest.mark.parametrize(
     "typed",
     ["", "alice", "a@b", "alice@example.org\r\nBcc: eve@example.org", "alice@example.org\n",
-     "a\x00@example.org", "Alice <alice@example.org>", "alice@example.org, bob@example.org", "a" * 400 + "@example.org",
-     "alice@localhost", "alice@[127.0.0.1]", "alice@exa mple.org"],
+     "a\x00@example.org", "Alice <alice@example.org>", "alice@example.org, bob@example.org",
+     "a" * 400 + "@example.org", "alice@localhost", "alice@[127.0.0.1]", "alice@exa mple.org"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(typed: str) -> None:
     """Nothing that could slip a line into a mail's head is let in."""
