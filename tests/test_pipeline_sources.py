@@ -270,6 +270,40 @@ def test_a_fault_in_the_middle_keeps_what_was_read_before_it(live: App, world: W
     assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 18)
 
 
+def test_a_day_that_cannot_be_read_keeps_no_other_from_readers(
+    live: App, world: World, now: datetime
+) -> None:
+    """Yesterday and today are read; the watermark waits, and what was missed comes when the day is well."""
+    real = world.daily
+
+    def but_tuesday(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(500) if request.url.params["date"] == "2026-11-17" else real(request)
+
+    world.daily = but_tuesday  # type: ignore[method-assign]
+    assert "HTTP 500" in pipeline.refresh(live, now).failed["Hugging Face Daily Papers"]
+    assert set(world.days_asked()) == {"2026-11-16", "2026-11-17", "2026-11-19", "2026-11-20"}
+    assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 16)
+    world.daily = real  # type: ignore[method-assign]
+    world.asked.clear()
+    assert pipeline.refresh(live, now + timedelta(hours=1)).failed == {}
+    assert set(world.days_asked()) == {"2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20"}
+
+
+def test_todays_announcement_does_not_wait_for_the_missed_days(
+    live: App, world: World, now: datetime
+) -> None:
+    """The query API is often down; the feed is not."""
+    world.broken["export.arxiv.org"] = httpx.Response(500)
+    assert "arXiv announcements" in pipeline.refresh(live, now).failed
+    with live.db.read() as session:
+        assert session.exec(select(Paper).where(Paper.arxiv_id == "2611.29999")).one()
+    feed = source(live, SourceKind.ARXIV_FEED)
+    assert (feed.watermark, feed.etag) == (None, None)
+    world.broken.clear()
+    assert pipeline.refresh(live, now + timedelta(hours=1)).failed == {}
+    assert source(live, SourceKind.ARXIV_FEED).watermark == TODAY
+
+
 # --- files
 
 

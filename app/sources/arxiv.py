@@ -14,7 +14,7 @@ from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from zoneinfo import ZoneInfo
 
-from app.errors import UnreadableAnswer
+from app.errors import SourceError, UnreadableAnswer
 from app.records import PaperRecord, Parsed, Rejection, SourceKind
 from app.sources import clean, quiet, rows
 from app.sources.client import Client
@@ -224,13 +224,20 @@ async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Pi
 
 
 async def _fetch_feed(client: Client, state: State, today: date) -> AsyncIterator[Piece]:
-    """The feed has one announcement and no history: days that were missed are asked of the query API."""
+    """The feed has one announcement and no history: days that were missed are asked of the query API.
+
+    Where that fails the announcement counts all the same, and both are asked for again.
+    """
     newest = await _newest(client, state)
     known = {record.listed_on for record in newest.parsed.records if record.listed_on}
     yesterday = today - timedelta(days=1)
-    for day in days_since(state, today):
-        if quiet.announces(day) and day not in known:
-            yield Piece(await _announced(client, state, day), watermark=day)
+    try:
+        for day in days_since(state, today):
+            if quiet.announces(day) and day not in known:
+                yield Piece(await _announced(client, state, day), watermark=day)
+    except SourceError:
+        yield Piece(newest.parsed)
+        raise
     yield replace(newest, watermark=max(known | {yesterday}))
 
 

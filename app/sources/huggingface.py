@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from app.errors import SourceError
 from app.records import PaperRecord, Parsed, Rejection
 from app.sources import clean, rows
 from app.sources.client import Client
@@ -106,12 +107,26 @@ def _links(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
 
 
 async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Piece]:
-    """Every day since the watermark, and always the day before and the day itself: they still change."""
+    """Every day since the watermark, and always the day before and the day itself: they still change.
+
+    A day that cannot be read is asked for again next time; it must not keep today's papers from readers.
+    """
     today = now.date()
+    fault: SourceError | None = None
     for day in days_to_read(state, today):
-        parsed = sum([page async for page in _pages(client, day)], Parsed())
+        if fault and day < today - timedelta(days=1):
+            continue
+        try:
+            parsed = sum([page async for page in _pages(client, day)], Parsed())
+        except SourceError as error:
+            fault = fault or error
+            if error.retry_at:
+                break
+            continue
         # A day is read to its end when it was read once after the day that followed it had begun.
-        yield Piece(_ranked(parsed), watermark=min(day, today - timedelta(days=2)))
+        yield Piece(_ranked(parsed), watermark=None if fault else min(day, today - timedelta(days=2)))
+    if fault:
+        raise fault
 
 
 async def _pages(client: Client, day: date) -> AsyncIterator[Parsed]:
