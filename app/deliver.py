@@ -122,14 +122,18 @@ def claim(
 
 def _may_leave(now: datetime) -> ColumnElement[bool]:
     """Due, not given up, not paused. A mail of unknown fate that is held has no next attempt."""
-    paused = select(col(SendingPause.edition))
     return (
         col(Delivery.state).in_((State.PENDING, State.DEFERRED, State.UNCERTAIN))
         & (col(Delivery.next_attempt_at) <= now)
         & or_(col(Delivery.give_up_at).is_(None), col(Delivery.give_up_at) > now)
-        & col(Delivery.edition).not_in(paused)
-        & ~exists().where(col(SendingPause.edition) == EVERYTHING)
+        & _not_paused()
     )
+
+
+def _not_paused() -> ColumnElement[bool]:
+    paused = select(col(SendingPause.edition))
+    everything = exists().where(col(SendingPause.edition) == EVERYTHING)
+    return col(Delivery.edition).not_in(paused) & ~everything
 
 
 def _sort_out(session: Session, ids: Sequence[int | None]) -> Shard:
@@ -168,10 +172,13 @@ def refusal_of(kind: MailKind, reader: Subscriber, suppressed: str | None) -> tu
 
 
 def commit(session: Session, mails: Sequence[Outgoing], *, owner: str, now: datetime) -> set[int]:
-    """Write down that these are about to be sent; the ids that may be: nobody who left by now."""
+    """Write down that these are about to be sent; the ids that may be: no reader left, nothing paused."""
     by_id = {mail.delivery_id: mail for mail in mails}
     held = select(col(Delivery.id)).where(
-        col(Delivery.id).in_(by_id), col(Delivery.lease_owner) == owner, col(Delivery.state) == State.CLAIMED
+        col(Delivery.id).in_(by_id),
+        col(Delivery.lease_owner) == owner,
+        col(Delivery.state) == State.CLAIMED,
+        _not_paused(),
     )
     shard = _sort_out(session, session.exec(held.with_for_update()).all())
     for delivery, _ in shard.letters:
@@ -212,13 +219,10 @@ def _draw_consequences(
 
 
 def _settle(delivery: Delivery, answer: Answer, now: datetime, policy: UncertainPolicy) -> None:
-    match answer.verdict:
-        case Verdict.WITHDRAWN:
-            return  # the lease had run out
-        case Verdict.HELD:
-            delivery.attempts -= 1
-            _leave_open(delivery, State.PENDING, "", delivery.next_attempt_at)
-            return
+    if answer.verdict in (Verdict.WITHDRAWN, Verdict.HELD):  # nothing was tried
+        delivery.attempts -= 1
+        _leave_open(delivery, State.PENDING, "", delivery.next_attempt_at)
+        return
     delivery.smtp_code, delivery.smtp_text = answer.code, answer.text
     words = f"{answer.code or ''} {answer.text}".strip()
     match answer.verdict:

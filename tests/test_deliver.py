@@ -429,6 +429,24 @@ def test_a_ledger_that_cannot_write_allows_nothing(app: App, mail_server: MailSe
     assert states(app) == {"alice": "claimed"}
 
 
+def test_a_pause_holds_what_was_claimed_already(app: App, now: datetime) -> None:
+    """Whatever has not reached DATA waits, costs no attempt, and may leave when the pause is lifted."""
+    queue(app, now, "alice")
+    mail = Outgoing(1, "<1@paperboy.test>", "A subject", "", "", b"")
+    with app.db.write() as session:
+        assert deliver.claim(session, owner="me", now=now).letters
+        deliver.pause(session, "the wrong template", now)
+        assert deliver.commit(session, [mail], owner="me", now=now) == set()
+        no = [(1, Answer(Verdict.WITHDRAWN))]
+        states = deliver.record(session, no, owner="me", now=now, policy=UncertainPolicy.RESEND)
+        assert states == {1: DeliveryState.PENDING}
+        assert session.get_one(Delivery, 1).attempts == 0
+        assert not deliver.claim(session, owner="me", now=now)
+        deliver.resume(session)
+        assert deliver.claim(session, owner="me", now=now).letters
+        assert deliver.commit(session, [mail], owner="me", now=now) == {1}
+
+
 @pytest.mark.parametrize("verdict", [Verdict.HELD, Verdict.DEFERRED, Verdict.HARD])
 def test_an_answer_that_comes_after_the_end_changes_nothing(
     app: App, now: datetime, verdict: Verdict
