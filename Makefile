@@ -50,7 +50,7 @@ browser:
 	@scripts/ensure-browser
 
 .env:
-	@umask 077 && .venv/bin/python scripts/new-env > $@
+	@umask 077 && $(PYTHON) scripts/new-env > $@.new && mv $@.new $@
 	@echo "Wrote .env with fresh secrets; .env.example explains what else can be set."
 
 .venv/runtime.stamp: requirements.lock pyproject.toml

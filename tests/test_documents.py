@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -108,3 +110,13 @@ def test_nothing_of_one_machine_is_written_down() -> None:
         if (ROOT / name).is_file() and here.encode() in (ROOT / name).read_bytes()
     ]
     assert offenders == []
+
+
+def test_a_first_env_is_made_on_a_fresh_machine(tmp_path: Path) -> None:
+    """Whoever only wants containers has no virtual environment here; an empty file would pass for done."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    subprocess.run(["make", ".env"], cwd=tmp_path, capture_output=True, check=True)  # noqa: S607
+    made = tmp_path / ".env"
+    assert "PAPERBOY_SECRET_KEYS=" in made.read_text()
+    assert made.stat().st_mode & 0o077 == 0
