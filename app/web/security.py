@@ -22,6 +22,7 @@ from app.errors import TooManyRequests
 from app.settings import Settings
 
 MAX_FORM_BYTES = 128 * 1024
+MAX_API_BYTES = 1024 * 1024  # the body is read before the key is looked at
 PER_ADDRESS_AN_HOUR = 5
 ALL_VISITORS = 25  # together they may ask for as much as this many addresses of the internet
 
@@ -55,7 +56,7 @@ def headers(settings: Settings) -> dict[str, str]:
 
 
 class Guard:
-    """ASGI: adds the headers, and refuses a form larger than any of ours."""
+    """ASGI: adds the headers, and refuses a body larger than any of ours."""
 
     def __init__(self, app: ASGIApp, common: Mapping[str, str]) -> None:
         self._app = app
@@ -73,8 +74,8 @@ class Guard:
                     present.setdefault(name, value)
             await send(message)
 
-        limited = receive if scope["path"].startswith("/api/") else _at_most(MAX_FORM_BYTES, receive)
-        await self._app(scope, limited, send_with_headers)
+        size = MAX_API_BYTES if scope["path"].startswith("/api/") else MAX_FORM_BYTES
+        await self._app(scope, _at_most(size, receive), send_with_headers)
 
 
 def _at_most(size: int, receive: Receive) -> Receive:
@@ -85,7 +86,7 @@ def _at_most(size: int, receive: Receive) -> Receive:
         message = await receive()
         left -= len(message.get("body", b""))
         if left < 0:
-            raise HTTPException(413, "That is more than this form can take.")
+            raise HTTPException(413, "That is more than can be taken at once.")
         return message
 
     return counted

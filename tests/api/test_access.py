@@ -15,6 +15,7 @@ from app import clock, keys, main
 from app.models import ApiKey, Scope
 from app.pipeline import App
 from app.settings import Settings
+from app.web import security
 from app.web.api import RESOURCES, access, create, reference
 from tests.api.conftest import Call, api_of
 from tests.conftest import NOW, SECRET
@@ -160,3 +161,13 @@ def test_the_documentation_has_examples(client: TestClient) -> None:
 def test_the_shapes_are_in_the_document(client: TestClient, title: str) -> None:
     """A client can be generated from it."""
     assert title in client.get("/api/openapi.json").json()["components"]["schemas"]
+
+
+def test_an_oversized_body_is_refused(client: TestClient) -> None:
+    """Before it is held in memory, for it is read before the key is looked at."""
+    flood = b'{"name": "' + b"x" * security.MAX_API_BYTES + b'"}'
+    refused = client.post(
+        "/api/v1/sources", content=iter([flood]), headers={"content-type": "application/json"}
+    )
+    assert refused.status_code == 413
+    assert refused.headers["content-type"] == MEDIA_TYPE
