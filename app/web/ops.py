@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
+from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
+from fastapi.security import SecurityScopes
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -16,8 +18,19 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
 from app import clock, doctor
-from app.models import Delivery, DeliveryState, Paper, Run, SendingPause, Source, Subscriber, SubscriberState
+from app.models import (
+    Delivery,
+    DeliveryState,
+    Paper,
+    Run,
+    Scope,
+    SendingPause,
+    Source,
+    Subscriber,
+    SubscriberState,
+)
 from app.pipeline import App
+from app.web.api import access
 
 router = APIRouter()
 
@@ -41,7 +54,17 @@ def readyz(request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok", "database": "ok"})
 
 
-@router.get("/metrics")
+def _operator(request: Request, now: access.Now, given: access.Given) -> None:
+    """Counts before and after a sign-up would tell whether an address was known: they need a key.
+
+    Where every link leads to this very machine, there are no strangers to tell.
+    """
+    app: App = request.app.state.paperboy
+    if urlsplit(app.settings.base_url).hostname not in ("127.0.0.1", "localhost", "::1"):
+        access.holder(app, now, SecurityScopes([Scope.READ.value]), given)
+
+
+@router.get("/metrics", dependencies=[Depends(_operator)])
 def metrics(request: Request) -> Response:
     """Counts and times in the format of Prometheus. No address and no text of a reader is in them."""
     registry = CollectorRegistry()

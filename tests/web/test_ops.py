@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from app import clock, main, runs
-from app.models import Delivery, DeliveryState
+from app import clock, keys, main, runs
+from app.models import Delivery, DeliveryState, Scope
 from app.pipeline import App
 from app.settings import Settings
 from tests import shelves
@@ -66,7 +67,9 @@ def test_the_figures_are_those_of_the_database(app: App, client: TestClient, now
         )
     with runs.recorded(app.db, "refresh", now):
         pass
-    told = client.get("/metrics")
+    with app.db.write() as session:
+        key = keys.create(session, "prometheus", [Scope.READ], now)[1]
+    told = client.get("/metrics", headers={"Authorization": f"Bearer {key}"})
     assert told.headers["content-type"].startswith("text/plain")
     lines = dict(line.rsplit(" ", 1) for line in told.text.splitlines() if not line.startswith("#"))
     assert float(lines['paperboy_subscribers{state="active"}']) == 1
@@ -79,3 +82,18 @@ def test_the_figures_are_those_of_the_database(app: App, client: TestClient, now
     assert 3600 <= float(lines["paperboy_digest_lateness_seconds"]) < 3700
     assert "process_cpu_seconds_total" in lines
     assert "alice" not in told.text
+
+
+def test_a_stranger_is_told_no_figures(app: App, client: TestClient, now: datetime) -> None:
+    """One more pending reader after a sign-up would tell that the address was not known before."""
+    with app.db.write() as session:
+        key = keys.create(session, "sender", [Scope.SEND], now)[1]
+    assert client.get("/metrics").status_code == 401
+    assert client.get("/metrics", headers={"Authorization": f"Bearer {key}"}).status_code == 403
+
+
+def test_on_ones_own_machine_the_figures_are_open(app: App) -> None:
+    """Where every link leads to this machine there are no strangers."""
+    local = replace(app, settings=app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"}))
+    with TestClient(main.create_app(local)) as client:
+        assert client.get("/metrics").status_code == 200

@@ -26,22 +26,22 @@ Paperboy = Annotated[App, Depends(_the_app)]
 Id = Annotated[int, Path(ge=1, lt=2**63)]
 AnyId = Annotated[int | None, Query(ge=1, lt=2**63)]
 Now = Annotated[datetime, Depends(clock.utcnow)]
-_Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def _holder(app: Paperboy, now: Now, needed: SecurityScopes, given: _Given) -> keys.Holder:
+def holder(app: Paperboy, now: Now, needed: SecurityScopes, given: Given) -> keys.Holder:
     """The holder of the key that was sent, or 401, or 403 where it lacks the scope."""
-    holder = _known(app, given.credentials) if given else None
-    if holder is None:
+    caller = _known(app, given.credentials) if given else None
+    if caller is None:
         said = 'Bearer realm="paperboy"' + (', error="invalid_token"' if given else "")
         raise HTTPException(401, "a key is needed: Authorization: Bearer pb_…", {"WWW-Authenticate": said})
-    if not holder.scopes.issuperset(needed.scopes):
+    if not caller.scopes.issuperset(needed.scopes):
         said = f'Bearer realm="paperboy", error="insufficient_scope", scope="{needed.scope_str}"'
         raise HTTPException(403, f"this key lacks the scope “{needed.scope_str}”", {"WWW-Authenticate": said})
-    if holder.is_stale(now):
+    if caller.is_stale(now):
         with app.db.write() as session:
-            keys.note_use(session, holder.id, now)
-    return holder
+            keys.note_use(session, caller.id, now)
+    return caller
 
 
 def _known(app: App, key: str) -> keys.Holder | None:
@@ -49,6 +49,6 @@ def _known(app: App, key: str) -> keys.Holder | None:
         return keys.holder(session, key)
 
 
-Reader = Annotated[keys.Holder, Security(_holder, scopes=[Scope.READ.value])]
-Writer = Annotated[keys.Holder, Security(_holder, scopes=[Scope.WRITE.value])]
-Sender = Annotated[keys.Holder, Security(_holder, scopes=[Scope.SEND.value])]
+Reader = Annotated[keys.Holder, Security(holder, scopes=[Scope.READ.value])]
+Writer = Annotated[keys.Holder, Security(holder, scopes=[Scope.WRITE.value])]
+Sender = Annotated[keys.Holder, Security(holder, scopes=[Scope.SEND.value])]
