@@ -20,6 +20,7 @@ from sqlmodel import col, delete, or_, select
 
 from app import compose, deliver, intake, planning, posting, runs, subscribers
 from app.desk import Desk
+from app.errors import InvalidInput
 from app.intake import FilesRead as FilesRead
 from app.intake import Refreshed as Refreshed
 from app.models import Delivery, Event, Run, SourceKind
@@ -28,6 +29,7 @@ from app.records import Answer, Digest, RenderedMail, Skip, Wish
 
 RUNS_KEPT = timedelta(days=90)
 UNCONFIRMED_KEPT = timedelta(days=30)
+FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # arXiv's first; what anybody may look at
 
 
 def refresh(app: App, now: datetime, *, source_id: int | None = None) -> Refreshed:
@@ -85,6 +87,8 @@ def preview(
     app: App, wishes: Sequence[Wish], now: datetime, *, day: date | None = None, max_papers: int = 10
 ) -> Digest | Skip:
     """The digest that a new reader with these interests would get on a day; nothing is written."""
+    if day and not FIRST_DAY <= day <= LAST_DAY:
+        raise InvalidInput(f"the day must be from {FIRST_DAY} to {LAST_DAY}", field="day")
     with app.db.read() as session:
         desk = Desk(app, session, now, day)
     asked = compose.Reader(tuple(dict.fromkeys(wishes)), max_papers=max_papers)

@@ -110,3 +110,11 @@ def test_nothing_to_send_is_a_conflict(alice: int, call: Call) -> None:
     """With the reason why there would be no digest."""
     refused = call("POST", f"/subscribers/{alice}/test-send", scope=Scope.SEND, json={"to": "me@example.org"})
     assert refused.status_code == 409
+
+
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
+def test_a_preview_of_a_day_beyond_the_calendar_is_refused(day: str, call: Call) -> None:
+    """There are no days before the first, or after the last, to look at."""
+    answer = call("POST", "/previews", scope=Scope.READ, json={"interests": [{"text": "agents"}], "day": day})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/body/day"
