@@ -225,7 +225,7 @@ def _web_address(value: object) -> str:
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
     except ValueError:
         good = False
-    if not good or len(text) > 2000 or re.search(r"[\s\x00-\x1f]", text):
+    if not good or len(text) > 2000 or not text.isprintable() or " " in text:
         raise InvalidInput(
             "a feed needs its address: {“url”: “https://…”}, without a name or password in it", field="config"
         )
@@ -234,8 +234,8 @@ def _web_address(value: object) -> str:
 
 def _query(value: object) -> str:
     text = " ".join(str(value).split())
-    if len(text) > 500:
-        raise InvalidInput("a query of arXiv has at most 500 characters", field="config")
+    if len(text) > 500 or not text.isprintable():
+        raise InvalidInput("a query of arXiv has at most 500 characters, all printable", field="config")
     return text
 
 

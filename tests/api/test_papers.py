@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -200,3 +201,20 @@ def test_changes_are_found_by_who_and_what(call: Call) -> None:
     assert added["detail"] == {"kind": "feed"}
     assert call("GET", "/changes?action=source.add&actor=write+key").json()["items"] == [added]
     assert call("GET", "/changes?actor=nobody").json()["items"] == []
+
+
+def test_a_source_of_files_cannot_be_refreshed(app: App, call: Call) -> None:
+    """That is told in the answer, not only in a log."""
+    with app.db.write() as session:
+        source_id = catalogue.of_files(session, SourceKind.PAGE, NOW).id
+    assert call("POST", f"/sources/{source_id}/refresh").status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"), [("arxiv", {"query": "\ud800"}), ("feed", {"url": "https://lab.example/\ud800"})]
+)
+def test_text_that_is_no_text_cannot_break_the_list(kind: str, config: dict[str, str], call: Call) -> None:
+    """Half a character cannot be written out again: no list of sources could be shown any more."""
+    wanted = json.dumps({"name": "Half", "kind": kind, "config": config})
+    assert call("POST", "/sources", content=wanted).status_code == 422
+    assert call("GET", "/sources").status_code == 200

@@ -120,11 +120,11 @@ def resume_source(app: Paperboy, key: Writer, now: Now, source_id: Id) -> Source
         return _shown(source)
 
 
-@router.post("/{source_id}/refresh", status_code=202, responses=problems.responses(404))
+@router.post("/{source_id}/refresh", status_code=202, responses=problems.responses(404, 409))
 def refresh_source(app: Paperboy, key: Writer, now: Now, source_id: Id, tasks: BackgroundTasks) -> SourceOut:
     """Ask this source now. The answer comes at once; what came of it stands among the runs."""
     with app.db.write() as session:
-        source = catalogue.get(session, source_id)
+        source = catalogue.wanted(session, now, source_id)[0]
         audit.note(session, key.name, "source.refresh", source.name, now)
         shown = _shown(source)
     tasks.add_task(_refresh, app, source_id)
