@@ -317,6 +317,18 @@ def test_a_file_without_readers_is_refused(content: str, run: Run, tmp_path: Pat
     assert "first line" in run("subscribers", "import", str(file), code=1).stderr
 
 
+@pytest.mark.parametrize(
+    "content", [b"email,interests\nb\xe9b@example.org,agents\n", b'email,interests\n"a,b\n']
+)
+def test_a_file_that_is_no_csv_is_one_line(content: bytes, run: Run, tmp_path: Path) -> None:
+    """In another encoding, or with a quotation mark that never ends."""
+    file = tmp_path / "readers.csv"
+    file.write_bytes(content)
+    failed = run("subscribers", "import", str(file), code=1)
+    assert "cannot be read as CSV in UTF-8" in failed.stderr
+    assert failed.stderr.count("\n") == 1
+
+
 def test_an_export_can_be_imported_again(run: Run, app: App, tmp_path: Path) -> None:
     """Every reader, in a form that a spreadsheet does not run as formulas."""
     with app.db.write() as session:
@@ -366,7 +378,8 @@ def test_a_secret_needs_no_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("PAPERBOY_SECRET_KEYS")
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", "nonsense")
     made = run("key", "secret").stdout.strip()
-    assert Settings(_env_file=None, secret_keys=(made,)).secret_keys == (made,)
+    good = Settings(_env_file=None, database_url="sqlite://", secret_keys=(made,))
+    assert good.secret_keys == (made,)
 
 
 def test_without_a_secret_what_signs_links_does_not_start(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

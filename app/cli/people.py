@@ -125,8 +125,14 @@ def _preferences(app: App, interests: Sequence[str], given: dict[str, Any]) -> P
 
 
 def _rows(file: Path) -> list[dict[str, str]]:
-    # A spreadsheet program puts a mark at the beginning, and its own choice of separator.
-    text = file.read_text("utf-8-sig")
+    try:
+        # A spreadsheet program puts a mark at the beginning, and its own choice of separator.
+        return _named(file, file.read_text("utf-8-sig"))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"{file} cannot be read as CSV in UTF-8: {error}") from None
+
+
+def _named(file: Path, text: str) -> list[dict[str, str]]:
     first = text.partition("\n")[0]
     separator = max(",;\t", key=first.count)
     rows = list(csv.DictReader(text.splitlines(keepends=True), delimiter=separator, strict=True))
