@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import smtplib
 import ssl
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
+from app import deliver
 from app.db import ROOT, Database
 from app.models import Run, SendingPause, Source, Subscriber, SubscriberState
 from app.pipeline import App
@@ -185,7 +187,7 @@ def _source(source: Source, now: datetime) -> Finding:
             check,
             Level.WARNING,
             "is paused",
-            f"run `paperboy sources resume {source.name}` when it may go on",
+            f"run `paperboy sources resume {shlex.quote(source.name)}` when it may go on",
         )
     if source.failures:
         times = "once" if source.failures == 1 else f"{source.failures} times in a row"
@@ -241,10 +243,12 @@ def _lateness(session: Session, now: datetime) -> Iterator[Finding]:
 
 def _pauses(session: Session, _now: datetime) -> Iterator[Finding]:
     for pause in session.exec(select(SendingPause)):
-        what = "all sending" if pause.edition == "*" else f"edition {pause.edition}"
+        everything = pause.edition == deliver.EVERYTHING
+        what = "all sending" if everything else f"edition {pause.edition}"
+        where = "sending" if everything else f"editions/{pause.edition}"
         yield Finding(
             "sending",
             Level.WARNING,
             f"{what} is paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
-            "resume it by POST /api/v1/sending/resume when the reason is gone",
+            f"resume it by POST /api/v1/{where}/resume when the reason is gone",
         )

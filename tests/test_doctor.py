@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime, timedelta
 
 import pytest
@@ -154,3 +155,15 @@ def test_a_pause_is_found_with_its_reason(app: App, now: datetime) -> None:
     finding = examine(app, now)["sending"]
     assert finding.level is Level.WARNING
     assert "the relay refuses us" in finding.said
+
+
+def test_what_the_doctor_names_can_be_typed(app: App, now: datetime) -> None:
+    """A name with blanks is one argument, and an edition is resumed as an edition."""
+    with app.db.write() as session:
+        row = shelves.source(session, now, name="A lab's blog")
+        row.paused, row.next_poll_at = True, now
+        deliver.pause(session, "a wrong key", now, "2026-11-20")
+    found = examine(app, now)
+    command = found["source A lab's blog"].fix.split("`")[1]
+    assert shlex.split(command) == ["paperboy", "sources", "resume", "A lab's blog"]
+    assert "/api/v1/editions/2026-11-20/resume" in found["sending"].fix
