@@ -22,11 +22,17 @@ def install(site: FastAPI, settings: Settings) -> None:
     except ImportError:
         raise InvalidSettings(
             "PAPERBOY_OTEL_ENDPOINT is set, but the parts for it are not installed: "
-            "pip install 'paperboy[otel]'"
+            ".venv/bin/pip install -e '.[otel]'"
         ) from None
     provider = TracerProvider(resource=Resource.create({"service.name": "paperboy"}))
-    exporter = OTLPSpanExporter(endpoint=settings.otel_endpoint)
+    # Told in code, the exporter takes the address as it is, and adds no path to it.
+    exporter = OTLPSpanExporter(endpoint=traces_url(settings.otel_endpoint))
     provider.add_span_processor(BatchSpanProcessor(exporter))
     # The path of a reader's link is a secret: those requests are not traced.
     private = ",".join(f"/{purpose}/" for purpose in Purpose)
     FastAPIInstrumentor.instrument_app(site, tracer_provider=provider, excluded_urls=private)
+
+
+def traces_url(collector: str) -> str:
+    """Where a collector takes spans (OTLP/HTTP)."""
+    return collector.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"

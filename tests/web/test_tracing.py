@@ -25,5 +25,11 @@ def test_an_endpoint_without_the_extra_says_what_to_install(
     """Rather than leaving out traces that somebody counts on."""
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     wanted = settings.model_copy(update={"otel_endpoint": "http://127.0.0.1:4318/v1/traces"})
-    with pytest.raises(InvalidSettings, match=r"paperboy\[otel\]"):
+    with pytest.raises(InvalidSettings, match=r"\.\[otel\]"):
         tracing.install(FastAPI(), wanted)
+
+
+@pytest.mark.parametrize("set_to", ["http://collector:4318", "http://collector:4318/v1/traces"])
+def test_spans_go_where_a_collector_takes_them(set_to: str) -> None:
+    """As `.env.example` shows the setting, and as it is often copied."""
+    assert tracing.traces_url(set_to) == "http://collector:4318/v1/traces"
