@@ -42,7 +42,7 @@ def configure(settings: Settings, level: str | None = None) -> None:
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(level or settings.log_level.upper())
+    root.setLevel(level or settings.log_level)
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
 

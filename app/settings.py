@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from pathlib import Path
+from ipaddress import ip_network
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -32,6 +33,16 @@ class UncertainPolicy(StrEnum):
     HOLD = "hold"
 
 
+class LogLevel(StrEnum):
+    """From which level on something is logged."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+    CRITICAL = "CRITICAL"
+
+
 class Settings(BaseSettings):
     """Everything an operator can set. Sources, subscribers and keys live in the database instead."""
 
@@ -49,7 +60,6 @@ class Settings(BaseSettings):
 
     # Storage
     database_url: str = "sqlite:///var/paperboy.db"
-    data_dir: Path = Path("var")
 
     # The relay
     smtp_host: str = "127.0.0.1"
@@ -76,7 +86,7 @@ class Settings(BaseSettings):
     signups_per_hour: int = Field(default=20, ge=1)
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     retention_days: int = Field(default=400, ge=60)
-    log_level: str = "INFO"
+    log_level: LogLevel = LogLevel.INFO
     log_json: bool = False
     otel_endpoint: str = ""
 
@@ -99,9 +109,35 @@ class Settings(BaseSettings):
     def _known_zone(cls, value: str) -> str:
         try:
             ZoneInfo(value)
-        except (ZoneInfoNotFoundError, ValueError) as error:
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise ValueError("is not an IANA time zone") from error
         return value
+
+    @field_validator("from_address")
+    @classmethod
+    def _bare_address(cls, value: str) -> str:
+        if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
+            raise ValueError("must be an address alone; the name beside it is PAPERBOY_SITE_NAME")
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _known_database(cls, value: str) -> str:
+        if not value.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:")):
+            raise ValueError("must begin with sqlite:/// or postgresql+psycopg://")
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in value:
+            ip_network(proxy, strict=False)
+        return value
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _upper_case(cls, value: object) -> object:
+        return value.upper() if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _refuse_weak_secrets(self) -> Settings:

@@ -89,13 +89,12 @@ def mail_server() -> Iterator[MailServer]:
 
 
 @pytest.fixture
-def settings(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> Settings:
+def settings(request: pytest.FixtureRequest, database_url: str) -> Settings:
     """Settings of a service that sends mail to `mail_server`, or to a port where nobody listens."""
     relay = request.getfixturevalue("mail_server").port if "mail_server" in request.fixturenames else 1
     return Settings(
         _env_file=None,
         database_url=database_url,
-        data_dir=tmp_path,
         secret_keys=(SECRET,),
         base_url="https://paperboy.test",
         from_address="digest@paperboy.test",

@@ -65,7 +65,13 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
     [
         ("base_url", "paperboy.test"),
         ("default_zone", "Mars/Olympus"),
+        ("default_zone", "America"),
         ("default_hour", "24"),
+        ("from_address", "Paperboy <digest@paperboy.test>"),
+        ("database_url", "mysql://localhost/paperboy"),
+        ("database_url", "rubbish"),
+        ("trusted_proxies", "10.0.0.0/8,proxy.local"),
+        ("log_level", "verbose"),
         ("smtp_port", "0"),
         ("smtp_security", "yes"),
         ("scheduler", "perhaps"),

@@ -24,7 +24,7 @@ from app.demo import inbox, people, replay, report
 from app.demo.postbox import HOST, Postbox
 from app.ingest import Summary
 from app.pipeline import App
-from app.settings import Settings, SmtpSecurity
+from app.settings import LogLevel, Settings, SmtpSecurity
 
 FOLDER = Path("var") / "demo"
 SETTLING = timedelta(hours=1)  # the readers are there before the first file is
@@ -59,14 +59,13 @@ def build(folder: Path, smtp_port: int, base_url: str) -> App:
         postal_address="Paperboy, 1 Example Street, Springfield",
         secret_keys=(secrets.token_hex(32),),
         database_url=f"sqlite:///{folder.resolve() / 'paperboy.db'}",
-        data_dir=folder,
         smtp_host=HOST,
         smtp_port=smtp_port,
         smtp_username="",
         smtp_password="",
         smtp_security=SmtpSecurity.NONE,
         scheduler=False,
-        log_level="CRITICAL",  # what went wrong is in the report
+        log_level=LogLevel.CRITICAL,  # what went wrong is in the report
     )
     logs.configure(settings)
     db.migrate(settings.database_url)
@@ -117,7 +116,7 @@ def serve(app: App, postbox: Postbox, told: report.Report, moment: datetime, con
     if sys.stdout.isatty():
         webbrowser.open(f"{url}/demo/inbox")
     host, _, port = url.removeprefix("http://").partition(":")
-    uvicorn.run(site, host=host, port=int(port), log_level="warning")
+    uvicorn.run(site, host=host, port=int(port), log_level="warning", proxy_headers=False)
 
 
 def free_port(wished: int) -> int:

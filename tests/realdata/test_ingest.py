@@ -42,9 +42,7 @@ def files(folder: str) -> list[Path]:
 
 
 def make_app(url: str, folder: Path) -> App:
-    return main.build(
-        Settings(_env_file=None, database_url=url, data_dir=folder, secret_keys=(SECRET,), scheduler=False)
-    )
+    return main.build(Settings(_env_file=None, database_url=url, secret_keys=(SECRET,), scheduler=False))
 
 
 @pytest.fixture(scope="module")
