@@ -237,6 +237,8 @@ class Index:
 
     def excluded(self, query: Query) -> frozenset[int]:
         """The papers that the exclusions of an interest forbid, by id."""
+        if not (query.without or query.without_authors or query.without_categories):
+            return frozenset()
         return frozenset(entry.paper.id for entry in self._entries if _excluded(entry, query))
 
     def _possible(self, query: Query) -> Iterable[int]:

@@ -136,6 +136,13 @@ def test_a_file_that_cannot_be_read_fails_after_the_rest_was_done(
     assert told["rejections"][0]["row"] is None
 
 
+def test_papers_without_a_day_are_pointed_out(run: Run, tmp_path: Path) -> None:
+    """They are in the archive, but no digest looks at a paper that was listed on no day."""
+    undated = tmp_path / "papers.jsonl"
+    undated.write_text(json.dumps({"id": "2611.00009", "title": "A Paper of No Day"}) + "\n")
+    assert "No listing day is known" in run("ingest", str(undated)).stdout
+
+
 def test_kind_and_day_can_be_told(run: Run, tmp_path: Path) -> None:
     """Where content and name do not say it."""
     file = tmp_path / "list.txt"

@@ -115,6 +115,8 @@ def _show_report(report: dict[str, Any]) -> None:
         )
     if (more := len(report["rejections"]) - 20) > 0:
         showing.out().print(f"… and {more} more: --json lists them all.")
+    if report["papers_new"] and not report["listings"]:
+        showing.out().print("No listing day is known, so no digest takes these papers: --day gives one.")
     if report["failed"] and "sources" in report:
         showing.table(["source", "failed because"], report["failed"].items(), title="\nFailed")
 

@@ -93,7 +93,7 @@ def import_readers(
         rejections = [{"file": str(file), "row": each.row, "reason": each.reason} for each in bad]
         showing.say_json({"added": added, "rejected": len(bad), "rejections": rejections})
     else:
-        showing.out().print(f"{added} readers added, {len(bad)} rows skipped.")
+        showing.out().print(f"Readers added: {added}. Rows skipped: {len(bad)}.")
         if bad:
             showing.table(["row", "why it was skipped"], [(each.row, each.reason) for each in bad])
     if bad:

@@ -13,7 +13,7 @@ from app.models import Cadence, WhenEmpty
 from app.records import Wish
 
 MAX_INTERESTS = 20
-MAX_PAPERS = 50
+MAX_PAPERS = 30  # more would pass the 100 kB at which mailbox providers clip a mail
 MAX_WEIGHT = 3.0
 
 
