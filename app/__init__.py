@@ -12,7 +12,9 @@ The stages, in the order in which data passes through them:
     dedupe        PURE: is this the same paper?
     merges        two rows are one paper, and how that is taken back
     archive       the papers as the later stages see them
-    lexicon       the words of the archive: how many papers each occurs in
+    words         PURE: a text → its words, stemmed
+    corpus        PURE: the archive as numbers: what it says of words
+    lexicon       keeps the corpus current
     trend         PURE: votes over time → how a paper is doing, in words
     match         PURE: interests × papers → relevance with its reason
     cadence       PURE: who is due, and when next, in their own time zone

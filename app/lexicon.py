@@ -7,7 +7,7 @@ from threading import Lock
 
 from sqlmodel import Session, col, func, select
 
-from app import match
+from app import corpus
 from app.models import Paper
 
 # An archive smaller than this knows too little of what is common; the shipped counts serve instead.
@@ -23,22 +23,22 @@ class Lexicon:
     def __init__(self) -> None:
         self._lock = Lock()
         self._counted_at = 0
-        self._statistics: match.Statistics | None = None
+        self._statistics: corpus.Statistics | None = None
 
-    def current(self, session: Session) -> match.Statistics:
+    def current(self, session: Session) -> corpus.Statistics:
         size = session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one()
         with self._lock:
             if self._statistics is None or size > self._counted_at * GROWTH:
-                self._statistics = _count(session) if size >= YOUNG else match.Statistics.load(SHIPPED)
+                self._statistics = _count(session) if size >= YOUNG else corpus.Statistics.load(SHIPPED)
                 self._counted_at = size
             return self._statistics
 
 
-def _count(session: Session) -> match.Statistics:
+def _count(session: Session) -> corpus.Statistics:
     newest = (
         select(Paper.title, Paper.abstract)
         .where(col(Paper.merged_into_id).is_(None))
         .order_by(col(Paper.id).desc())
         .limit(NEWEST)
     )
-    return match.Statistics.of(session.exec(newest))
+    return corpus.Statistics.of(session.exec(newest))

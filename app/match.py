@@ -8,20 +8,18 @@ turns it into a relevance in 0…1 that one cut-off serves for every interest.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 
-import Stemmer
-
+from app.corpus import Statistics
 from app.errors import InvalidInterest
 from app.records import Match, PaperView
+from app.words import WORD, Token, pairs, plain, telling, tokenise
 
 MAX_INTEREST_CHARS = 300
 
@@ -37,23 +35,8 @@ TITLE_RELEVANCE, PHRASE_RELEVANCE = 0.05, 0.03
 # An interest of filters alone ("author:…") asks for all that passes them.
 FILTER_RELEVANCE = 0.8
 
-_WORD = re.compile(r"[^\W_]+")
 _PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "–": "-"})
-_STOPWORDS = (
-    "a an and are as at be by can for from has have how in into is it its of on or our that the their there "
-    "these this those to towards via was we were what when where which while who with using"
-)
-_stemmer = Stemmer.Stemmer("english")
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A word of a text: its stem, and where it stands."""
-
-    stem: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -72,13 +55,13 @@ class Query:
     @cached_property
     def terms(self) -> tuple[str, ...]:
         """Every stem that counts towards the score, once, in order."""
-        return tuple(dict.fromkeys(_telling([*self.words, *itertools.chain(*self.phrases)])))
+        return tuple(dict.fromkeys(telling([*self.words, *itertools.chain(*self.phrases)])))
 
     @cached_property
     def pairs(self) -> tuple[str, ...]:
         """Neighbouring terms, as `Statistics` and the index write them."""
-        runs = (_telling(run) for run in (self.words, *self.phrases))
-        return tuple(dict.fromkeys(pair for run in runs for pair in _pairs(run)))
+        runs = (telling(run) for run in (self.words, *self.phrases))
+        return tuple(dict.fromkeys(pair for run in runs for pair in pairs(run)))
 
 
 def normalise(text: str) -> str:
@@ -112,8 +95,8 @@ def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: 
     if field:
         value = " ".join((quoted or bare).casefold().split())
         name = ("without_" if minus else "") + {"author": "authors", "cat": "categories"}[field]
-        if _WORD.search(value):
-            parts[name].append(_plain(value))
+        if WORD.search(value):
+            parts[name].append(plain(value))
         return
     stems = tuple(token.stem for token in tokenise(quoted or bare))
     if not stems or bare.casefold() in ("author:", "cat:"):
@@ -124,76 +107,6 @@ def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: 
         parts["phrases"].append(stems)
     else:
         parts["words"].extend(stems)
-
-
-def tokenise(text: str) -> list[Token]:
-    """The words of a text: letters and digits, without case or accents, stemmed."""
-    plain = _plain(text)
-    if len(plain) != len(text):  # offsets must stay those of the text
-        plain = text.casefold() if len(text.casefold()) == len(text) else text
-    return [Token(_stem(m.group()), m.start(), m.end()) for m in _WORD.finditer(plain)]
-
-
-def _plain(text: str) -> str:
-    """Lower case without accents; one character for one character wherever Unicode allows it."""
-    return "".join(_plain_char(char) for char in text)
-
-
-@lru_cache(maxsize=10_000)
-def _plain_char(char: str) -> str:
-    base = unicodedata.normalize("NFKD", char)[:1] or char
-    return base.lower() if len(base.lower()) == 1 else base
-
-
-@lru_cache(maxsize=200_000)
-def _stem(word: str) -> str:
-    return str(_stemmer.stemWord(word))
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What an archive says of words: in how many papers each stem, or pair of stems, occurs."""
-
-    papers: int
-    frequencies: Mapping[str, int]  # "stem" or "stem stem"
-    title_length: float  # mean, in words
-    abstract_length: float
-
-    @classmethod
-    def of(cls, papers: Iterable[tuple[str, str]]) -> Statistics:
-        """Count (title, abstract) pairs. Pairs of stems that occur once are left out."""
-        frequencies: Counter[str] = Counter()
-        count = titles = abstracts = 0
-        for title, abstract in papers:
-            stems = [_telling(token.stem for token in tokenise(text)) for text in (title, abstract)]
-            frequencies.update({*stems[0], *stems[1], *_pairs(stems[0]), *_pairs(stems[1])})
-            count, titles, abstracts = count + 1, titles + len(stems[0]), abstracts + len(stems[1])
-        kept = {term: n for term, n in frequencies.items() if n > 1 or " " not in term}
-        return cls(count, kept, titles / max(1, count) or 10.0, abstracts / max(1, count) or 150.0)
-
-    @classmethod
-    def load(cls, path: Path) -> Statistics:
-        """Read counts written as JSON by benchmarks/make_frequencies.py."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
-
-    def idf(self, term: str) -> float:
-        """Robertson's idf, never negative: ln(1 + (N − n + ½) / (n + ½))."""
-        seen = min(self.frequencies.get(term, 0), self.papers)
-        return math.log(1 + (self.papers - seen + 0.5) / (seen + 0.5))
-
-
-def _telling(stems: Iterable[str]) -> list[str]:
-    """Without the words that are in every text: "text to image" and "text-image" are one pair."""
-    return [stem for stem in stems if stem not in _stop_stems()]
-
-
-@cache
-def _stop_stems() -> frozenset[str]:
-    return frozenset(_stem(word) for word in _STOPWORDS.split())
-
-
-def _pairs(stems: Sequence[str]) -> Iterator[str]:
-    return (f"{first} {second}" for first, second in itertools.pairwise(stems))
 
 
 @dataclass(frozen=True)
@@ -245,7 +158,7 @@ class Index:
         if not query.terms:
             return range(len(self._entries))
         if query.phrases:
-            required = _telling(itertools.chain(*query.phrases))
+            required = telling(itertools.chain(*query.phrases))
             return set.intersection(*(set(self._postings.get(stem, ())) for stem in required))
         return set().union(*(self._postings.get(term, ()) for term in query.terms))
 
@@ -283,11 +196,11 @@ class Index:
             (title, TITLE_WEIGHT, self._statistics.title_length),
             (abstract, 1.0, self._statistics.abstract_length),
         ):
-            stems = _telling(token.stem for token in tokens)
+            stems = telling(token.stem for token in tokens)
             per_word = gain / (1 - B + B * len(stems) / mean)
-            for term in (*stems, *_pairs(stems)):
+            for term in (*stems, *pairs(stems)):
                 weights[term] += per_word
-        authors = f" {_plain(' ; '.join(paper.authors).casefold())} "
+        authors = f" {plain(' ; '.join(paper.authors).casefold())} "
         return _Entry(
             paper, title, abstract, weights, authors, frozenset(c.casefold() for c in paper.categories)
         )
@@ -313,7 +226,7 @@ def _excluded(entry: _Entry, query: Query) -> bool:
 
 def _contains(entry: _Entry, phrase: tuple[str, ...]) -> bool:
     """Whether these stems stand next to each other, in this order, in the title or in the abstract."""
-    if not all(stem in entry.weights for stem in _telling(phrase)):
+    if not all(stem in entry.weights for stem in telling(phrase)):
         return False
     return any(
         _run_at(tokens, place, phrase)

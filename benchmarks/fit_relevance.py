@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 sys.path.insert(0, str(Path(sys.argv[1]) / "eval"))
 import relevance as evaluation  # type: ignore[import-not-found]
 
-from app import match
+from app import corpus, match
 from benchmarks.relevance import view
 
 
@@ -26,7 +26,7 @@ def samples(shared: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     """Features (n, 3), labels, weights (each interest counts the same), interest numbers."""
     papers = evaluation.load_papers(shared / "data")
     interests = json.loads((shared / "data/topics/interests.json").read_text())
-    statistics = match.Statistics.of((p["title"], p["abstract"]) for p in papers)
+    statistics = corpus.Statistics.of((p["title"], p["abstract"]) for p in papers)
     index = match.Index([view(n, p) for n, p in enumerate(papers)], statistics)
     rows, labels, weights, groups = [], [], [], []
     for number, interest in enumerate(interests):

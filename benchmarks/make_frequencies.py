@@ -11,7 +11,7 @@ import lzma
 import sys
 from pathlib import Path
 
-from app import lexicon, match
+from app import corpus, lexicon
 
 MIN_PAPERS = {"stem": 6, "pair": 25}
 
@@ -19,7 +19,7 @@ MIN_PAPERS = {"stem": 6, "pair": 25}
 def main() -> None:
     with lzma.open(Path(sys.argv[1]) / "data/papers/hf_papers.jsonl.xz", "rt") as lines:
         papers = [json.loads(line) for line in lines]
-    counted = match.Statistics.of((paper["title"], paper["abstract"]) for paper in papers)
+    counted = corpus.Statistics.of((paper["title"], paper["abstract"]) for paper in papers)
     kept = {
         term: n
         for term, n in sorted(counted.frequencies.items())

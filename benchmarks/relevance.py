@@ -13,7 +13,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from app import compose, dedupe, match
+from app import compose, corpus, dedupe, match
 from app.records import PaperView
 
 
@@ -26,7 +26,7 @@ class Ranker:
     """The product's own matching over an archive that is all that was listed before."""
 
     def __init__(self, history: list[dict[str, Any]]) -> None:
-        self._statistics = match.Statistics.of((p["title"], p["abstract"]) for p in history)
+        self._statistics = corpus.Statistics.of((p["title"], p["abstract"]) for p in history)
 
     def score(
         self, interests: list[str], papers: list[dict[str, Any]], likes: list[dict[str, Any]]

@@ -14,7 +14,8 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__
 
 GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "tokens", "logs"}
 STAGES = {
-    "sources", "ingest", "dedupe", "merges", "archive", "lexicon", "trend", "match", "cadence", "compose",
+    "sources", "ingest", "dedupe", "merges", "archive", "words", "corpus", "lexicon",
+    "trend", "match",  "cadence", "compose",
     "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs", "keys",
     "audit",
 }  # fmt: skip
@@ -25,7 +26,10 @@ STAGE_USES = {
     ("ingest", "dedupe"),
     ("ingest", "merges"),
     ("merges", "dedupe"),
-    ("lexicon", "match"),
+    ("corpus", "words"),
+    ("lexicon", "corpus"),
+    ("match", "corpus"),
+    ("match", "words"),
     ("catalogue", "sources"),
     ("deliver", "suppression"),
     ("subscribers", "cadence"),
@@ -33,7 +37,18 @@ STAGE_USES = {
     ("subscribers", "deliver"),
     ("subscribers", "suppression"),
 }
-PURE = {"records", "tokens", "dedupe", "trend", "match", "cadence", "compose", "sources.quiet"}
+PURE = {
+    "records",
+    "tokens",
+    "dedupe",
+    "words",
+    "corpus",
+    "trend",
+    "match",
+    "cadence",
+    "compose",
+    "sources.quiet",
+}
 IMPURE = {
     "sqlalchemy", "sqlmodel", "httpx", "aiosmtplib", "socket", "os", "asyncio", "alembic",
     "app.db", "app.models", "app.settings", "app.clock", "fastapi", "random", "time",

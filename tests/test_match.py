@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import lexicon, match
+from app import corpus, lexicon, match
 from app.errors import InvalidInterest
 from app.records import PaperView
 
-STATISTICS = match.Statistics.load(lexicon.SHIPPED)
+STATISTICS = corpus.Statistics.load(lexicon.SHIPPED)
 PAPERS = [
     PaperView(
         1,
@@ -102,7 +102,11 @@ def test_the_reason_names_what_matched(interest: str, paper: int, reason: str) -
     assert INDEX.match(match.parse(interest))[paper].reason == reason
 
 
-@given(st.lists(st.sampled_from(["diffusion", "video", "decoding", "image", "agents", "bit"]), min_size=1))
+@given(
+    st.lists(
+        st.sampled_from(["diffusion", "video", "decoding", "image", "agents", "bit"]), min_size=1, max_size=20
+    )
+)
 def test_a_quoted_word_does_occur_in_the_paper(words: list[str]) -> None:
     """Whatever is asked, the words in quotes stand in the field that the reason names."""
     for number, hit in INDEX.match(match.parse(" ".join(words))).items():
@@ -157,6 +161,6 @@ def test_excluded_papers_are_known_by_themselves() -> None:
 
 def test_statistics_count_papers_not_words() -> None:
     """A word that one paper repeats is in one paper."""
-    counted = match.Statistics.of([("Cats cats", "cats"), ("Dogs", "and a cat"), ("Birds", "")])
+    counted = corpus.Statistics.of([("Cats cats", "cats"), ("Dogs", "and a cat"), ("Birds", "")])
     assert (counted.papers, counted.frequencies["cat"], counted.frequencies["dog"]) == (3, 2, 1)
     assert counted.idf("cat") < counted.idf("dog") < counted.idf("never seen")
