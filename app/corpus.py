@@ -1,15 +1,26 @@
-"""PURE. The archive as numbers: what it says of words, learned from its papers."""
+"""PURE. The archive as numbers: what it says of words, learned from its papers, and as bytes that keep."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from app.errors import CorruptModel
 from app.words import pairs, telling, tokenise
+
+# Raised when an array is added or means something else, or when `words` stems differently.
+FORMAT = 1
+SHIPPED = Path(__file__).with_name("frequencies.json")
+
+Arrays = Mapping[str, Any]  # numpy arrays by name
 
 
 @dataclass(frozen=True)
@@ -42,3 +53,64 @@ class Statistics:
         """Robertson's idf, never negative: ln(1 + (N − n + ½) / (n + ½))."""
         seen = min(self.frequencies.get(term, 0), self.papers)
         return math.log(1 + (self.papers - seen + 0.5) / (seen + 0.5))
+
+    def arrays(self) -> Arrays:
+        """The same as arrays, terms in the order of their letters."""
+        terms = sorted(self.frequencies)
+        return {
+            "papers": np.array(self.papers, np.int64),
+            "lengths": np.array([self.title_length, self.abstract_length], np.float64),
+            "terms": _bytes_of(terms),
+            "counts": np.array([self.frequencies[term] for term in terms], np.int32),
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: Arrays) -> Statistics:
+        """What `arrays` gave; KeyError or ValueError where that is not what it is."""
+        title_length, abstract_length = arrays["lengths"].tolist()
+        counted = zip(_terms_of(arrays["terms"]), arrays["counts"].tolist(), strict=True)
+        return cls(arrays["papers"].item(), dict(counted), title_length, abstract_length)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All that an archive says. It never changes: a newer one is another one."""
+
+    statistics: Statistics
+
+    @classmethod
+    def of(cls, papers: Sequence[tuple[str, str]]) -> Corpus:
+        """Learn from (title, abstract) pairs."""
+        return cls(statistics=Statistics.of(papers))
+
+    @classmethod
+    def shipped(cls) -> Corpus:
+        """What came with this version, for an archive too young to say what is common."""
+        return cls(statistics=Statistics.load(SHIPPED))
+
+    def encode(self) -> bytes:
+        """As bytes: a compressed .npz without pickles. The same corpus gives the same bytes."""
+        written = io.BytesIO()
+        np.savez_compressed(written, format=np.array(FORMAT), **self.statistics.arrays())
+        return written.getvalue()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Corpus:
+        """What `encode` gave, or CorruptModel: a broken archive fails in more ways than can be listed."""
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+                if (found := arrays["format"].item()) != FORMAT:
+                    raise CorruptModel(f"This model has format {found!r:.20}, and {FORMAT} is read here.")
+                return cls(statistics=Statistics.of_arrays(arrays))
+        except CorruptModel:
+            raise
+        except Exception as error:
+            raise CorruptModel from error
+
+
+def _bytes_of(terms: Iterable[str]) -> np.ndarray[Any, Any]:
+    return np.frombuffer("\n".join(terms).encode(), np.uint8)
+
+
+def _terms_of(joined: np.ndarray[Any, Any]) -> list[str]:
+    return joined.tobytes().decode().split("\n") if joined.size else []

@@ -12,6 +12,7 @@ PaperboyError
 │   ├── LinkForged
 │   └── LinkExpired
 ├── TooManyRequests         carries retry_after, in seconds
+├── CorruptModel            what was learned cannot be read; the last good model is used instead
 ├── SourceError             an upstream as a whole could not be read; carries retry_at
 │   └── UnreadableAnswer    it answered with something that is not what it should be
 └── DeliveryError           this mail cannot be made; carries permanent=
@@ -79,6 +80,10 @@ class TooManyRequests(PaperboyError):
     def __init__(self, retry_after: int) -> None:
         super().__init__()
         self.retry_after = retry_after
+
+
+class CorruptModel(PaperboyError):
+    """This is not a whole model of the format that is read here."""
 
 
 class SourceError(PaperboyError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from threading import Lock
 
 from sqlmodel import Session, col, func, select
@@ -14,7 +13,6 @@ from app.models import Paper
 YOUNG = 300
 NEWEST = 20_000  # papers: older ones say little of how people write now
 GROWTH = 1.05  # counted again when the archive has grown by 5 %
-SHIPPED = Path(__file__).with_name("frequencies.json")
 
 
 class Lexicon:
@@ -29,7 +27,9 @@ class Lexicon:
         size = session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one()
         with self._lock:
             if self._statistics is None or size > self._counted_at * GROWTH:
-                self._statistics = _count(session) if size >= YOUNG else corpus.Statistics.load(SHIPPED)
+                self._statistics = (
+                    _count(session) if size >= YOUNG else corpus.Statistics.load(corpus.SHIPPED)
+                )
                 self._counted_at = size
             return self._statistics
 

@@ -11,7 +11,7 @@ import lzma
 import sys
 from pathlib import Path
 
-from app import corpus, lexicon
+from app import corpus
 
 MIN_PAPERS = {"stem": 6, "pair": 25}
 
@@ -32,7 +32,7 @@ def main() -> None:
         abstract_length=round(counted.abstract_length, 2),
     )
     text = json.dumps(dataclasses.asdict(rounded), ensure_ascii=False, separators=(",", ":"))
-    lexicon.SHIPPED.write_text(text + "\n", encoding="utf-8")
+    corpus.SHIPPED.write_text(text + "\n", encoding="utf-8")
     print(f"{len(kept)} terms of {counted.papers} papers, {len(text) / 1000:.0f} kB")
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import corpus, lexicon, match
+from app import corpus, match
 from app.errors import InvalidInterest
 from app.records import PaperView
 
-STATISTICS = corpus.Statistics.load(lexicon.SHIPPED)
+STATISTICS = corpus.Corpus.shipped().statistics
 PAPERS = [
     PaperView(
         1,
@@ -157,10 +157,3 @@ def test_spelling_is_unified_before_it_is_stored() -> None:
 def test_excluded_papers_are_known_by_themselves() -> None:
     """So that an exclusion holds beyond its own interest, too."""
     assert INDEX.excluded(match.parse("anything -crypto -author:liskov")) == {3, 4}
-
-
-def test_statistics_count_papers_not_words() -> None:
-    """A word that one paper repeats is in one paper."""
-    counted = corpus.Statistics.of([("Cats cats", "cats"), ("Dogs", "and a cat"), ("Birds", "")])
-    assert (counted.papers, counted.frequencies["cat"], counted.frequencies["dog"]) == (3, 2, 1)
-    assert counted.idf("cat") < counted.idf("dog") < counted.idf("never seen")
