@@ -1,6 +1,6 @@
 """The tables, in the order in which data flows through them.
 
-Source → Paper (+ Listing, Votes, Merge) → Subscriber, Interest → Delivery → Event, Suppression.
+Source → Paper (+ Listing, Votes, Merge) → Model → Subscriber, Interest → Delivery → Event, Suppression.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, Index, Text, UniqueConstraint
+from sqlalchemy import JSON, Index, LargeBinary, Text, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from app.db import BigId, UtcDateTime, enum_type
@@ -151,6 +151,19 @@ class Merge(SQLModel, table=True):
     before: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # the kept row's fields, as they were
     at: datetime = Field(sa_type=UtcDateTime)
     undone_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # and never merged again
+
+
+class Model(SQLModel, table=True):
+    """What was learned from the archive. `papers`, `newest_id` and `changed_at` say how it was then."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    fitted_at: datetime = Field(sa_type=UtcDateTime)
+    papers: int  # in the whole archive, merged ones left out
+    newest_id: int  # of a paper
+    changed_at: datetime = Field(sa_type=UtcDateTime)  # the last change of any paper
+    sha256: str = Field(max_length=64)
+    size: int  # bytes
+    data: bytes = Field(sa_type=LargeBinary)  # last: a row is read up to here without its pages
 
 
 class Subscriber(SQLModel, table=True):

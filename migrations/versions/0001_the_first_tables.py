@@ -44,6 +44,17 @@ def upgrade() -> None:
     sa.Column('until', sa.DateTime(timezone=True), nullable=False),
     sa.PrimaryKeyConstraint('name', name=op.f('pk_lease'))
     )
+    op.create_table('model',
+    sa.Column('id', sa.Integer(), nullable=False),
+    sa.Column('fitted_at', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('papers', sa.Integer(), nullable=False),
+    sa.Column('newest_id', sa.Integer(), nullable=False),
+    sa.Column('changed_at', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('sha256', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
+    sa.Column('size', sa.Integer(), nullable=False),
+    sa.Column('data', sa.LargeBinary(), nullable=False),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_model'))
+    )
     op.create_table('paper',
     sa.Column('id', sa.Integer(), nullable=False),
     sa.Column('arxiv_id', sqlmodel.sql.sqltypes.AutoString(length=40), nullable=True),
@@ -342,6 +353,7 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f('ix_paper_first_listed_on'))
 
     op.drop_table('paper')
+    op.drop_table('model')
     op.drop_table('lease')
     with op.batch_alter_table('audit', schema=None) as batch_op:
         batch_op.drop_index(batch_op.f('ix_audit_at'))
