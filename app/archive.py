@@ -25,13 +25,19 @@ def candidates(session: Session, since: date, until: date) -> list[PaperView]:
 
 def views(session: Session, ids: Collection[int]) -> list[PaperView]:
     """These papers, by ascending id; an id that was merged away gives the paper that it is now."""
-    kept = sorted(set(canonical(session, ids).values()))
-    papers = [
-        paper
-        for part in _slices(kept)
-        for paper in session.exec(select(Paper).where(col(Paper.id).in_(part)).order_by(col(Paper.id)))
-    ]
-    return _views(session, papers)
+    found = {paper.id or 0: paper for paper in papers(session, ids).values()}
+    return _views(session, [found[kept] for kept in sorted(found)])
+
+
+def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
+    """Each paper as it is known today, by the id that was asked for. An id that does not exist is left out."""
+    today = canonical(session, ids)
+    rows = {
+        row.id: row
+        for part in _slices(sorted(set(today.values())))
+        for row in session.exec(select(Paper).where(col(Paper.id).in_(part)))
+    }
+    return {identity: rows[kept] for identity, kept in today.items()}
 
 
 def canonical(session: Session, ids: Collection[int]) -> dict[int, int]:

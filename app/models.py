@@ -248,7 +248,7 @@ class Delivery(SQLModel, table=True):
 
 
 class Feedback(SQLModel, table=True):
-    """A reader's word on a paper."""
+    """A reader's word on a paper of the archive."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "paper_id"),)
 
@@ -256,6 +256,20 @@ class Feedback(SQLModel, table=True):
     subscriber_id: int = Field(foreign_key="subscriber.id", ondelete="CASCADE")
     paper_id: int = Field(foreign_key="paper.id")
     liked: bool
+    at: datetime = Field(sa_type=UtcDateTime)
+
+
+class OwnPaper(SQLModel, table=True):
+    """A paper that a reader likes and the archive does not know, as they pasted it: it is theirs alone."""
+
+    __table_args__ = (UniqueConstraint("subscriber_id", "title_key"),)
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
+    subscriber_id: int = Field(foreign_key="subscriber.id", ondelete="CASCADE")
+    title_key: str = Field(max_length=200)  # its beginning: whatever is pasted, an index must hold it
+    title: str = Field(sa_type=Text)
+    abstract: str = Field(default="", sa_type=Text)
+    authors: list[str] = Field(default_factory=list, sa_type=JSON)
     at: datetime = Field(sa_type=UtcDateTime)
 
 

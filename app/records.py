@@ -153,6 +153,19 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a reader said of a paper; or one that they pasted, which the archive may not know."""
+
+    title: str
+    abstract: str
+    authors: tuple[str, ...]
+    liked: bool
+    at: datetime
+    paper_id: int | None = None  # as the archive knows it today
+    own_id: int | None = None  # of a paper that is this reader's alone
+
+
+@dataclass(frozen=True, slots=True)
 class Pick:
     """A paper in a digest, with everything its card shows, fixed at the moment of composing."""
 

@@ -33,6 +33,8 @@ class Purpose(StrEnum):
     UNSUBSCRIBE = "unsubscribe"
     PAUSE = "pause"
     VIEW = "view"  # one digest in the browser; the argument is the delivery's id
+    LIKE = "like"  # more like this paper; the argument is the paper's id
+    DISLIKE = "dislike"
     EXPORT = "export"
     ERASE = "erase"
 

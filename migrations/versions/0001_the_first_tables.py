@@ -262,6 +262,18 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_merge_absorbed_id'), ['absorbed_id'], unique=False)
         batch_op.create_index(batch_op.f('ix_merge_kept_id'), ['kept_id'], unique=False)
 
+    op.create_table('ownpaper',
+    sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
+    sa.Column('subscriber_id', sa.Integer(), nullable=False),
+    sa.Column('title_key', sqlmodel.sql.sqltypes.AutoString(length=200), nullable=False),
+    sa.Column('title', sa.Text(), nullable=False),
+    sa.Column('abstract', sa.Text(), nullable=False),
+    sa.Column('authors', sa.JSON(), nullable=False),
+    sa.Column('at', sa.DateTime(timezone=True), nullable=False),
+    sa.ForeignKeyConstraint(['subscriber_id'], ['subscriber.id'], name=op.f('fk_ownpaper_subscriber_id_subscriber'), ondelete='CASCADE'),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_ownpaper')),
+    sa.UniqueConstraint('subscriber_id', 'title_key', name=op.f('uq_ownpaper_subscriber_id_title_key'))
+    )
     op.create_table('votes',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
     sa.Column('paper_id', sa.Integer(), nullable=False),
@@ -311,6 +323,7 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f('ix_votes_paper_id'))
 
     op.drop_table('votes')
+    op.drop_table('ownpaper')
     with op.batch_alter_table('merge', schema=None) as batch_op:
         batch_op.drop_index(batch_op.f('ix_merge_kept_id'))
         batch_op.drop_index(batch_op.f('ix_merge_absorbed_id'))
