@@ -9,19 +9,17 @@ break ties.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from app import gist
 from app.records import Digest, Match, PaperView, Pick, Section, Skip, Trend, WhenEmpty, Wish
 
 FLOOR = 0.025
 TREND = 0.3
 FRESH = 0.9
-SUMMARY_CHARS = 320
 SHOWN_AUTHORS = 3
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z“\"(])")
 
 
 @dataclass(frozen=True)
@@ -206,13 +204,7 @@ def byline(authors: Sequence[str], count: int) -> str:
 
 
 def summary(paper: PaperView) -> str:
-    """The source's own summary, else the beginning of the abstract, cut where a sentence ends."""
-    text = paper.tldr or paper.abstract
-    if len(text) <= SUMMARY_CHARS:
-        return text
-    kept = ""
-    for sentence in _SENTENCE_END.split(text):
-        if len(kept) + len(sentence) > SUMMARY_CHARS:
-            break
-        kept = f"{kept} {sentence}".strip()
-    return kept or text[:SUMMARY_CHARS].rsplit(" ", 1)[0].rstrip(",;:") + " …"
+    """The source's own summary, else the abstract's most telling sentence, else nothing."""
+    if 0 < len(paper.tldr) <= gist.LIMIT:
+        return paper.tldr
+    return gist.summary(paper.title, paper.tldr or paper.abstract)

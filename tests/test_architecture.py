@@ -15,7 +15,7 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__
 GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "tokens", "logs"}
 STAGES = {
     "sources", "ingest", "dedupe", "merges", "archive", "words", "corpus", "lexicon",
-    "trend", "match",  "cadence", "compose",
+    "trend", "match",  "cadence", "gist", "compose",
     "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs", "keys",
     "audit",
 }  # fmt: skip
@@ -23,6 +23,8 @@ PIPELINE = {"pipeline", "intake", "planning", "desk", "posting", "parts"}
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
 # The pipeline passes values from stage to stage; these few build on another one's words instead.
 STAGE_USES = {
+    ("compose", "gist"),
+    ("gist", "words"),
     ("ingest", "dedupe"),
     ("ingest", "merges"),
     ("merges", "dedupe"),
@@ -46,6 +48,7 @@ PURE = {
     "trend",
     "match",
     "cadence",
+    "gist",
     "compose",
     "sources.quiet",
 }

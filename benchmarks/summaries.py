@@ -1,0 +1,201 @@
+"""How well `app.gist` finds the sentence that tells most, beside what anybody would try first.
+
+    python -m benchmarks.summaries ../shared
+
+The reference is the summary that Hugging Face writes of a paper (`ai_summary`), in the recorded days
+there. Each month is judged with points fitted on the other months; `shipped` are the rounded ones that
+stand in `app.gist.POINTS`. ROUGE is F1 over lower-case letters and digits, without stemming
+(Lin, 2004: "ROUGE: A Package for Automatic Evaluation of Summaries").
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+
+from app import gist, sources
+from app.errors import SourceError
+
+TODAY = date(2026, 11, 21)
+Rouge = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A paper, its abstract in sentences, and how near each of them comes to the reference."""
+
+    month: str
+    title: str
+    abstract: str
+    reference: str
+    parts: list[str]
+    rows: np.ndarray  # features, a row a sentence
+    worth: np.ndarray  # mean of ROUGE-1, -2 and -L, a sentence
+
+
+def samples(folder: Path) -> list[Sample]:
+    """Each paper of the recorded days once, where it has an abstract and a summary."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            records = sources.read(path.name, path.read_bytes(), TODAY).parsed.records
+        except SourceError:
+            continue
+        for record in records:
+            if record.tldr and record.abstract:
+                found.setdefault(record.arxiv_id, record)
+    return [
+        _sample(record.listed_on, record.title, record.abstract, record.tldr) for record in found.values()
+    ]
+
+
+def _sample(day: date, title: str, abstract: str, reference: str) -> Sample:
+    parts = gist.sentences(abstract)
+    worth = np.array([np.mean(rouge(part, reference)) for part in parts])
+    month = f"{day:%Y-%m}" if day.year >= 2026 else "2025"  # 2025 has 28 papers in all
+    return Sample(
+        month, title, abstract, reference, parts, np.array(gist.features(title, parts), float), worth
+    )
+
+
+def rouge(text: str, reference: str) -> Rouge:
+    """ROUGE-1, ROUGE-2 and ROUGE-L, each as F1."""
+    one, two = (re.findall(r"[a-z0-9]+", each.lower()) for each in (text, reference))
+    pairs = list(pairwise(one)), list(pairwise(two))
+    return (
+        _f1(_shared(one, two), len(one), len(two)),
+        _f1(_shared(*pairs), *map(len, pairs)),
+        _f1(_longest_common(one, two), len(one), len(two)),
+    )
+
+
+def _shared(one: Sequence[object], two: Sequence[object]) -> int:
+    return (Counter(one) & Counter(two)).total()
+
+
+def _f1(shared: int, one: int, two: int) -> float:
+    return 2 * shared / (one + two) if shared else 0.0
+
+
+def _longest_common(one: Sequence[str], two: Sequence[str]) -> int:
+    """The length of the longest common subsequence."""
+    row = [0] * (len(two) + 1)
+    for word in one:
+        before = 0
+        for place, other in enumerate(two, 1):
+            before, row[place] = row[place], before + 1 if word == other else max(row[place], row[place - 1])
+    return row[-1]
+
+
+def fit(chosen: Sequence[Sample]) -> np.ndarray:
+    """The points with the best expected worth, when sentences are drawn by softmax; a little ridge."""
+    rows, worth = np.vstack([s.rows for s in chosen]), np.concatenate([s.worth for s in chosen])
+    sizes = [len(s.parts) for s in chosen]
+    starts, owner = np.cumsum([0, *sizes[:-1]]), np.repeat(np.arange(len(sizes)), sizes)
+
+    def loss(points: np.ndarray) -> tuple[float, np.ndarray]:
+        z = rows @ points
+        share = np.exp(z - np.maximum.reduceat(z, starts)[owner])
+        share /= np.add.reduceat(share, starts)[owner]
+        expected = np.add.reduceat(share * worth, starts)
+        slope = rows.T @ (share * (worth - expected[owner])) / len(sizes)
+        return -expected.mean() + 1e-4 * (points**2).sum(), -slope + 2e-4 * points
+
+    return minimize(loss, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B").x
+
+
+def beginning(sample: Sample) -> str:
+    """The abstract up to the last sentence that fits: what a card showed before."""
+    kept = ""
+    for part in sample.parts:
+        if len(kept) + len(part) > gist.LIMIT:
+            break
+        kept = f"{kept} {part}".strip()
+    return kept or gist.shorten(sample.parts[0])
+
+
+def central(sample: Sample) -> str:
+    """The sentence most alike to all others (cosine of word counts): LexRank with one step."""
+    bags = [Counter(re.findall(r"[a-z0-9]+", part.lower())) for part in sample.parts]
+    return gist.shorten(max(zip(sample.parts, bags, strict=True), key=lambda p: _likeness(p[1], bags))[0])
+
+
+def _likeness(bag: Counter[str], bags: Sequence[Counter[str]]) -> float:
+    norm = math.hypot(*bag.values())
+    return sum(
+        sum(n * other[word] for word, n in bag.items()) / norm / math.hypot(*other.values()) for other in bags
+    )
+
+
+def introducing(sample: Sample) -> str:
+    """The first sentence in which somebody introduces something, else the first."""
+    return gist.shorten(sample.parts[next((n for n, row in enumerate(sample.rows) if row[0]), 0)])
+
+
+def by_folds(all_of: Sequence[Sample]) -> dict[int, str]:
+    """What each paper gets with points fitted on the other months, by the sample's identity."""
+    found = {}
+    for month in sorted({s.month for s in all_of}):
+        points = fit([s for s in all_of if s.month != month])
+        print(f"points without {month}:", points.round(1))
+        for s in (s for s in all_of if s.month == month):
+            found[id(s)] = gist.told(s.parts, gist.choose(s.parts, s.rows, tuple(points)))
+    return found
+
+
+def main() -> None:
+    everything = samples(Path(sys.argv[1]) / "data/hf_daily")
+    print(f"{len(everything)} papers with a summary:", dict(Counter(s.month for s in everything)))
+    held_out = by_folds(everything)
+    print("points of all months: ", fit(everything).round(1), "shipped:", gist.POINTS)
+    draw = random.Random(1)  # noqa: S311
+    ways: dict[str, Callable[[Sample], str]] = {
+        "a random sentence": lambda s: gist.shorten(draw.choice(s.parts)),
+        "the last sentence": lambda s: gist.shorten(s.parts[-1]),
+        "the first sentence": lambda s: gist.shorten(s.parts[0]),
+        "the beginning, to 320 characters": beginning,
+        "the most central sentence": central,
+        "the first that introduces something": introducing,
+        "gist, points of other months": lambda s: held_out[id(s)],
+        "gist, as shipped": lambda s: gist.summary(s.title, s.abstract),
+        "the best single sentence (oracle)": lambda s: gist.shorten(s.parts[int(np.argmax(s.worth))]),
+    }
+    results = {}
+    for name, way in ways.items():
+        texts = [way(s) for s in everything]
+        results[name] = np.array(
+            [rouge(text, s.reference) for text, s in zip(texts, everything, strict=True)]
+        )
+        length = np.mean([len(text) for text in texts])
+        print(
+            f"{name:36}", *(f"{figure:.3f}" for figure in results[name].mean(axis=0)), f"{length:6.0f} chars"
+        )
+    ours, before = results["gist, points of other months"], results["the first that introduces something"]
+    gained = (ours - before).mean(axis=1)
+    means = [
+        gained[np.random.default_rng(n).integers(0, len(gained), len(gained))].mean() for n in range(1000)
+    ]
+    low, high = np.percentile(means, [2.5, 97.5])
+    print(f"gain over the best baseline, mean of the three: {gained.mean():.4f} [{low:.4f}, {high:.4f}]")
+    _show(random.Random(40).sample(everything, 40))  # noqa: S311
+
+
+def _show(chosen: Sequence[Sample]) -> None:
+    """To be read by eye."""
+    for s in chosen:
+        print(f"\n# {s.title}\n  told: {gist.summary(s.title, s.abstract)}\n  ref:  {s.reference}")
+
+
+if __name__ == "__main__":
+    main()

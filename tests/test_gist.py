@@ -1,0 +1,112 @@
+"""The sentence that tells most is found, and is the paper's own."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import gist
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "One.|Two.",
+        "We use tools, e.g. search, i.e. the web.|It helps.",
+        "As Ada et al. Showed, it works.|Fig. 2 agrees.",
+        "We train v1.5 on 3.2 million texts.|It is fast.",
+        "See arXiv:2501.00001.|We go on.",
+        "It drifts ... slowly.|Why?|We ask!",
+        "Models forget.|vLLM does not.|3D ones do.|π0 too.",
+        "The order is $\\mathcal{O}(n. m)$ here.|Good.",
+        "It holds (as A. Turing said. Twice.) and stays.|Yes.",
+        "We do two things: 1. Read.|2. Write.",
+        'They ask "why?" and go on.|Then stop.',
+        "It is plan B.|We have no plan C.",
+        "no capital, no stop",
+    ],
+)
+def test_sentences_end_where_a_reader_says_that_they_end(marked: str) -> None:
+    """A full stop alone does not say so."""
+    assert gist.sentences(marked.replace("|", " ")) == marked.split("|")
+
+
+def test_a_space_that_was_forgotten() -> None:
+    """One abstract in a hundred lacks one, and some are empty."""
+    assert gist.sentences("It lacks a space.We add one.") == ["It lacks a space.", "We add one."]
+    assert gist.sentences("") == []
+    assert gist.sentences(" . ") == ["."]
+
+
+ABSTRACT = (
+    "Recent advances in retrieval have changed how questions are answered. However, long documents remain "
+    "challenging for small readers, which often lose what stands in the middle. "
+    "To close this gap, we introduce Bookmark, a reader that keeps its own index of the pages it saw before. "
+    "Specifically, it stores one vector a page. Experiments on four benchmarks show gains of 12.3 %. "
+    "Code is available at https://example.org/bookmark."
+)
+
+
+def test_what_is_introduced_tells_more_than_how_it_was_before() -> None:
+    """Neither the opening, nor a detail, nor where the code lies."""
+    assert gist.summary("Bookmark: Reading Long Documents Page by Page", ABSTRACT) == (
+        "To close this gap, we introduce Bookmark, a reader that keeps its own index of the pages it saw before."
+    )
+
+
+def test_without_an_introduction_the_finding_tells() -> None:
+    """A study introduces nothing: its own "we" is what to look for."""
+    text = (
+        "Larger models are said to forget less. The claim is often repeated without evidence. "
+        "Over two years and nine model families, we show that forgetting depends on the data order alone. "
+        "Further work is needed."
+    )
+    assert gist.summary("What Models Forget, and in Which Order", text).startswith("Over two years")
+
+
+def test_a_brief_sentence_brings_the_next() -> None:
+    """A name by itself tells nothing; but the way to the code is not what it needs."""
+    text = "We introduce Bookmark. It keeps an index of the pages it has seen. Others do not."
+    assert (
+        gist.summary("Bookmark", text) == "We introduce Bookmark. It keeps an index of the pages it has seen."
+    )
+    text = "We introduce Bookmark. Our code is available online. Others do not."
+    assert gist.summary("Bookmark", text) == "We introduce Bookmark."
+
+
+def test_a_long_sentence_is_cut_between_clauses() -> None:
+    """And shows that it was."""
+    clause = "which keeps an index of all the pages that it has seen so far, "
+    told = gist.summary("Bookmark", "We introduce Bookmark, " + clause * 9 + "and more.")
+    assert told.endswith("it has seen so far …")
+    assert 200 < len(told) <= gist.LIMIT
+    assert len(gist.summary("Bookmark", "a" * 2_000)) <= gist.LIMIT
+
+
+def test_no_abstract_no_summary() -> None:
+    """Nothing is made up."""
+    assert gist.summary("Bookmark", "") == ""
+
+
+def test_only_the_way_to_the_code_is_better_than_nothing() -> None:
+    """It is still the abstract's own."""
+    assert gist.summary("Bookmark", "Code is available online.") == "Code is available online."
+
+
+@given(title=st.text(max_size=80), abstract=st.text(alphabet="ab. W!?()\n…,", max_size=900))
+def test_whatever_it_says_stands_in_the_abstract(title: str, abstract: str) -> None:
+    """Word for word, and never longer than the limit."""
+    told = gist.summary(title, abstract)
+    assert len(told) <= gist.LIMIT
+    assert "".join(told.removesuffix(" …").split()) in "".join(abstract.split())
+
+
+@pytest.mark.parametrize("unit", [".", "a. ", "(. ", "e.g. ", 'x." ', "Ab.Cd "])
+def test_a_hostile_abstract_takes_no_time(unit: str) -> None:
+    """The longest that ingest lets in, made of what the rules look at most."""
+    began = time.process_time()
+    gist.summary("Bookmark", (unit * 20_000)[:20_000])
+    assert time.process_time() - began < 3
