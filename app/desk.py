@@ -34,7 +34,7 @@ class Desk:
             if (paper.first_listed_on or self._today) > kept_from  # older deliveries may have been pruned
         }
         self._parted_since = archive.parted_since(session, self._papers)
-        self._statistics = app.lexicon.current(session)
+        self._statistics = app.lexicon.current(session).statistics
         self._quiet = _silence(session, self._today)
         self._hits: dict[str, dict[int, Match]] = {}
         self._excluded: dict[str, frozenset[int]] = {}

@@ -18,6 +18,7 @@ from sqlmodel import Session, col, select
 
 from app import deliver
 from app.db import ROOT, Database
+from app.lexicon import Lexicon
 from app.models import Run, SendingPause, Source, Subscriber, SubscriberState
 from app.pipeline import App
 from app.settings import Settings, SmtpSecurity
@@ -50,6 +51,7 @@ def examine(app: App, now: datetime) -> list[Finding]:
         with app.db.read() as session:
             for look in (_sources, _runs, _lateness, _pauses):
                 findings += look(session, now)
+            findings += _models(session, app.lexicon)
     return findings
 
 
@@ -252,3 +254,20 @@ def _pauses(session: Session, _now: datetime) -> Iterator[Finding]:
             f"{what} is paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
             f"resume it by POST /api/v1/{where}/resume when the reason is gone",
         )
+
+
+def _models(session: Session, lexicon: Lexicon) -> Iterator[Finding]:
+    versions = lexicon.versions(session)
+    used = next((version for version in versions if version.in_use), None)
+    for version in versions:
+        if not version.sound:
+            said = f"model {version.id} of {version.fitted_at:%Y-%m-%d %H:%M} UTC is corrupt, and not used"
+            yield Finding("model", Level.WARNING, said, "run `paperboy model learn` to make a new one")
+    if used:
+        learned = f"learned from {used.archive.papers} papers at {used.fitted_at:%Y-%m-%d %H:%M} UTC"
+        yield Finding("model", Level.OK, f"model {used.id} is in use, {learned}")
+    elif lexicon.outgrown(session):
+        said = "the archive is large enough to learn from, and nothing was learned: what was shipped serves"
+        yield Finding("model", Level.WARNING, said, "run `paperboy model learn`")
+    else:
+        yield Finding("model", Level.OK, "what was shipped serves: the archive is young")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -69,9 +66,7 @@ class _Turn:
 
     app: App
     now: datetime
-    holder: str = field(
-        default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
-    )
+    holder: str = field(default_factory=leases.new_holder)
     started: float = field(default_factory=monotonic)
 
     def taken(self, session: Session) -> bool:

@@ -1,44 +1,197 @@
-"""The words of the archive: how many papers each occurs in, kept current and shared by all threads."""
+"""Keeps what was learned from the archive: fitted when the archive has changed, whole or not used at all."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from threading import Lock
+from typing import NamedTuple
 
-from sqlmodel import Session, col, func, select
+import structlog
+from sqlalchemy.orm import defer
+from sqlmodel import Session, col, delete, func, select
 
 from app import corpus
-from app.models import Paper
+from app.db import Database
+from app.errors import CorruptModel
+from app.models import Model, Paper
 
 # An archive smaller than this knows too little of what is common; the shipped counts serve instead.
 YOUNG = 300
 NEWEST = 20_000  # papers: older ones say little of how people write now
-GROWTH = 1.05  # counted again when the archive has grown by 5 %
+OUTGROWN = 1.2  # an archive that has grown by a fifth does not wait for the night
+KEPT = 3  # models: one to use, and older ones to go back to
+
+log = structlog.get_logger(__name__)
+
+
+class Extent(NamedTuple):
+    """How an archive is, merged papers left out. While this stays, a new model would be the old one."""
+
+    papers: int
+    newest_id: int | None
+    changed_at: datetime | None
+
+
+class _Key(NamedTuple):
+    """Which model: an id alone may be given again after the newest row was deleted."""
+
+    id: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A model that is kept, without its bytes."""
+
+    id: int
+    fitted_at: datetime
+    archive: Extent  # to which it was fitted
+    size: int  # bytes
+    sound: bool  # whole, unchanged since it was written, and of the format that is read here
+    in_use: bool  # the newest sound one
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What came of learning: the new model's id, or why there is none."""
+
+    model_id: int | None
+    papers: int  # in the archive
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What is handed out, and which model was the newest when that was decided."""
+
+    newest: _Key | None
+    model: _Key | None  # None: the shipped counts
+    corpus: corpus.Corpus
 
 
 class Lexicon:
-    """Hands out the statistics of the archive; counting 10,000 papers takes seconds, so it is done rarely."""
+    """Hands out the newest sound model. While one thread reads a new one, the others go on with the old."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._counted_at = 0
-        self._statistics: corpus.Statistics | None = None
+        self._held: _Held | None = None
+        self._reading = Lock()
+        self._judged: dict[_Key, bool] = {}
 
-    def current(self, session: Session) -> corpus.Statistics:
-        size = session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one()
-        with self._lock:
-            if self._statistics is None or size > self._counted_at * GROWTH:
-                self._statistics = (
-                    _count(session) if size >= YOUNG else corpus.Statistics.load(corpus.SHIPPED)
-                )
-                self._counted_at = size
-            return self._statistics
+    def current(self, session: Session) -> corpus.Corpus:
+        """The newest sound model, or what was shipped. Where nothing changed this is one small query."""
+        newest = next(iter(_keys(session, limit=1)), None)
+        held = self._held
+        if held is None:  # there is nothing to go on with: wait for whoever reads it
+            self._reading.acquire()
+        elif held.newest == newest or not self._reading.acquire(blocking=False):
+            return held.corpus
+        try:
+            renewed = self._held = self._renewed(session, newest)
+            return renewed.corpus
+        finally:
+            self._reading.release()
+
+    def _renewed(self, session: Session, newest: _Key | None) -> _Held:
+        held = self._held
+        if held and held.newest == newest:  # another thread was first
+            return held
+        for key in _keys(session):
+            if held and held.model == key:
+                break
+            if read := self._read(session, key):
+                return _Held(newest, key, read)
+        if held and held.model:  # the last good one, even where the database has lost it
+            return replace(held, newest=newest)
+        return _Held(newest, None, corpus.Corpus.shipped())
+
+    def _read(self, session: Session, key: _Key) -> corpus.Corpus | None:
+        """A model's numbers, or None where it is refused; that is logged once."""
+        data = None if self._judged.get(key) is False else _data(session, key)
+        if data is None:
+            return None
+        try:
+            if hashlib.sha256(data).hexdigest() != key.sha256:
+                raise CorruptModel("Its bytes are not those that were written.")
+            read = corpus.Corpus.decode(data)
+        except CorruptModel as error:
+            log.error("model refused", model=key.id, error=str(error))
+            self._judged[key] = False
+            return None
+        self._judged[key] = True
+        return read
+
+    def versions(self, session: Session) -> list[Version]:
+        """The models that are kept, the newest first. Each is read once to see whether it is sound."""
+        kept: list[Version] = []
+        for row in _rows(session):
+            key = _Key(row.id or 0, row.sha256)
+            sound = self._judged[key] if key in self._judged else self._read(session, key) is not None
+            in_use = sound and not any(newer.in_use for newer in kept)
+            archive = Extent(row.papers, row.newest_id, row.changed_at)
+            kept.append(Version(key.id, row.fitted_at, archive, row.size, sound, in_use))
+        return kept
+
+    def outgrown(self, session: Session) -> bool:
+        """Whether the archive has become much larger than the model in use knows, or has none yet."""
+        size = _size(session)
+        known = next((version.archive.papers for version in self.versions(session) if version.in_use), 0)
+        return size >= YOUNG and size > known * OUTGROWN
+
+    def learn(self, db: Database, now: datetime) -> Lesson:
+        """Fit a model to the newest papers and keep it, unless the archive is young or as it was.
+
+        It takes seconds; nothing is locked until the new model is written, in one transaction.
+        """
+        with db.read() as session:
+            archive = _extent(session)
+            if archive.papers < YOUNG:
+                return Lesson(None, archive.papers, f"the archive is young: {YOUNG} papers are needed")
+            if any(version.archive == archive and version.sound for version in self.versions(session)[:1]):
+                return Lesson(None, archive.papers, "nothing has changed since the last model")
+            papers = _texts(session)
+        data = corpus.Corpus.of(papers).encode()
+        with db.write() as session:
+            return Lesson(_store(session, archive, data, now), archive.papers)
 
 
-def _count(session: Session) -> corpus.Statistics:
-    newest = (
-        select(Paper.title, Paper.abstract)
-        .where(col(Paper.merged_into_id).is_(None))
-        .order_by(col(Paper.id).desc())
-        .limit(NEWEST)
-    )
-    return corpus.Statistics.of(session.exec(newest))
+def _rows(session: Session) -> Sequence[Model]:
+    """The models, the newest first, without their bytes."""
+    bare = select(Model).options(defer(col(Model.data), raiseload=True))  # type: ignore[arg-type]
+    return session.exec(bare.order_by(col(Model.id).desc())).all()
+
+
+def _keys(session: Session, limit: int = KEPT) -> Sequence[_Key]:
+    newest = select(Model.id, Model.sha256).order_by(col(Model.id).desc()).limit(limit)
+    return [_Key(number or 0, digest) for number, digest in session.exec(newest)]
+
+
+def _data(session: Session, key: _Key) -> bytes | None:
+    return session.exec(select(Model.data).where(Model.id == key.id, Model.sha256 == key.sha256)).first()
+
+
+def _size(session: Session) -> int:
+    return session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one()
+
+
+def _extent(session: Session) -> Extent:
+    extent = select(func.count(), func.max(Paper.id), func.max(Paper.updated_at))
+    return Extent(*session.exec(extent.where(col(Paper.merged_into_id).is_(None))).one())
+
+
+def _texts(session: Session) -> Sequence[tuple[str, str]]:
+    kept = select(Paper.title, Paper.abstract).where(col(Paper.merged_into_id).is_(None))
+    return session.exec(kept.order_by(col(Paper.id).desc()).limit(NEWEST)).all()
+
+
+def _store(session: Session, archive: Extent, data: bytes, now: datetime) -> int:
+    """Write a model and let the oldest go, in the transaction of the session."""
+    digest = hashlib.sha256(data).hexdigest()
+    row = Model(fitted_at=now, **archive._asdict(), sha256=digest, size=len(data), data=data)
+    session.add(row)
+    session.flush()
+    kept = [key.id for key in _keys(session)]
+    session.connection().execute(delete(Model).where(col(Model.id).not_in(kept)))
+    return row.id or 0

@@ -1,6 +1,7 @@
 """READ FIRST. What Paperboy does, stage by stage; every door (web, CLI, scheduler) calls these.
 
 refresh()       sources → records → the archive; read_files() does the same for saved answers
+learn()         the archive → a new model of it, at night and whenever the archive has outgrown the old one
 send_due()      who is due → match → compose → the ledger → mails
 send_pending()  the ledger → HTML, text → bytes → the relay → the ledger, what was put off or cut off too
 preview()       the digest that somebody with these interests would get; foresee(), what readers would
@@ -16,17 +17,22 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
+import structlog
 from sqlmodel import col, delete, or_, select
 
-from app import compose, deliver, intake, planning, posting, runs, subscribers
+from app import compose, deliver, intake, leases, planning, posting, runs, subscribers
 from app.desk import Desk
 from app.errors import InvalidInput
 from app.intake import FilesRead as FilesRead
 from app.intake import Refreshed as Refreshed
+from app.lexicon import Lesson
 from app.models import Delivery, Event, Run, SourceKind
 from app.parts import App as App
 from app.records import Answer, Digest, RenderedMail, Skip, Wish
 
+log = structlog.get_logger(__name__)
+
+LEARNING = timedelta(minutes=30)  # much longer than it takes
 RUNS_KEPT = timedelta(days=90)
 UNCONFIRMED_KEPT = timedelta(days=30)
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # arXiv's first; what anybody may look at
@@ -37,7 +43,10 @@ def refresh(app: App, now: datetime, *, source_id: int | None = None) -> Refresh
 
     Only one process does so at a time. Not to be called within a running event loop.
     """
-    return intake.poll(app, now, source_id)
+    refreshed = intake.poll(app, now, source_id)
+    if refreshed.polled:
+        _keep_up(app, now)
+    return refreshed
 
 
 def read_files(
@@ -49,7 +58,34 @@ def read_files(
     day: date | None = None,
 ) -> FilesRead:
     """Put saved answers into the archive; a file that cannot be read is told, and the rest goes on."""
-    return intake.read_files(app, paths, now, kind, day)
+    read = intake.read_files(app, paths, now, kind, day)
+    _keep_up(app, now)
+    return read
+
+
+def _keep_up(app: App, now: datetime) -> None:
+    """Learn from an archive that has outgrown its model. What fails here is no fault of the intake."""
+    try:
+        with app.db.read() as session:
+            outgrown = app.lexicon.outgrown(session)
+        if outgrown:
+            learn(app, now)
+    except Exception:
+        log.exception("no model was learned; the one before it serves on")
+
+
+def learn(app: App, now: datetime) -> Lesson:
+    """Learn from the archive how its papers write, if it has changed. The old model serves meanwhile.
+
+    Only one process does so at a time.
+    """
+    with leases.turn(app.db, "learn", now, LEARNING) as mine:
+        if not mine:
+            return Lesson(None, 0, "another process is learning at this moment")
+        with runs.recorded(app.db, "learn", now) as run:
+            lesson = app.lexicon.learn(app.db, now)
+            run.add({"papers": lesson.papers, "models": lesson.model_id is not None})
+    return lesson
 
 
 def send_due(app: App, now: datetime) -> Counter[str]:

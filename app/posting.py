@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import uuid
 from collections import Counter
 from collections.abc import Collection
@@ -12,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from time import monotonic
 
-from app import deliver, message, smtp
+from app import deliver, leases, message, smtp
 from app.errors import DeliveryError
 from app.models import Delivery, Subscriber
 from app.parts import App
@@ -24,7 +22,7 @@ async def post(app: App, now: datetime, ids: Collection[int] | None) -> Counter[
     started = monotonic()
     ledger = deliver.Ledger(
         app.db,
-        owner=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}",
+        owner=leases.new_holder(),
         policy=app.settings.uncertain,
         clock=lambda: now + timedelta(seconds=monotonic() - started),
     )

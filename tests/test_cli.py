@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 from app import catalogue, clock, keys, pipeline
 from app.cli import cli, people
 from app.ingest import Summary
-from app.models import ApiKey, Audit, Scope, Source, Subscriber
+from app.lexicon import YOUNG
+from app.models import ApiKey, Audit, Model, Scope, Source, Subscriber
 from app.pipeline import App, Refreshed
 from app.records import Rejection
 from app.settings import Settings
@@ -259,6 +260,29 @@ def test_a_mail_that_failed_is_exit_code_1(run: Run, mail_server: MailServer) ->
     """The counts say how many."""
     mail_server.reply("rcpt", "550 5.1.1 no such user")
     assert says(run("send", "--json", code=1))["failed"] == 1
+
+
+# --- model
+
+
+def test_a_model_is_learned_and_listed(run: Run, app: App) -> None:
+    """A young archive says why not; a corrupt model is shown, and the one before it is in use."""
+    assert "the archive is young" in run("model", "learn").stdout
+    assert "What was shipped is in use" in run("model", "list").stdout
+    now = clock.utcnow()
+    with app.db.write() as session:
+        shelves.archive(session, YOUNG, now)
+    assert says(run("model", "learn", "--json")) == {"model_id": 1, "papers": YOUNG, "why_not": ""}
+    with app.db.write() as session:
+        shelves.archive(session, 1, now, first=YOUNG)
+    assert f"Model 2 was learned from {YOUNG + 1} papers" in run("model", "learn").stdout
+    with app.db.write() as session:
+        session.get_one(Model, 2).data = b"torn"
+    listed = {each["id"]: (each["sound"], each["in_use"]) for each in says(run("model", "list", "--json"))}
+    assert listed == {2: (False, False), 1: (True, True)}
+    shown = run("model", "list").stdout
+    assert "corrupt" in shown
+    assert "in use" in shown
 
 
 # --- subscribers

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import text
+from sqlmodel import select
 
-from app import deliver, doctor, main, runs
+from app import deliver, doctor, lexicon, main, pipeline, runs
 from app.doctor import Finding, Level
-from app.models import SourceKind
+from app.models import Model, SourceKind
 from app.pipeline import App
 from app.settings import Settings, SmtpSecurity
 from tests import shelves
@@ -49,6 +50,7 @@ def test_a_healthy_service_has_no_finding_but_good_ones(app: App, now: datetime)
         "source Hugging Face Daily Papers",
         "job refresh",
         "schedule",
+        "model",
     }
 
 
@@ -167,3 +169,20 @@ def test_what_the_doctor_names_can_be_typed(app: App, now: datetime) -> None:
     command = found["source A lab's blog"].fix.split("`")[1]
     assert shlex.split(command) == ["paperboy", "sources", "resume", "A lab's blog"]
     assert "/api/v1/editions/2026-11-20/resume" in found["sending"].fix
+
+
+def test_a_model_that_is_missing_or_corrupt_is_found(app: App, now: datetime) -> None:
+    """The picks are worse without it, and nobody would notice."""
+    assert "young" in examine(app, now)["model"].said
+    with app.db.write() as session:
+        shelves.archive(session, lexicon.YOUNG, now)
+    assert examine(app, now)["model"].level is Level.WARNING
+    pipeline.learn(app, now)
+    assert examine(app, now)["model"].said.startswith("model 1 is in use, learned from 300 papers")
+    with app.db.write() as session:
+        session.exec(select(Model)).one().data = b"gone"
+    examined = main.build(app.settings)
+    corrupt, instead = (each for each in doctor.examine(examined, now) if each.check == "model")
+    examined.db.dispose()
+    assert (corrupt.level, corrupt.fix) == (Level.WARNING, "run `paperboy model learn` to make a new one")
+    assert (instead.level, "shipped" in instead.said) == (Level.WARNING, True)

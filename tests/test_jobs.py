@@ -15,7 +15,7 @@ from app.settings import Settings
 
 
 def test_each_job_has_its_minutes(app: App) -> None:
-    """Sending every minute, asking sources every five, pruning at night; never two of one at a time."""
+    """Sending every minute, asking every five, learning and pruning at night; never two of one at a time."""
     scheduler = jobs.start(app)
     try:
         planned = {job.id: job for job in scheduler.get_jobs()}
@@ -24,6 +24,7 @@ def test_each_job_has_its_minutes(app: App) -> None:
         assert nexts == {
             "send_due": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
             "refresh": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
+            "learn": datetime(2026, 11, 21, 2, 43, tzinfo=UTC),
             "prune": datetime(2026, 11, 21, 3, 17, tzinfo=UTC),
         }
         assert all(job.coalesce and job.max_instances == 1 for job in planned.values())
@@ -33,7 +34,8 @@ def test_each_job_has_its_minutes(app: App) -> None:
 
 def test_jobs_are_functions_of_the_pipeline() -> None:
     """The scheduler decides when, never what."""
-    assert [job.work for job in jobs.JOBS] == [pipeline.send_due, pipeline.refresh, pipeline.prune]
+    verbs = [pipeline.send_due, pipeline.refresh, pipeline.learn, pipeline.prune]
+    assert [job.work for job in jobs.JOBS] == verbs
 
 
 def test_a_job_that_fails_is_not_the_end(app: App) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import pytest
+
 from app import leases
 from app.pipeline import App
 
@@ -23,3 +25,19 @@ def test_a_lease_is_held_by_one_until_it_is_given_back_or_runs_out(app: App, now
         leases.give_back(session, "refresh", "alice")
         assert leases.take(session, "refresh", "bob", now, HOUR)
         assert leases.take(session, "refresh", "alice", now + HOUR, HOUR), "it ran out"
+
+
+def test_a_turn_ends_with_its_block(app: App, now: datetime) -> None:
+    """Alice works; Bob sees that, and does not give back what is hers; her failing frees it at once."""
+
+    def work() -> None:
+        with leases.turn(app.db, "learn", now, HOUR) as alices:
+            for _ in range(2):
+                with leases.turn(app.db, "learn", now, HOUR) as bobs:
+                    assert (alices, bobs) == (True, False)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    with leases.turn(app.db, "learn", now, HOUR) as bobs:
+        assert bobs

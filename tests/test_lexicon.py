@@ -1,37 +1,345 @@
-"""Word statistics come from the archive as soon as it is large enough to know."""
+"""What was learned is kept: a new model replaces the old one whole, or not at all, and nobody waits."""
 
 from __future__ import annotations
 
-from app.lexicon import YOUNG, Lexicon
-from app.models import Paper
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from sqlalchemy import delete, event, update
+from sqlmodel import Session, col, select
+
+from app import corpus, leases, lexicon, pipeline
+from app.corpus import Corpus
+from app.lexicon import KEPT, YOUNG, Lexicon
+from app.models import Model, Paper, Run
 from app.pipeline import App
+from tests import shelves
 from tests.conftest import NOW
+
+HOUR = timedelta(hours=1)
 
 
 def fill(app: App, first: int, count: int) -> None:
     with app.db.write() as session:
-        for number in range(first, first + count):
-            title = f"Zebrafish number {number}"
-            session.add(Paper(title=title, title_key=title, content_hash="", created_at=NOW, updated_at=NOW))
+        shelves.archive(session, count, NOW, first)
 
 
-def test_a_young_archive_uses_the_shipped_counts(app: App) -> None:
-    """Three papers say nothing of what is common in the field."""
-    fill(app, 0, 3)
+def current(app: App) -> Corpus:
     with app.db.read() as session:
-        statistics = Lexicon().current(session)
-    assert statistics.papers > 5_000
-    assert statistics.idf("model") < statistics.idf("zebrafish")
+        return app.lexicon.current(session)
 
 
-def test_a_grown_archive_counts_for_itself_and_again_when_it_has_grown(app: App) -> None:
-    """What is common is what is common here; a few papers more change nothing, many do."""
-    lexicon = Lexicon()
+def zebrafish(app: App) -> int:
+    """In how many papers the word is, as far as is known: that tells one model from another."""
+    return current(app).statistics.frequencies.get("zebrafish", 0)
+
+
+def versions(app: App) -> list[tuple[int, bool, bool]]:
+    """Each model's papers, whether it is sound, whether it is in use."""
+    with app.db.read() as session:
+        return [(each.archive.papers, each.sound, each.in_use) for each in app.lexicon.versions(session)]
+
+
+def restarted(app: App) -> App:
+    """The same service in another process, which has read nothing yet."""
+    return replace(app, lexicon=Lexicon())
+
+
+def spoil(app: App, data: bytes | None = None) -> None:
+    """Cut the newest model short, or put other bytes in its place."""
+    with app.db.write() as session:
+        row = session.exec(select(Model).order_by(col(Model.id).desc())).first()
+        assert row
+        row.data = row.data[:-40] if data is None else data
+
+
+@pytest.fixture
+def learned(app: App) -> App:
+    """A service that has learned from its first papers."""
     fill(app, 0, YOUNG)
+    assert pipeline.learn(app, NOW).model_id
+    assert zebrafish(app) == YOUNG
+    return app
+
+
+# --- what is learned, and when
+
+
+def test_a_young_archive_teaches_nothing(app: App) -> None:
+    """299 papers say little of what is common in the field: the shipped counts serve."""
+    fill(app, 0, YOUNG - 1)
+    lesson = pipeline.learn(app, NOW)
+    assert (lesson.model_id, lesson.papers) == (None, YOUNG - 1)
+    assert "young" in lesson.why_not
+    assert current(app) == Corpus.shipped()
+    assert versions(app) == []
+
+
+def test_a_grown_archive_speaks_for_itself(learned: App) -> None:
+    """In this process, in one that starts later, and in the run's record."""
+    assert zebrafish(restarted(learned)) == YOUNG
+    with learned.db.read() as session:
+        run = session.exec(select(Run)).one()
+    assert (run.job, run.counts, run.error) == ("learn", {"papers": YOUNG, "models": 1}, "")
+
+
+def test_nothing_is_fitted_where_nothing_changed(learned: App) -> None:
+    """One paper more, or another text of one, is a change; the same night again is none."""
+    assert "nothing has changed" in pipeline.learn(learned, NOW + HOUR).why_not
+    fill(learned, YOUNG, 1)
+    assert pipeline.learn(learned, NOW + HOUR).model_id
+    with learned.db.write() as session:
+        session.connection().execute(
+            update(Paper).where(col(Paper.id) == 1).values(title="Axolotls", updated_at=NOW + HOUR)
+        )
+    assert pipeline.learn(learned, NOW + 2 * HOUR).model_id
+    assert zebrafish(learned) == YOUNG
+    assert len(versions(learned)) == 3
+
+
+def test_merged_papers_count_once(app: App) -> None:
+    """A row that proved to be another paper's is no paper of the archive."""
+    fill(app, 0, YOUNG)
+    with app.db.write() as session:
+        session.connection().execute(update(Paper).where(col(Paper.id) == 1).values(merged_into_id=2))
+    assert pipeline.learn(app, NOW).papers == YOUNG - 1
+    fill(app, YOUNG, 1)
+    pipeline.learn(app, NOW)
+    assert zebrafish(app) == YOUNG
+
+
+def test_only_the_newest_papers_are_read(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What people wrote long ago says little of how they write now; it still counts as archive."""
+    monkeypatch.setattr(lexicon, "NEWEST", 200)
+    fill(app, 0, YOUNG)
+    assert pipeline.learn(app, NOW).papers == YOUNG
+    assert current(app).statistics.papers == 200
+    assert "nothing has changed" in pipeline.learn(app, NOW).why_not
+
+
+def test_the_newest_three_are_kept(learned: App) -> None:
+    """One to use, and two to go back to."""
+    for more in range(1, KEPT + 1):
+        fill(learned, YOUNG + more, 1)
+        pipeline.learn(learned, NOW + more * HOUR)
+    assert versions(learned) == [
+        (YOUNG + 3, True, True),
+        (YOUNG + 2, True, False),
+        (YOUNG + 1, True, False),
+    ]
+
+
+# --- the intake
+
+
+def pages(folder: Path, first: int, count: int) -> list[Path]:
+    """A saved answer with so many papers."""
+    file = folder / f"{first}.jsonl"
+    told = ["the brain of larvae", "the fins of adults", "the heart of embryos", "the eggs of mothers"]
+    file.write_text(
+        "".join(
+            f'{{"id": "2611.{number:05}", "title": "Zebrafish {number}: {told[number % 4]} under light"}}\n'
+            for number in range(first, first + count)
+        )
+    )
+    return [file]
+
+
+def test_the_first_intake_teaches(app: App, tmp_path: Path) -> None:
+    """And the next ones do so once the archive has grown by a fifth."""
+    assert pipeline.read_files(app, pages(tmp_path, 1, YOUNG), NOW).summary.papers_new == YOUNG
+    assert zebrafish(app) == YOUNG
+    fifth = YOUNG // 5
+    pipeline.read_files(app, pages(tmp_path, 1_000, fifth), NOW)
+    assert zebrafish(app) == YOUNG
+    pipeline.read_files(app, pages(tmp_path, 2_000, 1), NOW)
+    assert zebrafish(app) == YOUNG + fifth + 1
     with app.db.read() as session:
-        first = lexicon.current(session)
-        assert first.frequencies["zebrafish"] == YOUNG
-        assert lexicon.current(session) is first
-    fill(app, YOUNG, YOUNG // 10)
+        assert session.exec(select(Run.job).order_by(col(Run.id))).all() == [
+            "ingest", "learn", "ingest", "ingest", "learn",
+        ]  # fmt: skip
+
+
+def test_what_fails_in_learning_is_no_fault_of_the_intake(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The papers are in the archive, the run tells what happened, and the next intake tries again."""
+    with monkeypatch.context() as patched:
+        patched.setattr(corpus.Corpus, "of", lambda _papers: 1 / 0)
+        read = pipeline.read_files(app, pages(tmp_path, 1, YOUNG), NOW)
+    assert (read.summary.papers_new, read.unreadable) == (YOUNG, ())
     with app.db.read() as session:
-        assert lexicon.current(session).papers == YOUNG * 11 // 10
+        errors = dict(session.exec(select(Run.job, Run.error)).all())
+    assert errors == {"ingest": "", "learn": "ZeroDivisionError: division by zero"}
+    assert current(app) == Corpus.shipped()
+    pipeline.read_files(app, pages(tmp_path, 1_000, 1), NOW)
+    assert zebrafish(app) == YOUNG + 1
+
+
+def test_the_old_model_serves_where_the_new_one_failed(learned: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At night nobody catches the fault but the schedule; what was known stays known."""
+    fill(learned, YOUNG, 1)
+    monkeypatch.setattr(corpus.Corpus, "of", lambda _papers: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pipeline.learn(learned, NOW + HOUR)
+    assert zebrafish(learned) == YOUNG
+    assert versions(learned) == [(YOUNG, True, True)]
+
+
+def test_one_process_learns_at_a_time(learned: App) -> None:
+    """The other comes back; a lease that its holder left behind runs out."""
+    fill(learned, YOUNG, 1)
+    with learned.db.write() as session:
+        leases.take(session, "learn", "another process", NOW, HOUR)
+    assert "another process" in pipeline.learn(learned, NOW).why_not
+    assert pipeline.learn(learned, NOW + HOUR).model_id
+    with learned.db.write() as session:
+        assert leases.take(session, "learn", "a third process", NOW, HOUR), "it was given back"
+
+
+# --- nobody waits, and nobody sees a half
+
+
+@contextmanager
+def held_up(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[threading.Event]:
+    """Let `Corpus.of` or `.decode` wait at its beginning, until the block ends; tells when it got there."""
+    reached, may_go_on = threading.Event(), threading.Event()
+    real = getattr(corpus.Corpus, name)
+
+    def waiting(given: Any) -> Any:
+        reached.set()
+        assert may_go_on.wait(timeout=60)
+        return real(given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(corpus.Corpus, name, waiting)
+        try:
+            yield reached
+        finally:
+            may_go_on.set()
+
+
+def test_the_old_model_serves_while_the_new_one_is_fitted(
+    learned: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is locked: papers go on coming in."""
+    fill(learned, YOUNG, 1)
+    fitting = threading.Thread(target=pipeline.learn, args=(learned, NOW + HOUR))
+    with held_up(monkeypatch, "of") as reached:
+        fitting.start()
+        assert reached.wait(timeout=60)
+        assert zebrafish(learned) == YOUNG
+        fill(learned, YOUNG + 1, 1)
+    fitting.join(timeout=60)
+    assert zebrafish(learned) == YOUNG + 1
+
+
+def test_the_old_model_serves_while_the_new_one_is_read(
+    learned: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread reads it; no other waits for that."""
+    fill(learned, YOUNG, 1)
+    pipeline.learn(restarted(learned), NOW + HOUR)
+    old = learned.lexicon
+    read: list[int] = []
+    reading = threading.Thread(target=lambda: read.append(zebrafish(learned)))
+    with held_up(monkeypatch, "decode") as reached:
+        reading.start()
+        assert reached.wait(timeout=60)
+        assert zebrafish(learned) == YOUNG
+    reading.join(timeout=60)
+    assert (read, zebrafish(learned)) == ([YOUNG + 1], YOUNG + 1)
+    assert learned.lexicon is old
+
+
+def test_threads_that_begin_together_read_it_once(learned: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing to go on with, the others wait for the first."""
+    fresh = restarted(learned)
+    decoded: list[int] = []
+    real = corpus.Corpus.decode
+    monkeypatch.setattr(corpus.Corpus, "decode", lambda data: decoded.append(len(data)) or real(data))
+    threads = [threading.Thread(target=current, args=(fresh,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert len(decoded) == 1
+
+
+def test_a_reader_sees_the_old_model_or_the_new_one(learned: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the transaction ends, nobody knows of the new one; where it fails, nobody ever does."""
+    fill(learned, YOUNG, 1)
+    real, seen = lexicon._store, list[int]()
+
+    def failing(session: Session, *given: Any) -> int:
+        real(session, *given)
+        seen.append(zebrafish(restarted(learned)))
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lexicon, "_store", failing)
+        with pytest.raises(OSError, match="full"):
+            pipeline.learn(learned, NOW + HOUR)
+    assert seen == [YOUNG]
+    assert versions(restarted(learned)) == [(YOUNG, True, True)]
+
+
+def test_asking_again_is_one_query_without_the_model(learned: App) -> None:
+    """It is asked for with every digest that is looked at."""
+    statements: list[str] = []
+    event.listen(learned.db.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    first = current(learned)
+    assert current(learned) is first
+    asked = [statement for statement in statements if statement.startswith("SELECT")]
+    assert len(asked) == 2
+    assert not any("data" in statement for statement in asked)
+
+
+# --- what is corrupt
+
+
+@pytest.mark.parametrize(
+    "data",
+    [None, b"", b"PK\x03\x04", Corpus.shipped().encode()],
+    ids=["cut short", "empty", "torn", "another"],
+)
+def test_a_corrupt_model_is_refused_and_the_last_good_one_used(learned: App, data: bytes | None) -> None:
+    """Also by a process that starts now; it is said once, and the next night makes a new one."""
+    fill(learned, YOUNG, 1)
+    pipeline.learn(restarted(learned), NOW + HOUR)
+    spoil(learned, data)
+    fresh = restarted(learned)
+    with structlog.testing.capture_logs() as logged:
+        assert [zebrafish(app) for app in (learned, fresh, fresh)] == [YOUNG] * 3
+        assert versions(fresh) == [(YOUNG + 1, False, False), (YOUNG, True, True)]
+        current(fresh)
+    assert [entry["event"] for entry in logged] == ["model refused"] * 2, "once in each of two processes"
+    assert pipeline.learn(fresh, NOW + 2 * HOUR).model_id
+    assert [zebrafish(app) for app in (learned, fresh)] == [YOUNG + 1] * 2
+
+
+def test_without_a_good_model_the_shipped_counts_serve(learned: App) -> None:
+    """Who has read the last good one holds on to it."""
+    spoil(learned)
+    fresh = restarted(learned)
+    assert current(fresh) == Corpus.shipped()
+    assert versions(fresh) == [(YOUNG, False, False)]
+    with learned.db.write() as session:
+        session.connection().execute(delete(Model))
+    assert zebrafish(learned) == YOUNG
+
+
+def test_an_id_that_is_given_again_is_another_model(learned: App) -> None:
+    """SQLite gives the id of a newest row that was deleted to the next one."""
+    with learned.db.write() as session:
+        session.connection().execute(delete(Model))
+    fill(learned, YOUNG, 1)
+    pipeline.learn(restarted(learned), NOW + HOUR)
+    assert zebrafish(learned) == YOUNG + 1

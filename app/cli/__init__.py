@@ -5,7 +5,7 @@ With --json there is one JSON document on standard output and nothing else; logs
 
 service      serve, worker, migrate, doctor      people   subscribers add, import, export
 papers       ingest, preview, send, sources      access   key create, list, revoke, secret
-showing      what all of them use to speak
+model        model learn, list                   showing  what all of them use to speak
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import access, papers, people, service, showing
+from app.cli import access, model, papers, people, service, showing
 
 cli = typer.Typer(
     name="paperboy",
@@ -36,6 +36,7 @@ for command in (
 cli.command("doctor")(service.doctor_command)
 cli.add_typer(papers.sources, name="sources")
 cli.add_typer(people.subscribers, name="subscribers")
+cli.add_typer(model.models, name="model")
 cli.add_typer(access.keys, name="key")
 
 

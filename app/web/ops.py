@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
 from app import clock, doctor
+from app.lexicon import Version
 from app.models import (
     Delivery,
     DeliveryState,
@@ -92,6 +93,7 @@ class _Figures(Collector):
             yield _gauge("sending_pauses", "Editions, or everything, that an operator holds back.", paused)
             yield from _of_sources(session)
             yield from _of_runs(session)
+            yield from _of_models(self._app.lexicon.versions(session))
 
 
 def _gauge(name: str, about: str, value: float) -> Metric:
@@ -132,3 +134,15 @@ def _of_runs(session: Session) -> Iterator[Metric]:
     for job, at in session.exec(last):
         ended.add_metric([job], at.timestamp() if at else 0)
     yield ended
+
+
+def _of_models(versions: Sequence[Version]) -> Iterator[Metric]:
+    corrupt = sum(not version.sound for version in versions)
+    yield _gauge("models_corrupt", "Models that are kept and cannot be used.", corrupt)
+    for version in versions:
+        if version.in_use:
+            at = version.fitted_at.timestamp()
+            yield _gauge("model_fitted_timestamp_seconds", "When the model in use was learned.", at)
+            yield _gauge(
+                "model_papers", "Papers in the archive that it was learned from.", version.archive.papers
+            )

@@ -10,8 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from app import clock, keys, main, runs
-from app.models import Delivery, DeliveryState, Scope
+from app import clock, keys, main, pipeline, runs
+from app.lexicon import YOUNG
+from app.models import Delivery, DeliveryState, Model, Scope
 from app.pipeline import App
 from app.settings import Settings
 from tests import shelves
@@ -79,9 +80,27 @@ def test_the_figures_are_those_of_the_database(app: App, client: TestClient, now
     assert float(lines['paperboy_source_failures{source="hub \\"A\\""}']) == 2
     assert float(lines['paperboy_source_polled_timestamp_seconds{source="hub \\"A\\""}']) == now.timestamp()
     assert float(lines['paperboy_run_ended_timestamp_seconds{job="refresh"}']) >= now.timestamp()
+    assert float(lines["paperboy_models_corrupt"]) == 0
+    assert "paperboy_model_papers" not in lines
     assert 3600 <= float(lines["paperboy_digest_lateness_seconds"]) < 3700
     assert "process_cpu_seconds_total" in lines
     assert "alice" not in told.text
+
+
+def test_the_model_in_use_has_its_figures(app: App, now: datetime) -> None:
+    """One that grows old, or cannot be read, is worth an alert."""
+    with app.db.write() as session:
+        shelves.archive(session, YOUNG, now)
+    pipeline.learn(app, now)
+    with app.db.write() as session:
+        session.add(Model(fitted_at=now, papers=1, newest_id=1, changed_at=now, sha256="", size=0, data=b""))
+    local = replace(app, settings=app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"}))
+    with TestClient(main.create_app(local)) as client:
+        told = client.get("/metrics").text
+    lines = dict(line.rsplit(" ", 1) for line in told.splitlines() if not line.startswith("#"))
+    assert float(lines["paperboy_models_corrupt"]) == 1
+    assert float(lines["paperboy_model_papers"]) == YOUNG
+    assert float(lines["paperboy_model_fitted_timestamp_seconds"]) == now.timestamp()
 
 
 def test_a_stranger_is_told_no_figures(app: App, client: TestClient, now: datetime) -> None:

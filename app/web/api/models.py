@@ -1,0 +1,75 @@
+"""The models: what was learned from the archive. Learning happens by itself; it can be asked for, too."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import structlog
+from fastapi import APIRouter, BackgroundTasks
+from pydantic import BaseModel, Field
+
+from app import audit, clock, pipeline
+from app.lexicon import Version
+from app.pipeline import App
+from app.web.api.access import Now, Paperboy, Reader, Writer
+
+router = APIRouter(prefix="/models", tags=["models"])
+log = structlog.get_logger(__name__)
+
+
+class ModelOut(BaseModel):
+    """A model, without its numbers."""
+
+    id: int = Field(examples=[7])
+    fitted_at: datetime
+    papers: int = Field(description="In the archive that it was learned from.", examples=[12_480])
+    size: int = Field(description="In bytes.", examples=[1_840_000])
+    sound: bool = Field(description="A corrupt one, or one of another version of Paperboy, is not used.")
+    in_use: bool = Field(description="The newest sound one is. If none is, what was shipped serves.")
+
+
+class ModelList(BaseModel):
+    """The newest three."""
+
+    items: list[ModelOut]
+
+
+@router.get("")
+def list_models(app: Paperboy, _key: Reader) -> ModelList:
+    """The models that are kept, the newest first."""
+    return _kept(app)
+
+
+@router.post("", status_code=202)
+def learn(app: Paperboy, key: Writer, now: Now, tasks: BackgroundTasks) -> ModelList:
+    """Learn from the archive now, if it has changed. What came of it stands among the runs.
+
+    The answer comes at once, with the models that there are so far.
+    """
+    with app.db.write() as session:
+        audit.note(session, key.name, "model.learn", "", now)
+    tasks.add_task(_learn, app)
+    return _kept(app)
+
+
+def _learn(app: App) -> None:
+    try:
+        pipeline.learn(app, clock.utcnow())
+    except Exception:  # the answer is out already: the run and the log tell
+        log.exception("learning failed")
+
+
+def _kept(app: App) -> ModelList:
+    with app.db.read() as session:
+        return ModelList(items=[_shown(version) for version in app.lexicon.versions(session)])
+
+
+def _shown(version: Version) -> ModelOut:
+    return ModelOut(
+        id=version.id,
+        fitted_at=version.fitted_at,
+        papers=version.archive.papers,
+        size=version.size,
+        sound=version.sound,
+        in_use=version.in_use,
+    )
