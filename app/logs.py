@@ -43,6 +43,8 @@ def configure(settings: Settings, level: str | None = None) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level or settings.log_level)
+    # Whoever pastes BibTeX is told themselves what is wrong with it.
+    logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
 

@@ -14,7 +14,7 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__
 
 GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "tokens", "logs"}
 STAGES = {
-    "sources", "ingest", "dedupe", "merges", "archive", "words", "corpus", "lexicon",
+    "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "corpus", "lexicon",
     "trend", "match",  "cadence", "gist", "compose",
     "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs", "keys",
     "audit",
@@ -23,6 +23,7 @@ PIPELINE = {"pipeline", "intake", "planning", "desk", "posting", "parts"}
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
 # The pipeline passes values from stage to stage; these few build on another one's words instead.
 STAGE_USES = {
+    ("bibliography", "sources"),
     ("compose", "gist"),
     ("gist", "words"),
     ("ingest", "dedupe"),
@@ -34,12 +35,15 @@ STAGE_USES = {
     ("match", "words"),
     ("catalogue", "sources"),
     ("deliver", "suppression"),
+    ("subscribers", "archive"),
     ("subscribers", "cadence"),
+    ("subscribers", "dedupe"),
     ("subscribers", "match"),
     ("subscribers", "deliver"),
     ("subscribers", "suppression"),
 }
 PURE = {
+    "bibliography",
     "records",
     "tokens",
     "dedupe",
