@@ -44,7 +44,7 @@ def test_a_space_that_was_forgotten() -> None:
 ABSTRACT = (
     "Recent advances in retrieval have changed how questions are answered. However, long documents remain "
     "challenging for small readers, which often lose what stands in the middle. "
-    "To close this gap, we introduce Bookmark, a reader that keeps its own index of pages it saw before. "
+    "To close this gap, we introduce Bookmark, a reader that keeps an index of all the pages it ever saw. "
     "Specifically, it stores one vector a page. Experiments on four benchmarks show gains of 12.3 %. "
     "Code is available at https://example.org/bookmark."
 )
@@ -53,7 +53,7 @@ ABSTRACT = (
 def test_what_is_introduced_tells_more_than_how_it_was_before() -> None:
     """Neither the opening, nor a detail, nor where the code lies."""
     assert gist.summary("Bookmark: Reading Long Documents Page by Page", ABSTRACT) == (
-        "To close this gap, we introduce Bookmark, a reader that keeps its own index of pages it saw before."
+        "To close this gap, we introduce Bookmark, a reader that keeps an index of all the pages it ever saw."
     )
 
 
