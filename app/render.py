@@ -232,9 +232,8 @@ def shorten(text: str, chars: int) -> str:
     """At most so many characters, cut between words where that loses little."""
     if len(text) <= chars:
         return text
-    cut = text[: chars - 1]
-    at = cut.rfind(" ")
-    return (cut[:at] if at > chars * 0.6 else cut).rstrip(" ,;:.–—-") + "…"
+    at = text.rfind(" ", 0, chars)
+    return (text[:at] if at > chars * 0.6 else text[: chars - 1]).rstrip(" ,;:.–—-") + "…"
 
 
 def wrapped(text: str, indent: str = "") -> str:

@@ -116,8 +116,18 @@ def test_a_subject_is_short_and_one_line(renderer: Renderer, now: datetime, titl
     """However long a title is, and whatever is in it."""
     for picks in ((samples.pick(1, title),), (samples.pick(1, title), samples.pick(2, "Another"))):
         subject = shown(renderer, now, *picks).subject
-        assert 0 < len(subject) <= 120
+        assert 0 < len(subject) <= 70
         assert not re.search(r"[\x00-\x1f]", subject)
+
+
+def test_a_subject_is_cut_between_words(renderer: Renderer, now: datetime) -> None:
+    """What a list of mails has room for, the number of the others included."""
+    title = "Learning Where to Stop: Tokens as a Budget for Multi-Hop Retrieval and Reasoning"
+    picks = [samples.pick(n, title, score=1 / n) for n in range(1, 14)]
+    alone = "Learning Where to Stop: Tokens as a Budget for Multi-Hop Retrieval…"
+    assert shown(renderer, now, picks[0]).subject == alone
+    several = "Learning Where to Stop: Tokens as a Budget for Multi-Hop…, and 12 more"
+    assert shown(renderer, now, *picks).subject == several
 
 
 @pytest.mark.parametrize(
