@@ -16,9 +16,8 @@ from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
-from app import deliver
+from app import deliver, lexicon
 from app.db import ROOT, Database
-from app.lexicon import Lexicon
 from app.models import Run, SendingPause, Source, Subscriber, SubscriberState
 from app.pipeline import App
 from app.settings import Settings, SmtpSecurity
@@ -256,17 +255,16 @@ def _pauses(session: Session, _now: datetime) -> Iterator[Finding]:
         )
 
 
-def _models(session: Session, lexicon: Lexicon) -> Iterator[Finding]:
-    versions = lexicon.versions(session)
+def _models(session: Session, held: lexicon.Lexicon) -> Iterator[Finding]:
+    versions = held.versions(session)
     used = next((version for version in versions if version.in_use), None)
-    for version in versions:
-        if not version.sound:
-            said = f"model {version.id} of {version.fitted_at:%Y-%m-%d %H:%M} UTC is corrupt, and not used"
-            yield Finding("model", Level.WARNING, said, "run `paperboy model learn` to make a new one")
+    for version in lexicon.refused(versions):
+        said = f"model {version.id} of {version.fitted_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
+        yield Finding("model", Level.WARNING, said, "run `paperboy model learn` to make a new one")
     if used:
         learned = f"learned from {used.archive.papers} papers at {used.fitted_at:%Y-%m-%d %H:%M} UTC"
         yield Finding("model", Level.OK, f"model {used.id} is in use, {learned}")
-    elif lexicon.outgrown(session):
+    elif held.outgrown(session):
         said = "the archive is large enough to learn from, and nothing was learned: what was shipped serves"
         yield Finding("model", Level.WARNING, said, "run `paperboy model learn`")
     else:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import takewhile
 from threading import Lock
 from typing import NamedTuple
 
@@ -50,8 +51,10 @@ class Version:
     fitted_at: datetime
     archive: Extent  # to which it was fitted
     size: int  # bytes
-    sound: bool  # whole, unchanged since it was written, and of the format that is read here
-    in_use: bool  # the newest sound one
+    fault: (
+        str  # why it is refused; empty: it is whole, as it was written, and of the format that is read here
+    )
+    in_use: bool  # the newest one without a fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class Lexicon:
     def __init__(self) -> None:
         self._held: _Held | None = None
         self._reading = Lock()
-        self._judged: dict[_Key, bool] = {}
+        self._faults: dict[_Key, str] = {}
 
     def current(self, session: Session) -> corpus.Corpus:
         """The newest sound model, or what was shipped. Where nothing changed this is one small query."""
@@ -109,7 +112,7 @@ class Lexicon:
 
     def _read(self, session: Session, key: _Key) -> corpus.Corpus | None:
         """A model's numbers, or None where it is refused; that is logged once."""
-        data = None if self._judged.get(key) is False else _data(session, key)
+        data = None if self._faults.get(key) else _data(session, key)
         if data is None:
             return None
         try:
@@ -118,9 +121,9 @@ class Lexicon:
             read = corpus.Corpus.decode(data)
         except CorruptModel as error:
             log.error("model refused", model=key.id, error=str(error))
-            self._judged[key] = False
+            self._faults[key] = str(error)
             return None
-        self._judged[key] = True
+        self._faults[key] = ""
         return read
 
     def versions(self, session: Session) -> list[Version]:
@@ -128,10 +131,12 @@ class Lexicon:
         kept: list[Version] = []
         for row in _rows(session):
             key = _Key(row.id or 0, row.sha256)
-            sound = self._judged[key] if key in self._judged else self._read(session, key) is not None
-            in_use = sound and not any(newer.in_use for newer in kept)
+            if key not in self._faults:
+                self._read(session, key)
+            fault = self._faults.get(key, "It is gone.")
+            in_use = not fault and not any(newer.in_use for newer in kept)
             archive = Extent(row.papers, row.newest_id, row.changed_at)
-            kept.append(Version(key.id, row.fitted_at, archive, row.size, sound, in_use))
+            kept.append(Version(key.id, row.fitted_at, archive, row.size, fault, in_use))
         return kept
 
     def outgrown(self, session: Session) -> bool:
@@ -149,12 +154,17 @@ class Lexicon:
             archive = _extent(session)
             if archive.papers < YOUNG:
                 return Lesson(None, archive.papers, f"the archive is young: {YOUNG} papers are needed")
-            if any(version.archive == archive and version.sound for version in self.versions(session)[:1]):
+            if any(newest.archive == archive and newest.in_use for newest in self.versions(session)[:1]):
                 return Lesson(None, archive.papers, "nothing has changed since the last model")
             papers = _texts(session)
         data = corpus.Corpus.of(papers).encode()
         with db.write() as session:
             return Lesson(_store(session, archive, data, now), archive.papers)
+
+
+def refused(versions: Sequence[Version]) -> list[Version]:
+    """Those that would be in use, had they no fault."""
+    return list(takewhile(lambda version: not version.in_use, versions))
 
 
 def _rows(session: Session) -> Sequence[Model]:

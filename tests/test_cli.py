@@ -278,10 +278,12 @@ def test_a_model_is_learned_and_listed(run: Run, app: App) -> None:
     assert f"Model 2 was learned from {YOUNG + 1} papers" in run("model", "learn").stdout
     with app.db.write() as session:
         session.get_one(Model, 2).data = b"torn"
-    listed = {each["id"]: (each["sound"], each["in_use"]) for each in says(run("model", "list", "--json"))}
+    listed = {
+        each["id"]: (not each["fault"], each["in_use"]) for each in says(run("model", "list", "--json"))
+    }
     assert listed == {2: (False, False), 1: (True, True)}
     shown = run("model", "list").stdout
-    assert "corrupt" in shown
+    assert "refused: Its bytes are not those that were written." in shown
     assert "in use" in shown
 
 

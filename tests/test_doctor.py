@@ -182,7 +182,8 @@ def test_a_model_that_is_missing_or_corrupt_is_found(app: App, now: datetime) ->
     with app.db.write() as session:
         session.exec(select(Model)).one().data = b"gone"
     examined = main.build(app.settings)
-    corrupt, instead = (each for each in doctor.examine(examined, now) if each.check == "model")
+    torn, instead = (each for each in doctor.examine(examined, now) if each.check == "model")
     examined.db.dispose()
-    assert (corrupt.level, corrupt.fix) == (Level.WARNING, "run `paperboy model learn` to make a new one")
+    assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model learn` to make a new one")
+    assert "model 1 of 2026-11-20 09:30 UTC is not used: Its bytes" in torn.said
     assert (instead.level, "shipped" in instead.said) == (Level.WARNING, True)

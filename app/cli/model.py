@@ -55,11 +55,11 @@ def list_models(as_json: showing.AsJson = False) -> None:
 
 
 def _document(version: Version) -> dict[str, object]:
-    kept = {name: getattr(version, name) for name in ("id", "fitted_at", "size", "sound", "in_use")}
+    kept = {name: getattr(version, name) for name in ("id", "fitted_at", "size", "fault", "in_use")}
     return kept | {"papers": version.archive.papers}
 
 
 def _state(version: Version) -> str:
-    if not version.sound:
-        return "corrupt"
+    if version.fault:
+        return f"refused: {version.fault}"
     return "in use" if version.in_use else "spare"

@@ -17,8 +17,7 @@ from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
-from app import clock, doctor
-from app.lexicon import Version
+from app import clock, doctor, lexicon
 from app.models import (
     Delivery,
     DeliveryState,
@@ -136,9 +135,9 @@ def _of_runs(session: Session) -> Iterator[Metric]:
     yield ended
 
 
-def _of_models(versions: Sequence[Version]) -> Iterator[Metric]:
-    corrupt = sum(not version.sound for version in versions)
-    yield _gauge("models_corrupt", "Models that are kept and cannot be used.", corrupt)
+def _of_models(versions: Sequence[lexicon.Version]) -> Iterator[Metric]:
+    refused = len(lexicon.refused(versions))
+    yield _gauge("models_refused", "Models, newer than the one in use, that cannot be read.", refused)
     for version in versions:
         if version.in_use:
             at = version.fitted_at.timestamp()

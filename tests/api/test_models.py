@@ -25,7 +25,7 @@ def test_learning_answers_at_once_and_leaves_a_run(
         shelves.archive(session, YOUNG, NOW)
     assert call("POST", "/models").json() == {"items": []}
     (model,) = call("GET", "/models").json()["items"]
-    assert (model["papers"], model["sound"], model["in_use"]) == (YOUNG, True, True)
+    assert (model["papers"], model["fault"], model["in_use"]) == (YOUNG, "", True)
     assert model["size"] > 0
     assert audited() == [("write key", "model.learn", "")] * 2
     with app.db.read() as session:
@@ -53,5 +53,5 @@ def test_a_corrupt_model_is_shown_as_such(app: App, call: Call) -> None:
             Model(fitted_at=NOW, papers=1, newest_id=1, changed_at=NOW, sha256="", size=4, data=b"torn")
         )
     newest, before = call("GET", "/models").json()["items"]
-    assert (newest["sound"], newest["in_use"]) == (False, False)
-    assert (before["sound"], before["in_use"]) == (True, True)
+    assert (newest["fault"], newest["in_use"]) == ("Its bytes are not those that were written.", False)
+    assert (before["fault"], before["in_use"]) == ("", True)

@@ -80,7 +80,7 @@ def test_the_figures_are_those_of_the_database(app: App, client: TestClient, now
     assert float(lines['paperboy_source_failures{source="hub \\"A\\""}']) == 2
     assert float(lines['paperboy_source_polled_timestamp_seconds{source="hub \\"A\\""}']) == now.timestamp()
     assert float(lines['paperboy_run_ended_timestamp_seconds{job="refresh"}']) >= now.timestamp()
-    assert float(lines["paperboy_models_corrupt"]) == 0
+    assert float(lines["paperboy_models_refused"]) == 0
     assert "paperboy_model_papers" not in lines
     assert 3600 <= float(lines["paperboy_digest_lateness_seconds"]) < 3700
     assert "process_cpu_seconds_total" in lines
@@ -98,7 +98,7 @@ def test_the_model_in_use_has_its_figures(app: App, now: datetime) -> None:
     with TestClient(main.create_app(local)) as client:
         told = client.get("/metrics").text
     lines = dict(line.rsplit(" ", 1) for line in told.splitlines() if not line.startswith("#"))
-    assert float(lines["paperboy_models_corrupt"]) == 1
+    assert float(lines["paperboy_models_refused"]) == 1
     assert float(lines["paperboy_model_papers"]) == YOUNG
     assert float(lines["paperboy_model_fitted_timestamp_seconds"]) == now.timestamp()
 

@@ -24,8 +24,8 @@ class ModelOut(BaseModel):
     fitted_at: datetime
     papers: int = Field(description="In the archive that it was learned from.", examples=[12_480])
     size: int = Field(description="In bytes.", examples=[1_840_000])
-    sound: bool = Field(description="A corrupt one, or one of another version of Paperboy, is not used.")
-    in_use: bool = Field(description="The newest sound one is. If none is, what was shipped serves.")
+    fault: str = Field(examples=[""], description="Why it is refused: corrupt, or of another format.")
+    in_use: bool = Field(description="The newest one without a fault. If none is, what was shipped serves.")
 
 
 class ModelList(BaseModel):
@@ -70,6 +70,6 @@ def _shown(version: Version) -> ModelOut:
         fitted_at=version.fitted_at,
         papers=version.archive.papers,
         size=version.size,
-        sound=version.sound,
+        fault=version.fault,
         in_use=version.in_use,
     )
