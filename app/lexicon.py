@@ -159,7 +159,10 @@ class Lexicon:
             papers = _texts(session)
         data = corpus.Corpus.of(papers).encode()
         with db.write() as session:
-            return Lesson(_store(session, archive, data, now), archive.papers)
+            lesson = Lesson(_store(session, archive, data, now), archive.papers)
+        with db.read() as session:
+            self.current(session)  # read at once, so that nobody in this process has to
+        return lesson
 
 
 def refused(versions: Sequence[Version]) -> list[Version]:

@@ -260,6 +260,14 @@ def test_the_old_model_serves_while_the_new_one_is_read(
     assert learned.lexicon is old
 
 
+def test_whoever_learned_it_has_read_it(learned: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the process that learns, which is often the one that serves, no request waits for the reading."""
+    fill(learned, YOUNG, 1)
+    pipeline.learn(learned, NOW + HOUR)
+    monkeypatch.setattr(corpus.Corpus, "decode", lambda _data: 1 / 0)
+    assert zebrafish(learned) == YOUNG + 1
+
+
 def test_threads_that_begin_together_read_it_once(learned: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing to go on with, the others wait for the first."""
     fresh = restarted(learned)
