@@ -2,12 +2,24 @@
 
 preferences   what a reader may wish for, and what to change about a wish that cannot be met
 register      the rows: find a reader, note what happened, say when the next digest is due
+feedback      what readers say of papers, and the papers that they pasted
 interests     the texts of interests, stored once however many readers share them
 joining       signing up, confirming, declining, asking for a link by mail
 staying       changing preferences, pausing, coming back
 leaving       unsubscribing, exporting, erasing
 """
 
+from app.subscribers.feedback import (
+    Recognised,
+    authors_liked,
+    like,
+    opinions,
+    recognise,
+    say,
+    take_back,
+    take_back_own,
+)
+from app.subscribers.feedback import forget as forget_opinions
 from app.subscribers.interests import wishes
 from app.subscribers.joining import (
     CONSENT_TEXT,
@@ -38,8 +50,10 @@ __all__ = [
     "MAX_PAPERS",
     "MAX_WEIGHT",
     "Preferences",
+    "Recognised",
     "SignUp",
     "add",
+    "authors_liked",
     "change",
     "check",
     "come_back",
@@ -48,16 +62,23 @@ __all__ = [
     "erase",
     "expire_pending",
     "export",
+    "forget_opinions",
     "get",
     "history",
+    "like",
     "normalise_address",
+    "opinions",
     "pause",
     "preferences_of",
     "problems",
+    "recognise",
     "request_erasure",
     "resume",
+    "say",
     "send_link",
     "sign_up",
+    "take_back",
+    "take_back_own",
     "unsubscribe",
     "wake",
     "wishes",

@@ -6,16 +6,19 @@ every case writes one row, so that the time taken tells nothing either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlmodel import Session, col, exists, select
 
 from app import suppression
 from app.db import insert_new
-from app.errors import Conflict
+from app.errors import Conflict, InvalidInput
 from app.models import Delivery, MailKind, Subscriber
 from app.models import SubscriberState as State
+from app.subscribers import feedback
+from app.subscribers.feedback import Recognised
 from app.subscribers.leaving import forget
 from app.subscribers.preferences import Preferences, check, normalise_address
 from app.subscribers.register import mail, note, schedule, store_preferences, take
@@ -37,6 +40,7 @@ class SignUp:
 
     email: str
     wanted: Preferences
+    liked: Recognised = field(default_factory=Recognised)
 
 
 def sign_up(session: Session, asked: SignUp, ip: str, now: datetime) -> int | None:
@@ -51,8 +55,17 @@ def sign_up(session: Session, asked: SignUp, ip: str, now: datetime) -> int | No
         return mail(session, subscriber, MailKind.MANAGE, now)
     subscriber.state = State.PENDING
     store_preferences(session, subscriber, wanted)
+    _store_liked(session, subscriber, asked.liked, now)
     note(session, "signed_up", subscriber, now, ip)
     return mail(session, subscriber, MailKind.CONFIRM, now, lifetime=LIFETIMES[Purpose.CONFIRM])
+
+
+def _store_liked(session: Session, subscriber: Subscriber, liked: Recognised, now: datetime) -> None:
+    """What a sign-up that nobody confirmed had pasted gives way; what a reader of old said stays."""
+    if subscriber.confirmed_at is None:
+        feedback.forget(session, subscriber.id or 0)
+    with suppress(InvalidInput):  # the answer must not tell that there is a reader of old, without room
+        feedback.like(session, subscriber.id or 0, liked, now)
 
 
 def send_link(session: Session, email: str, ip: str, now: datetime) -> int | None:

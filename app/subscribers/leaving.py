@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import update
-from sqlmodel import Session, col, delete, select
+from sqlmodel import Session, col, select
 
 from app import suppression
 from app.errors import Conflict
-from app.models import Delivery, Event, Feedback, MailKind, Subscriber
+from app.models import Delivery, Event, MailKind, Subscriber
 from app.models import SubscriberState as State
+from app.subscribers import feedback
 from app.subscribers.preferences import Preferences
 from app.subscribers.register import get, mail, note, preferences_of, store_preferences, take
 from app.tokens import LIFETIMES, Purpose
@@ -57,7 +59,7 @@ def forget(session: Session, subscriber: Subscriber, now: datetime) -> None:
     subscriber.consent_ip = ""
     subscriber.link_epoch += 1  # every link in every old mail is void from now on
     store_preferences(session, subscriber, Preferences())
-    session.execute(delete(Feedback).where(col(Feedback.subscriber_id) == identity))
+    feedback.forget(session, identity)
     session.execute(update(Event).where(col(Event.subscriber_id) == identity).values(detail=""))
     session.execute(
         update(Delivery)
@@ -74,7 +76,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
         "subscriber": subscriber.model_dump(mode="json", exclude=_MACHINERY["subscriber"]),
         "interests": _interests(preferences_of(session, subscriber)),
         "deliveries": _rows(session, Delivery, subscriber_id, _MACHINERY["delivery"]),
-        "feedback": _rows(session, Feedback, subscriber_id, set()),
+        "opinions": _opinions(session, subscriber_id),
         "events": _rows(session, Event, subscriber_id, set()),
         "do_not_mail": suppression.is_suppressed(session, subscriber.email),
     }
@@ -90,11 +92,13 @@ def _interests(chosen: Preferences) -> list[dict[str, Any]]:
     return [{"text": wish.text, "weight": wish.weight, "quota": wish.quota} for wish in chosen.interests]
 
 
+def _opinions(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
+    said = feedback.opinions(session, [subscriber_id]).get(subscriber_id, ())
+    return [asdict(opinion) | {"at": opinion.at.isoformat()} for opinion in said]
+
+
 def _rows(
-    session: Session,
-    table: type[Delivery] | type[Feedback] | type[Event],
-    subscriber_id: int,
-    exclude: set[str],
+    session: Session, table: type[Delivery] | type[Event], subscriber_id: int, exclude: set[str]
 ) -> list[dict[str, Any]]:
     mine = select(table).where(col(table.subscriber_id) == subscriber_id).order_by(col(table.id))
     return [row.model_dump(mode="json", exclude={*exclude, "subscriber_id"}) for row in session.exec(mine)]

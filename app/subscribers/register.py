@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from sqlmodel import Session, col, select
 
 from app import cadence, deliver
-from app.errors import NotFound
+from app.errors import Conflict, NotFound
 from app.models import Delivery, Event, MailKind, Subscriber, SubscriberState
 from app.subscribers.interests import store, wishes
 from app.subscribers.preferences import Preferences
@@ -34,6 +34,12 @@ def take(session: Session, subscriber_id: int) -> Subscriber:
     mine = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
     session.exec(mine.execution_options(populate_existing=True)).one_or_none()
     return get(session, subscriber_id)
+
+
+def not_erased(subscriber: Subscriber) -> None:
+    """Conflict for a reader who is not there any more."""
+    if subscriber.state is SubscriberState.ERASED:
+        raise Conflict("This reader has been erased.")
 
 
 def note(session: Session, kind: str, subscriber: Subscriber | None, now: datetime, detail: str = "") -> None:

@@ -12,7 +12,7 @@ from app.models import Subscriber
 from app.models import SubscriberState as State
 from app.subscribers.joining import activate
 from app.subscribers.preferences import Preferences, check
-from app.subscribers.register import note, schedule, store_preferences, take
+from app.subscribers.register import not_erased, note, schedule, store_preferences, take
 
 LONGEST_PAUSE = timedelta(days=366)
 
@@ -20,7 +20,7 @@ LONGEST_PAUSE = timedelta(days=366)
 def change(session: Session, subscriber_id: int, wanted: Preferences, now: datetime) -> Subscriber:
     """Put these preferences in the place of those that were, and the next digest where they say."""
     subscriber = take(session, subscriber_id)
-    _not_erased(subscriber)
+    not_erased(subscriber)
     store_preferences(session, subscriber, check(wanted))
     schedule(session, subscriber, now)
     note(session, "changed", subscriber, now)
@@ -75,8 +75,3 @@ def _wake_one(session: Session, subscriber: Subscriber, now: datetime) -> None:
     schedule(session, subscriber, now)
     note(session, "resumed", subscriber, now)
     session.add(subscriber)
-
-
-def _not_erased(subscriber: Subscriber) -> None:
-    if subscriber.state is State.ERASED:
-        raise Conflict("This reader has been erased.")

@@ -1,0 +1,230 @@
+"""What readers say of papers: liked, disliked, taken back; and the papers that they pasted.
+
+What is said of a paper of the archive points to it. A pasted paper that the archive does not know is kept
+beside that, for its reader alone: nothing that somebody pastes becomes public.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlmodel import Session, col, delete, func, or_, select
+
+from app import archive, dedupe
+from app.errors import InvalidInput, NotFound
+from app.models import Feedback, OwnPaper, Paper
+from app.records import Opinion, PaperRecord
+from app.subscribers.register import not_erased, take
+
+MOST_OPINIONS = 1_000
+KEY_CHARS = 200  # of a title's key: two papers of one reader that begin so much alike are one
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """What became of pasted papers. It depends on the archive alone, not on who pasted them."""
+
+    known: tuple[tuple[int, str], ...] = ()  # papers of the archive: id and title
+    own: tuple[PaperRecord, ...] = ()  # not in the archive, but with a title: they count all the same
+    unknown: tuple[PaperRecord, ...] = ()  # ids alone, which say nothing here
+
+    @property
+    def usable(self) -> int:
+        """How many of them tell something about a taste."""
+        return len(self.known) + len(self.own)
+
+
+# --- a word on a paper
+
+
+def say(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: datetime) -> None:
+    """A reader likes a paper, or does not; the last word counts. NotFound where there is no such paper."""
+    not_erased(take(session, subscriber_id))
+    paper = archive.papers(session, [paper_id]).get(paper_id)
+    if paper is None:
+        raise NotFound("This paper is not in the archive any more.")
+    _say(session, subscriber_id, [paper], liked, now)
+
+
+def take_back(session: Session, subscriber_id: int, paper_id: int) -> None:
+    """Forget what a reader said of a paper, under whatever id it went then."""
+    take(session, subscriber_id)
+    today = archive.canonical(session, [paper_id])
+    for row in _said(session, subscriber_id)[today.get(paper_id, 0)]:
+        session.delete(row)
+
+
+def take_back_own(session: Session, subscriber_id: int, own_id: int) -> None:
+    """Forget a paper that a reader pasted and only they have."""
+    mine = (col(OwnPaper.subscriber_id) == subscriber_id, col(OwnPaper.id) == own_id)
+    session.execute(delete(OwnPaper).where(*mine))
+
+
+def forget(session: Session, subscriber_id: int) -> None:
+    """Forget all that a reader said of papers, and those that they pasted."""
+    for table in (Feedback, OwnPaper):
+        session.execute(delete(table).where(col(table.subscriber_id) == subscriber_id))
+
+
+def _say(session: Session, subscriber_id: int, papers: Sequence[Paper], liked: bool, now: datetime) -> None:
+    """Put one word on each paper in the place of all that was said of it; the same word twice is one."""
+    said = _said(session, subscriber_id)
+    fresh = [
+        paper
+        for paper in papers
+        if [(row.paper_id, row.liked) for row in said[paper.id or 0]] != [(paper.id, liked)]
+    ]
+    for row in (row for paper in fresh for row in said[paper.id or 0]):
+        session.delete(row)
+    keys = [_key(paper.title) for paper in papers]
+    mine = (col(OwnPaper.subscriber_id) == subscriber_id, col(OwnPaper.title_key).in_(keys))
+    session.execute(delete(OwnPaper).where(*mine))
+    session.flush()
+    for paper in fresh:
+        session.add(Feedback(subscriber_id=subscriber_id, paper_id=paper.id or 0, liked=liked, at=now))
+    session.flush()
+
+
+def _said(session: Session, subscriber_id: int) -> defaultdict[int, list[Feedback]]:
+    """What a reader said, by the paper as it is known today."""
+    rows = session.exec(select(Feedback).where(Feedback.subscriber_id == subscriber_id)).all()
+    today = archive.canonical(session, {row.paper_id for row in rows})
+    said: defaultdict[int, list[Feedback]] = defaultdict(list)
+    for row in rows:
+        said[today[row.paper_id]].append(row)
+    return said
+
+
+# --- what was said
+
+
+def opinions(session: Session, subscriber_ids: Collection[int]) -> dict[int, tuple[Opinion, ...]]:
+    """What readers said, each reader's newest first; nothing for who said nothing.
+
+    A paper stands in it once: of what was said of two papers that are one today, the newer counts.
+    """
+    found: defaultdict[int, list[Opinion]] = defaultdict(list)
+    theirs = select(Feedback).where(col(Feedback.subscriber_id).in_(subscriber_ids))
+    rows = session.exec(theirs.order_by(col(Feedback.at).desc(), col(Feedback.id).desc())).all()
+    today = archive.papers(session, {row.paper_id for row in rows})
+    seen: set[tuple[int, int | None]] = set()
+    for row in rows:
+        paper = today[row.paper_id]
+        if (row.subscriber_id, paper.id) not in seen:
+            seen.add((row.subscriber_id, paper.id))
+            found[row.subscriber_id].append(_of_archive(row, paper))
+    pasted = select(OwnPaper).where(col(OwnPaper.subscriber_id).in_(subscriber_ids))
+    for own in session.exec(pasted.order_by(col(OwnPaper.id))):
+        found[own.subscriber_id].append(_of_own(own))
+    return {
+        reader: tuple(sorted(said, key=lambda each: each.at, reverse=True)) for reader, said in found.items()
+    }
+
+
+def authors_liked(said: Iterable[Opinion]) -> list[tuple[str, int]]:
+    """Who wrote the papers that a reader likes, and how many of them: those of most papers first."""
+    spelled: dict[str, str] = {}
+    papers: Counter[str] = Counter()
+    for opinion in said:
+        if opinion.liked:
+            names = {name.casefold(): name for name in opinion.authors}
+            spelled |= names
+            papers.update(names.keys())
+    ranked = sorted(papers.items(), key=lambda counted: (-counted[1], counted[0]))
+    return [(spelled[name], count) for name, count in ranked]
+
+
+def _of_archive(row: Feedback, paper: Paper) -> Opinion:
+    authors = tuple(paper.authors)
+    return Opinion(paper.title, paper.abstract, authors, row.liked, row.at, paper_id=paper.id)
+
+
+def _of_own(own: OwnPaper) -> Opinion:
+    return Opinion(own.title, own.abstract, tuple(own.authors), True, own.at, own_id=own.id)
+
+
+# --- pasted papers
+
+
+def recognise(session: Session, pasted: Sequence[PaperRecord]) -> Recognised:
+    """Look pasted papers up in the archive, by the same rules by which its own are told apart."""
+    shelves = _shelves(session, pasted)
+    known: list[int] = []
+    own: dict[str, PaperRecord] = {}
+    unknown: list[PaperRecord] = []
+    for record in pasted:
+        paper = _find(record, shelves)
+        if paper is not None:
+            known.append(paper.id or 0)
+        elif record.title:
+            own.setdefault(_key(record.title), record)
+        else:
+            unknown.append(record)
+    today = {paper.id or 0: paper.title for paper in archive.papers(session, known).values()}
+    return Recognised(tuple(today.items()), tuple(own.values()), tuple(dict.fromkeys(unknown)))
+
+
+def like(session: Session, subscriber_id: int, liked: Recognised, now: datetime) -> None:
+    """A reader likes these papers. InvalidInput where there is no room for so many."""
+    not_erased(take(session, subscriber_id))
+    has = _count(session, subscriber_id)
+    if has + liked.usable > MOST_OPINIONS:
+        room = f"There is room for {MOST_OPINIONS:,} papers, and you have {has:,}: please remove some first."
+        raise InvalidInput(room, "liked")
+    today = archive.papers(session, [identity for identity, _ in liked.known])
+    _say(session, subscriber_id, list(today.values()), True, now)
+    keys = set(session.exec(select(OwnPaper.title_key).where(OwnPaper.subscriber_id == subscriber_id)))
+    for record in liked.own:
+        if _key(record.title) not in keys:
+            session.add(_own(subscriber_id, record, now))
+    session.flush()
+
+
+def _count(session: Session, subscriber_id: int) -> int:
+    counts = (
+        select(func.count()).where(col(table.subscriber_id) == subscriber_id)
+        for table in (Feedback, OwnPaper)
+    )
+    return sum(session.exec(count).one() for count in counts)
+
+
+def _shelves(session: Session, pasted: Iterable[PaperRecord]) -> dict[str, list[Paper]]:
+    """The papers of the archive that may be meant, by arXiv id, by DOI and by the key of their title."""
+    ids = [record.arxiv_id for record in pasted if record.arxiv_id]
+    dois = [record.doi for record in pasted if record.doi]
+    keys = [dedupe.title_key(record.title) for record in pasted if record.title]
+    near = or_(col(Paper.arxiv_id).in_(ids), col(Paper.doi).in_(dois), col(Paper.title_key).in_(keys))
+    shelves: defaultdict[str, list[Paper]] = defaultdict(list)
+    for paper in session.exec(select(Paper).where(near).order_by(col(Paper.id))):
+        for name in {paper.arxiv_id, paper.doi, paper.title_key}:
+            shelves[name or ""].append(paper)
+    return shelves
+
+
+def _find(record: PaperRecord, shelves: dict[str, list[Paper]]) -> Paper | None:
+    names = filter(None, (record.arxiv_id, record.doi, dedupe.title_key(record.title)))
+    near = (paper for name in names for paper in shelves.get(name, ()))
+    return next((paper for paper in near if dedupe.decide(_known(record), _known(paper))), None)
+
+
+def _known(paper: PaperRecord | Paper) -> dedupe.Known:
+    ids = {"arxiv_id": paper.arxiv_id or "", "doi": paper.doi or ""}
+    return dedupe.Known(paper.title, **ids, abstract=paper.abstract, authors=tuple(paper.authors))
+
+
+def _own(subscriber_id: int, record: PaperRecord, now: datetime) -> OwnPaper:
+    return OwnPaper(
+        subscriber_id=subscriber_id,
+        title_key=_key(record.title),
+        title=record.title,
+        abstract=record.abstract,
+        authors=list(record.authors),
+        at=now,
+    )
+
+
+def _key(title: str) -> str:
+    return dedupe.title_key(title)[:KEY_CHARS]

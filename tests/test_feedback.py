@@ -1,0 +1,343 @@
+"""What a reader said of papers is kept as they said it last, is theirs alone, and can be forgotten."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import event
+from sqlmodel import Session, func, select
+
+from app import clock, merges, subscribers
+from app.errors import Conflict, InvalidInput, NotFound
+from app.models import Feedback, OwnPaper, Paper, Subscriber
+from app.pipeline import App
+from app.records import Opinion, PaperRecord, Wish
+from app.subscribers import Preferences, Recognised, SignUp, authors_liked, feedback
+from tests import shelves
+
+WANTED = Preferences(interests=(Wish("robotics"),))
+MINUTE = timedelta(minutes=1)
+ATTENTION = PaperRecord(
+    title="Attention Is All We Had", abstract="We attend.", authors=("Ada Lovelace", "Alan Turing")
+)
+
+
+@pytest.fixture
+def papers(app: App, now: datetime) -> tuple[int, int, int]:
+    """Three papers of the archive."""
+    with app.db.write() as session:
+        source = shelves.source(session, now)
+        return (
+            shelves.paper(
+                session, source, "Language Agents that Plan Ahead", now.date(), now, arxiv_id="2611.00001",
+                abstract="They plan.", authors=["Ada Lovelace", "Grace Hopper"],
+            ),
+            shelves.paper(
+                session, source, "Folding Proteins on a Laptop", now.date(), now, doi="10.1000/fold",
+                authors=["Ada Lovelace"],
+            ),
+            shelves.paper(session, source, "Introduction", now.date(), now, authors=["Someone Else"]),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def alice(app: App, now: datetime) -> int:
+    with app.db.write() as session:
+        return shelves.reader(session, "alice@example.org", ["agents"], now)
+
+
+@pytest.fixture
+def bob(app: App, now: datetime) -> int:
+    with app.db.write() as session:
+        return shelves.reader(session, "bob@example.org", ["proteins"], now)
+
+
+def said_by(session: Session, reader: int) -> list[tuple[str, bool]]:
+    return [(each.title, each.liked) for each in subscribers.opinions(session, [reader]).get(reader, ())]
+
+
+def count(session: Session, table: type) -> int:
+    return session.exec(select(func.count()).select_from(table)).one()
+
+
+# --- a word on a paper
+
+
+def test_the_last_word_counts(app: App, alice: int, papers: tuple[int, ...], now: datetime) -> None:
+    """Saying the same again changes nothing, not even when it was said; the contrary does."""
+    with app.db.write() as session:
+        for later in (now, now + MINUTE):
+            subscribers.say(session, alice, papers[0], True, later)
+        (opinion,) = subscribers.opinions(session, [alice])[alice]
+        assert opinion == Opinion(
+            "Language Agents that Plan Ahead", "They plan.", ("Ada Lovelace", "Grace Hopper"), True, now,
+            paper_id=papers[0],
+        )  # fmt: skip
+        subscribers.say(session, alice, papers[0], False, now + MINUTE)
+        assert said_by(session, alice) == [("Language Agents that Plan Ahead", False)]
+        subscribers.take_back(session, alice, papers[0])
+        assert subscribers.opinions(session, [alice]) == {}
+
+
+def test_each_reader_has_their_own_say(
+    app: App, alice: int, bob: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """What one takes back, removes or forgets, the other keeps; the newest stands first."""
+    with app.db.write() as session:
+        subscribers.say(session, alice, papers[0], True, now)
+        subscribers.say(session, alice, papers[1], False, now + MINUTE)
+        subscribers.say(session, bob, papers[0], False, now)
+        subscribers.like(session, bob, Recognised(own=(ATTENTION,)), now)
+        own_id = subscribers.opinions(session, [bob])[bob][1].own_id or 0
+        subscribers.take_back(session, alice, papers[0])
+        subscribers.take_back_own(session, alice, own_id)
+        assert said_by(session, alice) == [("Folding Proteins on a Laptop", False)]
+        subscribers.forget_opinions(session, alice)
+        assert subscribers.opinions(session, [alice, bob]).keys() == {bob}
+        assert len(said_by(session, bob)) == 2
+        subscribers.take_back_own(session, bob, own_id)
+        assert said_by(session, bob) == [("Language Agents that Plan Ahead", False)]
+
+
+def test_a_paper_that_is_not_there_has_no_opinions(app: App, alice: int, now: datetime) -> None:
+    """Nor can it be taken back; nothing happens."""
+    with app.db.write() as session:
+        with pytest.raises(NotFound):
+            subscribers.say(session, alice, 4711, True, now)
+        subscribers.take_back(session, alice, 4711)
+
+
+def test_a_reader_who_is_erased_says_nothing_any_more(
+    app: App, alice: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """Though a link was opened a moment before."""
+    with app.db.write() as session:
+        subscribers.erase(session, alice, now)
+        with pytest.raises(Conflict):
+            subscribers.say(session, alice, papers[0], True, now)
+        with pytest.raises(Conflict):
+            subscribers.like(session, alice, Recognised(own=(ATTENTION,)), now)
+
+
+def test_two_papers_that_are_one_today_have_one_opinion(
+    app: App, alice: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """The newer one, by whichever id it was said; taken back, it is gone under both."""
+    with app.db.write() as session:
+        subscribers.say(session, alice, papers[1], False, now)
+        subscribers.say(session, alice, papers[0], True, now + MINUTE)
+        kept, absorbed = (session.get_one(Paper, number) for number in papers[:2])
+        merges.merge(session, kept, absorbed, "nearly the same title", now)
+        (opinion,) = subscribers.opinions(session, [alice])[alice]
+        assert (opinion.paper_id, opinion.liked) == (papers[0], True)
+        subscribers.say(session, alice, papers[1], False, now + 2 * MINUTE)  # by a link in an older mail
+        (opinion,) = subscribers.opinions(session, [alice])[alice]
+        assert (opinion.paper_id, opinion.liked) == (papers[0], False)
+        subscribers.take_back(session, alice, papers[1])
+        assert count(session, Feedback) == 0
+
+
+def test_opinions_take_few_queries(app: App, papers: tuple[int, ...], now: datetime) -> None:
+    """However many readers are asked for: a planning run asks for hundreds at once."""
+    with app.db.write() as session:
+        readers = [shelves.reader(session, f"reader{n}@example.org", [], now) for n in range(30)]
+        for number in readers:
+            subscribers.say(session, number, papers[number % 3], True, now)
+    asked: list[str] = []
+    event.listen(app.db.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    with app.db.read() as session:
+        assert len(subscribers.opinions(session, readers)) == 30
+    assert len([statement for statement in asked if statement.startswith("SELECT")]) == 4
+
+
+def test_authors_of_several_liked_papers_come_first() -> None:
+    """However they are spelled, and not those of papers that were disliked; a paper counts once."""
+    now = clock.utcnow()
+
+    def opinion(*authors: str, liked: bool = True) -> Opinion:
+        return Opinion("", "", authors, liked, now)
+
+    held = [
+        opinion("Grace Hopper", "Ada Lovelace", "Ada Lovelace"),
+        opinion("ADA LOVELACE", "Alan Turing"),
+        opinion("Alan Turing", liked=False),
+    ]
+    assert [(name.lower(), papers) for name, papers in authors_liked(held)] == [
+        ("ada lovelace", 2), ("alan turing", 1), ("grace hopper", 1),
+    ]  # fmt: skip
+
+
+# --- pasted papers
+
+
+@pytest.mark.parametrize(
+    ("pasted", "place"),
+    [
+        (PaperRecord(title="", arxiv_id="2611.00001"), 0),
+        (PaperRecord(title="Another Title", arxiv_id="2611.00001"), 0),
+        (PaperRecord(title="language agents that plan ahead."), 0),
+        (PaperRecord(title="Language Agents that {P}lan Ahead", authors=("Hopper, G.",)), 0),
+        (PaperRecord(title="", doi="10.1000/fold"), 1),
+        (PaperRecord(title="Folding Proteins on a Laptop", arxiv_id="2611.99999"), 1),
+        (PaperRecord(title="Introduction", authors=("Someone Else",)), 2),
+    ],
+)
+def test_a_pasted_paper_is_recognised(
+    app: App, papers: tuple[int, ...], pasted: PaperRecord, place: int
+) -> None:
+    """By its arXiv id, its DOI, or its title, where nothing speaks against it."""
+    with app.db.read() as session:
+        found = subscribers.recognise(session, [pasted, pasted])
+    assert [identity for identity, _ in found.known] == [papers[place]]
+    assert (found.own, found.unknown) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        PaperRecord(title="Language Agents that Plan Ahead", arxiv_id="2611.99999"),
+        PaperRecord(title="Language Agents that Plan Ahead", authors=("Nobody of Them",)),
+        PaperRecord(title="Introduction"),
+    ],
+)
+def test_a_title_alone_may_not_be_enough(app: App, papers: tuple[int, ...], pasted: PaperRecord) -> None:
+    """Another id, other authors, or a title that many papers have: then it is kept for its reader alone."""
+    with app.db.read() as session:
+        found = subscribers.recognise(session, [pasted])
+    assert (found.known, found.own) == ((), (pasted,))
+
+
+def test_a_bare_id_that_is_not_known_is_told(app: App, papers: tuple[int, ...]) -> None:
+    """Nothing can be learned from a number alone."""
+    unknown = PaperRecord(title="", arxiv_id="1706.03762")
+    with app.db.read() as session:
+        found = subscribers.recognise(session, [unknown, unknown])
+    assert (found.unknown, found.usable) == ((unknown,), 0)
+
+
+def test_a_merged_paper_is_recognised_as_what_it_is_today(
+    app: App, papers: tuple[int, ...], now: datetime
+) -> None:
+    """Whichever of its names was pasted, it is one paper."""
+    with app.db.write() as session:
+        merges.merge(session, *(session.get_one(Paper, number) for number in papers[:2]), "by hand", now)
+        both = [PaperRecord(title="", arxiv_id="2611.00001"), PaperRecord(title="", doi="10.1000/fold")]
+        assert [identity for identity, _ in subscribers.recognise(session, both).known] == [papers[0]]
+
+
+def test_pasted_papers_are_liked_once(app: App, alice: int, papers: tuple[int, ...], now: datetime) -> None:
+    """Again and again; what was disliked is liked now; and the archive learns nothing of it."""
+    pasted = [PaperRecord(title="", arxiv_id="2611.00001"), ATTENTION, ATTENTION]
+    with app.db.write() as session:
+        before = count(session, Paper)
+        subscribers.say(session, alice, papers[0], False, now)
+        for later in (now + MINUTE, now + 2 * MINUTE):
+            subscribers.like(session, alice, subscribers.recognise(session, pasted), later)
+        said = subscribers.opinions(session, [alice])[alice]
+        assert count(session, Paper) == before
+    assert [(each.title, each.liked, each.at) for each in said] == [
+        ("Language Agents that Plan Ahead", True, now + MINUTE),
+        ("Attention Is All We Had", True, now + MINUTE),
+    ]
+    assert (said[1].abstract, said[1].authors, said[1].paper_id) == (
+        "We attend.", ("Ada Lovelace", "Alan Turing"), None,
+    )  # fmt: skip
+
+
+def test_a_paper_that_the_archive_got_to_know_is_not_liked_twice(app: App, alice: int, now: datetime) -> None:
+    """What its reader says of it takes the place of what they had pasted."""
+    with app.db.write() as session:
+        subscribers.like(session, alice, Recognised(own=(ATTENTION,)), now)
+        paper = shelves.paper(session, shelves.source(session, now), ATTENTION.title, now.date(), now)
+        subscribers.say(session, alice, paper, False, now)
+        assert said_by(session, alice) == [(ATTENTION.title, False)]
+
+
+def test_titles_of_any_script_and_length_are_kept(app: App, alice: int, now: datetime) -> None:
+    """An index of the database takes no more than it can hold."""
+    titles = ["".join(chr(0x4E00 + (n * 37 + offset) % 20_000) for n in range(1_000)) for offset in (1, 2)]
+    own = tuple(PaperRecord(title=title) for title in [*titles, "∞", "x" * 1_000])
+    with app.db.write() as session:
+        subscribers.like(session, alice, Recognised(own=own), now)
+        assert {title for title, _ in said_by(session, alice)} == {record.title for record in own}
+
+
+def test_there_is_room_for_a_thousand(
+    app: App, alice: int, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A paste beyond it is refused as a whole, and what was there stays."""
+    monkeypatch.setattr(feedback, "MOST_OPINIONS", 2)
+    with app.db.write() as session:
+        subscribers.like(session, alice, Recognised(own=(ATTENTION,)), now)
+        two = Recognised(own=(PaperRecord(title="One More"), PaperRecord(title="And Another")))
+        with pytest.raises(InvalidInput, match="remove some first"):
+            subscribers.like(session, alice, two, now)
+        assert said_by(session, alice) == [(ATTENTION.title, True)]
+
+
+# --- signing up, exporting, erasing
+
+
+def signed_up(session: Session, now: datetime, *own: PaperRecord, email: str = "carol@example.org") -> int:
+    subscribers.sign_up(session, SignUp(email, WANTED, Recognised(own=own)), "192.0.2.1", now)
+    return session.exec(select(Subscriber.id).where(Subscriber.email == email)).one() or 0
+
+
+def test_what_was_pasted_at_sign_up_waits_for_the_confirmation(app: App, now: datetime) -> None:
+    """Signing up anew replaces what nobody confirmed; confirming keeps it."""
+    with app.db.write() as session:
+        signed_up(session, now, PaperRecord(title="Pasted by a Stranger"))
+        carol = signed_up(session, now, ATTENTION)
+        assert said_by(session, carol) == [(ATTENTION.title, True)]
+        subscribers.confirm(session, carol, "192.0.2.1", now)
+        assert said_by(session, carol) == [(ATTENTION.title, True)]
+
+
+def test_a_stranger_changes_nothing_of_what_a_reader_said(app: App, now: datetime) -> None:
+    """An active reader's opinions stay as they are; a former reader's are not wiped away."""
+    with app.db.write() as session:
+        carol = signed_up(session, now, ATTENTION)
+        subscribers.confirm(session, carol, "192.0.2.1", now)
+        signed_up(session, now, PaperRecord(title="Pasted by a Stranger"))
+        assert said_by(session, carol) == [(ATTENTION.title, True)]
+        subscribers.unsubscribe(session, carol, now)
+        signed_up(session, now)
+        assert said_by(session, carol) == [(ATTENTION.title, True)]
+
+
+def test_a_full_reader_of_old_signs_up_like_anybody(
+    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That there is no room is not told to who only knows the address."""
+    with app.db.write() as session:
+        carol = signed_up(session, now, ATTENTION)
+        subscribers.confirm(session, carol, "192.0.2.1", now)
+        subscribers.unsubscribe(session, carol, now)
+        monkeypatch.setattr(feedback, "MOST_OPINIONS", 1)
+        signed_up(session, now, PaperRecord(title="One More"))
+        assert said_by(session, carol) == [(ATTENTION.title, True)]
+
+
+def test_declining_forgets_what_was_pasted(app: App, now: datetime) -> None:
+    """Nothing is kept of who never was a reader."""
+    with app.db.write() as session:
+        subscribers.decline(session, signed_up(session, now, ATTENTION), now)
+        assert count(session, OwnPaper) == 0
+
+
+def test_opinions_are_exported_and_erased(
+    app: App, alice: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """With titles, as people read them; and after erasing, nothing of them is left."""
+    with app.db.write() as session:
+        subscribers.say(session, alice, papers[0], False, now)
+        subscribers.like(session, alice, Recognised(own=(ATTENTION,)), now)
+        held = subscribers.export(session, alice)["opinions"]
+        assert [(each["title"], each["liked"]) for each in held] == [
+            ("Language Agents that Plan Ahead", False), (ATTENTION.title, True),
+        ]  # fmt: skip
+        assert held[0]["at"] == now.isoformat()
+        subscribers.erase(session, alice, now)
+        assert subscribers.export(session, alice)["opinions"] == []
+        assert (count(session, Feedback), count(session, OwnPaper)) == (0, 0)
