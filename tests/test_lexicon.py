@@ -168,6 +168,17 @@ def test_the_first_intake_teaches(app: App, tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("polled", "known"), [((), 0), (("arXiv announcements",), YOUNG)])
+def test_asking_the_sources_teaches(
+    polled: tuple[str, ...], known: int, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one was asked: most ticks of the schedule ask none, and look at nothing."""
+    fill(app, 0, YOUNG)
+    monkeypatch.setattr(pipeline.intake, "poll", lambda *_: pipeline.Refreshed(polled=polled))
+    pipeline.refresh(app, NOW)
+    assert zebrafish(app) == known
+
+
 def test_what_fails_in_learning_is_no_fault_of_the_intake(
     app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
