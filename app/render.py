@@ -33,7 +33,7 @@ _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
 SUBJECT_CHARS, TITLE_CHARS = 110, 300
 # Gmail clips what is above some 102 kB. A digest that would be gets shorter summaries.
 MAX_HTML_BYTES = 98_000
-SUMMARY_CHARS = (600, 300, 120)
+SUMMARY_CHARS = (600, 450, 300, 120)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Renderer:
         return mail
 
     def _digest_of(self, delivery: Delivery, subscriber: Subscriber, summary_chars: int) -> RenderedMail:
-        sections, left_out = self._sections(delivery.digest, summary_chars)
+        sections, left_out = self._sections(delivery, subscriber, summary_chars)
         if not sections:
             raise DeliveryError("no paper of this digest could be rendered", permanent=True)
         links = self._links(
@@ -130,22 +130,33 @@ class Renderer:
     def _render(self, name: str, values: Mapping[str, object]) -> str:
         return self._templates.get_template(name).render(values)
 
-    def _sections(self, digest: Mapping[str, Any], summary_chars: int) -> tuple[list[CardSection], int]:
+    def _sections(
+        self, delivery: Delivery, subscriber: Subscriber, summary_chars: int
+    ) -> tuple[list[CardSection], int]:
         """The sections with every card that can be rendered, and how many could not."""
         sections, left_out = [], 0
-        for section in digest.get("sections", ()):
-            cards = [self._card(stored, summary_chars) for stored in section["picks"]]
+        for section in delivery.digest.get("sections", ()):
+            picks = section["picks"]
+            cards = [self._card(delivery, subscriber, stored, summary_chars) for stored in picks]
             good = tuple(card for card in cards if card)
             left_out += len(cards) - len(good)
             if good:
                 sections.append(CardSection(plain(section["interest"]), good))
         return sections, left_out
 
-    def _card(self, stored: Mapping[str, Any], summary_chars: int) -> Card | None:
+    def _card(
+        self, delivery: Delivery, subscriber: Subscriber, stored: Mapping[str, Any], summary_chars: int
+    ) -> Card | None:
         """One paper that cannot be shown must not cost the reader the others."""
         try:
             pick = _presentable(Pick(**stored), summary_chars)
-            values = {"pick": pick, "links": _pick_links(pick), "date": _day_words(pick.published_on)}
+            values = {
+                "pick": pick,
+                "links": _pick_links(pick),
+                "date": _day_words(pick.published_on),
+                "more": self._link(delivery, subscriber, Purpose.LIKE, pick.paper_id),
+                "less": self._link(delivery, subscriber, Purpose.DISLIKE, pick.paper_id),
+            }
             html, text = self._render("digest/card.html", values), self._render("digest/card.txt", values)
             (html + text).encode()  # a lone surrogate would only be found when the mail is written
         except Exception:
@@ -153,16 +164,12 @@ class Renderer:
         return Card(pick, Markup(html), text.strip("\n"))  # noqa: S704 - it is a template's own output
 
     def _links(self, delivery: Delivery, subscriber: Subscriber, *purposes: Purpose) -> dict[str, str]:
-        return {
-            purpose.value: self._signer.url(
-                purpose,
-                subscriber.id or 0,
-                delivery.created_at,
-                epoch=subscriber.link_epoch,
-                argument=(delivery.id or 0) if purpose is Purpose.VIEW else 0,
-            )
-            for purpose in purposes
-        }
+        ids = {Purpose.VIEW: delivery.id or 0}
+        return {each.value: self._link(delivery, subscriber, each, ids.get(each, 0)) for each in purposes}
+
+    def _link(self, delivery: Delivery, subscriber: Subscriber, purpose: Purpose, argument: int) -> str:
+        reader, issued, epoch = subscriber.id or 0, delivery.created_at, subscriber.link_epoch
+        return self._signer.url(purpose, reader, issued, epoch=epoch, argument=argument)
 
     def _site(self) -> dict[str, str]:
         settings = self._settings

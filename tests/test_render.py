@@ -179,7 +179,16 @@ def test_a_large_digest_stays_below_what_gmail_clips(renderer: Renderer, now: da
     ]
     mail = shown(renderer, now, *picks)
     assert len(Outline(mail.html).words) > 25 * 600
-    assert len(mail.html.encode()) < 85_000
+    assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
+
+
+def test_the_largest_digest_keeps_most_of_each_summary(renderer: Renderer, now: datetime) -> None:
+    """Thirty papers with every line that a card can have: under 100 kB, and still worth reading."""
+    usual = {"trend": "140 votes, up from 3 yesterday", "code_url": "https://github.com/example/repository"}
+    picks = [samples.pick(n, f"{n} " + "A Title of Usual Length " * 3, **usual) for n in range(30)]
+    mail = shown(renderer, now, *(replace(pick, summary=samples.LONG * 2) for pick in picks))
+    assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
+    assert len(Outline(mail.html).words) > 30 * 600
 
 
 def test_a_digest_in_a_wide_script_gets_shorter_summaries(renderer: Renderer, now: datetime) -> None:
@@ -215,11 +224,25 @@ def test_each_link_can_do_one_thing(renderer: Renderer, signer: Signer, now: dat
     """They are this reader's, and of the purpose that their path says."""
     mail = renderer.render(delivery_of(now, samples.digest()), reader(now))
     for part in (mail.text, mail.html):
-        links = dict(LINK.findall(part))
+        links = {name: token for name, token in LINK.findall(part) if name not in ("like", "dislike")}
         assert set(links) == {"preferences", "pause", "unsubscribe", "view"}
         grants = {name: signer.verify(Purpose(name), token, now) for name, token in links.items()}
         assert {grant.subscriber_id for grant in grants.values()} == {7}
         assert grants["view"].argument == 42
+
+
+def test_each_paper_can_be_liked_and_disliked(renderer: Renderer, signer: Signer, now: datetime) -> None:
+    """By two links of its own, in both parts, in the order of the cards."""
+    mail = renderer.render(delivery_of(now, samples.digest()), reader(now))
+    for part in (mail.text, mail.html):
+        found = [(Purpose(name), token) for name, token in LINK.findall(part) if name in ("like", "dislike")]
+        grants = [signer.verify(purpose, token, now) for purpose, token in found]
+        assert [(grant.purpose, grant.argument) for grant in grants] == [
+            (purpose, pick.paper_id)
+            for pick in samples.digest().picks
+            for purpose in (Purpose.LIKE, Purpose.DISLIKE)
+        ]
+        assert {grant.subscriber_id for grant in grants} == {7}
 
 
 def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: Signer, now: datetime) -> None:
