@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 import pytest
 
 from app import trend
-from app.records import PaperView, VotePoint
+from app.records import PaperView, Trend, VotePoint
 
 DAY = date(2026, 11, 19)
 
@@ -50,10 +50,10 @@ def test_the_top_of_a_large_day_is_named(now: datetime) -> None:
     assert trend.trends(large[-3:], now)[12].words == "120 votes"
 
 
-def test_a_paper_nobody_could_vote_for_has_a_middling_place(now: datetime) -> None:
-    """It is above the least voted and below the most voted of a day, and no words are made up."""
+def test_a_paper_nobody_could_vote_for_has_the_place_of_the_mean(now: datetime) -> None:
+    """Neither for nor against it; one that people could vote for and did not is another matter."""
     silent = PaperView(1, "From a feed", first_listed_on=DAY)
-    loud, quiet = voted(2, now, (0, 90)), voted(3, now, (0, 1))
-    scores = trend.trends([silent, loud, quiet], now)
-    assert scores[3].score < scores[1].score < scores[2].score
-    assert scores[1].words == ""
+    voted_on = [voted(n, now, (0, votes)) for n, votes in enumerate([0, 0, 4, 90], start=2)]
+    scores = trend.trends([silent, *voted_on], now)
+    assert scores[1] == Trend(sum(scores[n].score for n in range(2, 6)) / 4, "")
+    assert scores[2].score < scores[1].score < scores[5].score
