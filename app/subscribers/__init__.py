@@ -18,6 +18,7 @@ from app.subscribers.feedback import (
     say,
     take_back,
     take_back_own,
+    word_on,
 )
 from app.subscribers.feedback import forget as forget_opinions
 from app.subscribers.interests import wishes
@@ -82,4 +83,5 @@ __all__ = [
     "unsubscribe",
     "wake",
     "wishes",
+    "word_on",
 ]

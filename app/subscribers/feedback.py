@@ -49,6 +49,13 @@ def say(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: d
     _say(session, subscriber_id, [paper], liked, now)
 
 
+def word_on(session: Session, subscriber_id: int, paper_id: int) -> bool | None:
+    """Whether a reader likes a paper; None where they said nothing of it."""
+    today = archive.canonical(session, [paper_id])
+    rows = _said(session, subscriber_id)[today.get(paper_id, 0)]
+    return max(rows, key=lambda row: (row.at, row.id)).liked if rows else None
+
+
 def take_back(session: Session, subscriber_id: int, paper_id: int) -> None:
     """Forget what a reader said of a paper, under whatever id it went then."""
     take(session, subscriber_id)

@@ -12,8 +12,8 @@ from zoneinfo import available_timezones
 
 from fastapi import Form
 
-from app import cadence, subscribers
-from app.errors import InvalidAddress
+from app import bibliography, cadence, subscribers
+from app.errors import InvalidAddress, InvalidInput
 from app.models import Cadence, WhenEmpty
 from app.records import Wish
 from app.subscribers import MAX_INTERESTS, Preferences
@@ -51,6 +51,7 @@ class Filled:
     min_papers: str = "1"
     max_papers: str = "10"
     when_empty: str = WhenEmpty.SKIP
+    liked: str = ""  # pasted papers
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -92,6 +93,14 @@ def rows(texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str
     """The interests that were typed; an empty line is none."""
     lines = zip_longest(texts, weights[: len(texts)], quotas[: len(texts)])
     return tuple(Row(text, weight or "1", quota or "") for text, weight, quota in lines if text.strip())
+
+
+def problems_of_paste(liked: str) -> dict[str, str]:
+    try:
+        bibliography.check_size(liked)
+    except InvalidInput as error:
+        return {"liked": str(error)}
+    return {}
 
 
 def problems_of_address(email: str) -> dict[str, str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 
-from app import clock, pipeline, subscribers
+from app import bibliography, clock, pipeline, subscribers
 from app.errors import NotFound
 from app.models import WhenEmpty
 from app.pipeline import App
@@ -58,10 +58,11 @@ def sign_up_form(
     weekday: Text = "0",
     hour: Text = "",
     zone: Text = "",
+    liked: Text = "",
 ) -> Filled:
     rows = forms.rows(interest)
     empty = WhenEmpty.SKIP if rows else WhenEmpty.TRENDING
-    return Filled(email, rows, cadence, weekday, hour, zone, when_empty=empty)
+    return Filled(email, rows, cadence, weekday, hour, zone, when_empty=empty, liked=liked)
 
 
 @router.post("/subscribe", dependencies=[Depends(same_site)])
@@ -71,13 +72,18 @@ def subscribe(
     """Whoever the address belongs to, and whether we know it or not, the answer is the same."""
     wanted = form.wanted()
     problems = forms.problems_of_address(form.email) | subscribers.problems(wanted)
+    problems |= forms.problems_of_paste(form.liked)
     if problems:
         return _front(request, replace(form, problems=problems), status=422)
     app, ip = _counted(request, form.email)
-    now = clock.utcnow()
+    pasted = bibliography.parse(form.liked)
+    with app.db.read() as session:
+        found = subscribers.recognise(session, pasted.records)
     with app.db.write() as session:
-        delivery_id = subscribers.sign_up(session, SignUp(form.email, wanted), ip, now)
-    return _on_its_way(request, later, delivery_id, "subscribed.html")
+        asked = SignUp(form.email, wanted, found)
+        delivery_id = subscribers.sign_up(session, asked, ip, clock.utcnow())
+    became = {"found": found, "rejections": pasted.rejections}
+    return _on_its_way(request, later, delivery_id, "subscribed.html", **became)
 
 
 @router.get("/manage")
@@ -116,12 +122,15 @@ def _counted(request: Request, email: str) -> tuple[App, str]:
     return request.app.state.paperboy, ip
 
 
-def _on_its_way(request: Request, later: BackgroundTasks, delivery_id: int | None, template: str) -> Response:
+def _on_its_way(
+    request: Request, later: BackgroundTasks, delivery_id: int | None, template: str, **values: Any
+) -> Response:
     if delivery_id is not None:
         later.add_task(send, request.app.state.paperboy, [delivery_id])
     # The connection ends with the answer: a second request on it would wait for the mail to leave,
     # and so tell whether there was one.
-    return page(request, template, headers={**PUBLIC_REFERRER, "Connection": "close"})
+    headers = {**PUBLIC_REFERRER, "Connection": "close"}
+    return page(request, template, headers=headers, **values)
 
 
 def _front(request: Request, form: Filled, status: int = 200) -> Response:

@@ -5,29 +5,24 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import date, datetime, time
-from typing import Annotated, Any
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 from sqlmodel import Session
 
 from app import clock, subscribers
-from app.db import Database
-from app.errors import InvalidPreference, LinkExpired, LinkForged, NotFound
-from app.models import Delivery, MailKind, Subscriber, SubscriberState
+from app.errors import InvalidPreference, LinkForged, NotFound
+from app.models import Delivery, MailKind, Subscriber
 from app.pipeline import App
 from app.tokens import Grant, Purpose
-from app.web import forms, public
+from app.web import feedback, forms, public
 from app.web.forms import Filled, Text, Texts
-from app.web.pages import page
+from app.web.links import PRIVATE, allows, back, db, page
 from app.web.security import MAIL_CSP, client_ip
 
 router = APIRouter(include_in_schema=False)
-
-PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
-# What may be asked once more of a reader who is erased: it is done already.
-_DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
 
 SAID = {
     "saved": "Saved.",
@@ -36,31 +31,6 @@ SAID = {
     "back": "Welcome back: your digests go on.",
     "erasing": "We have sent you a mail with the link that erases everything. It works for two hours.",
 }
-
-
-def granted(request: Request, purpose: Purpose, token: str) -> Grant:
-    """What the link allows; LinkForged, or LinkExpired when its time or its reader's links have ended."""
-    app: App = request.app.state.paperboy
-    grant = app.signer.verify(purpose, token, clock.utcnow())
-    with app.db.read() as session:
-        reader = session.get(Subscriber, grant.subscriber_id)
-    if reader is None:
-        raise LinkForged
-    if reader.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
-        return grant
-    # Leaving must work from a mail of any age.
-    if grant.epoch != reader.link_epoch and purpose is not Purpose.UNSUBSCRIBE:
-        raise LinkExpired
-    return grant
-
-
-def allows(purpose: Purpose) -> Any:
-    """A dependency: the grant of the token in the path."""
-
-    def grant_of(request: Request, token: str) -> Grant:
-        return granted(request, purpose, token)
-
-    return Depends(grant_of)
 
 
 Confirm = Annotated[Grant, allows(Purpose.CONFIRM)]
@@ -78,30 +48,34 @@ Erase = Annotated[Grant, allows(Purpose.ERASE)]
 
 @router.get("/confirm/{token}")
 def ask_confirm(request: Request, grant: Confirm) -> Response:
-    with _db(request).read() as session:
+    with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         chosen = subscribers.preferences_of(session, reader)
-    return _page(request, "confirm.html", reader=reader, chosen=chosen, consent=subscribers.CONSENT_TEXT)
+        liked = len(feedback.learned(session, grant.subscriber_id).liked)
+    return page(
+        request, "confirm.html",
+        reader=reader, chosen=chosen, liked=liked, consent=subscribers.CONSENT_TEXT,
+    )  # fmt: skip
 
 
 @router.post("/confirm/{token}")
 def confirm(request: Request, grant: Confirm) -> Response:
     now = clock.utcnow()
-    with _db(request).write() as session:
+    with db(request).write() as session:
         reader = subscribers.confirm(session, grant.subscriber_id, client_ip(request), now)
-    return _page(request, "confirmed.html", reader=reader, links=_links(request, reader, now))
+    return page(request, "confirmed.html", reader=reader, links=_links(request, reader, now))
 
 
 @router.get("/decline/{token}")
 def ask_decline(request: Request, grant: Decline) -> Response:
-    return _page(request, "decline.html", done=False)
+    return page(request, "decline.html", done=False)
 
 
 @router.post("/decline/{token}")
 def decline(request: Request, grant: Decline) -> Response:
-    with _db(request).write() as session:
+    with db(request).write() as session:
         subscribers.decline(session, grant.subscriber_id, clock.utcnow())
-    return _page(request, "decline.html", done=True)
+    return page(request, "decline.html", done=True)
 
 
 # --- leaving
@@ -109,25 +83,25 @@ def decline(request: Request, grant: Decline) -> Response:
 
 @router.get("/unsubscribe/{token}")
 def ask_unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    return _page(request, "unsubscribe.html", done=False)
+    return page(request, "unsubscribe.html", done=False)
 
 
 @router.post("/unsubscribe/{token}")
 def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
     """The button, and the mail program's own (RFC 8058): the body is not even read."""
-    with _db(request).write() as session:
+    with db(request).write() as session:
         subscribers.unsubscribe(session, grant.subscriber_id, clock.utcnow())
-    return _page(request, "unsubscribe.html", done=True)
+    return page(request, "unsubscribe.html", done=True)
 
 
 @router.get("/export/{token}")
 def ask_export(request: Request, grant: Export) -> Response:
-    return _page(request, "export.html")
+    return page(request, "export.html")
 
 
 @router.post("/export/{token}")
 def export(request: Request, grant: Export) -> Response:
-    with _db(request).read() as session:
+    with db(request).read() as session:
         held = subscribers.export(session, grant.subscriber_id)
     name = {"Content-Disposition": 'attachment; filename="paperboy-export.json"'}
     content = json.dumps(held, indent=2, ensure_ascii=False)
@@ -136,14 +110,14 @@ def export(request: Request, grant: Export) -> Response:
 
 @router.get("/erase/{token}")
 def ask_erase(request: Request, grant: Erase) -> Response:
-    return _page(request, "erase.html", done=False)
+    return page(request, "erase.html", done=False)
 
 
 @router.post("/erase/{token}")
 def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
-    with _db(request).write() as session:
+    with db(request).write() as session:
         subscribers.erase(session, grant.subscriber_id, clock.utcnow(), keep_off=keep_off == "yes")
-    return _page(request, "erase.html", done=True, kept_off=keep_off == "yes")
+    return page(request, "erase.html", done=True, kept_off=keep_off == "yes")
 
 
 # --- staying
@@ -151,17 +125,17 @@ def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
 
 @router.get("/pause/{token}")
 def ask_pause(request: Request, grant: Pause) -> Response:
-    with _db(request).read() as session:
+    with db(request).read() as session:
         return _pausing(request, subscribers.get(session, grant.subscriber_id))
 
 
 @router.post("/pause/{token}")
 def pause(request: Request, grant: Pause, until: Text = "", action: Text = "") -> Response:
     try:
-        with _db(request).write() as session:
+        with db(request).write() as session:
             reader = _pause(session, grant.subscriber_id, until, action, clock.utcnow())
     except InvalidPreference as error:
-        with _db(request).read() as session:
+        with db(request).read() as session:
             reader = subscribers.get(session, grant.subscriber_id)
         return _pausing(request, reader, problem=str(error), typed=until[:20])
     return _pausing(request, reader, done=True)
@@ -169,7 +143,8 @@ def pause(request: Request, grant: Pause, until: Text = "", action: Text = "") -
 
 @router.get("/preferences/{token}")
 def preferences(request: Request, grant: Change, said: str = "") -> Response:
-    return _preferences(request, grant, said=SAID.get(said, ""))
+    of_papers = feedback.SAID.get(said, "")
+    return _preferences(request, grant, said=SAID.get(said, ""), said_of_papers=of_papers)
 
 
 def preferences_form(
@@ -194,35 +169,35 @@ def change(request: Request, grant: Change, form: Annotated[Filled, Depends(pref
     problems = subscribers.problems(wanted)
     if problems:
         return _preferences(request, grant, form=replace(form, problems=problems), status=422)
-    with _db(request).write() as session:
+    with db(request).write() as session:
         subscribers.change(session, grant.subscriber_id, wanted, clock.utcnow())
-    return _back(request, "saved")
+    return back(request, "saved")
 
 
 @router.post("/preferences/{token}/pause")
 def pause_there(request: Request, grant: Change, until: Text = "", action: Text = "") -> Response:
     try:
-        with _db(request).write() as session:
+        with db(request).write() as session:
             _pause(session, grant.subscriber_id, until, action, clock.utcnow())
     except InvalidPreference as error:
         return _preferences(request, grant, problem_of_pause=str(error), status=422)
-    return _back(request, "resumed" if action == "resume" else "paused")
+    return back(request, "resumed" if action == "resume" else "paused")
 
 
 @router.post("/preferences/{token}/return")
 def come_back(request: Request, grant: Change) -> Response:
-    with _db(request).write() as session:
+    with db(request).write() as session:
         subscribers.come_back(session, grant.subscriber_id, client_ip(request), clock.utcnow())
-    return _back(request, "back")
+    return back(request, "back")
 
 
 @router.post("/preferences/{token}/erase")
 def mail_erasure(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    with _db(request).write() as session:
+    with db(request).write() as session:
         delivery_id = subscribers.request_erasure(session, grant.subscriber_id, clock.utcnow())
     if delivery_id is not None:
         later.add_task(public.send, request.app.state.paperboy, [delivery_id])
-    return _back(request, "erasing")
+    return back(request, "erasing")
 
 
 # --- reading
@@ -263,7 +238,7 @@ def _midnight(day: str, zone: ZoneInfo) -> datetime | None:
 def _pausing(
     request: Request, reader: Subscriber, *, done: bool = False, problem: str = "", typed: str = ""
 ) -> Response:
-    return _page(
+    return page(
         request, "pause.html", status=422 if problem else 200,
         reader=reader, done=done, problem=problem, typed=typed,
     )  # fmt: skip
@@ -275,27 +250,24 @@ def _preferences(
     *,
     form: Filled | None = None,
     said: str = "",
+    said_of_papers: str = "",
     problem_of_pause: str = "",
     status: int = 200,
 ) -> Response:
     now = clock.utcnow()
-    with _db(request).read() as session:
+    with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         form = form or forms.filled(subscribers.preferences_of(session, reader))
         history = subscribers.history(session, grant.subscriber_id)
-    return _page(
+        learned = feedback.learned(session, grant.subscriber_id)
+    return page(
         request, "preferences.html", status=status, reader=reader, form=form, said=said,
-        problem_of_pause=problem_of_pause, links=_links(request, reader, now), zones=forms.zones(),
+        learned=learned, said_of_papers=said_of_papers, problem_of_pause=problem_of_pause,
+        links=_links(request, reader, now), zones=forms.zones(),
         token=request.path_params["token"],
         history=[(delivery, _view_link(request, delivery, reader)) for delivery in history],
         suggested=request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip
-
-
-def _back(request: Request, said: str) -> Response:
-    """To the page that the form stood on, so that loading it anew sends nothing again."""
-    where = f"/{Purpose.PREFERENCES}/{request.path_params['token']}?said={said}"
-    return RedirectResponse(where, status_code=303, headers=PRIVATE)
 
 
 def _links(request: Request, reader: Subscriber, now: datetime) -> dict[str, str]:
@@ -315,12 +287,3 @@ def _view_link(request: Request, delivery: Delivery, reader: Subscriber) -> str:
     epoch, argument = reader.link_epoch, delivery.id or 0
     token = signer.token(Purpose.VIEW, reader.id or 0, delivery.created_at, epoch=epoch, argument=argument)
     return f"/{Purpose.VIEW}/{token}"
-
-
-def _page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
-    return page(request, template, status=status, headers=PRIVATE, **values)
-
-
-def _db(request: Request) -> Database:
-    app: App = request.app.state.paperboy
-    return app.db

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.errors import TooManyRequests
 from app.settings import Settings
 
-MAX_FORM_BYTES = 128 * 1024
+MAX_FORM_BYTES = 768 * 1024  # 200 kB of pasted papers may be three times as much, as a form writes them
 MAX_API_BYTES = 1024 * 1024  # the body is read before the key is looked at
 PER_ADDRESS_AN_HOUR = 5
 ALL_VISITORS = 25  # together they may ask for as much as this many addresses of the internet

@@ -46,7 +46,7 @@ FAINT = """() => {
 NAMELESS = """() => {
   const named = (field) =>
     field.labels?.length || field.getAttribute("aria-label") || field.textContent.trim();
-  const fields = [...document.querySelectorAll("input:not([type=hidden]), select, button, a")];
+  const fields = [...document.querySelectorAll("input:not([type=hidden]), select, textarea, button, a")];
   const ids = [...document.querySelectorAll("[id]")].map((element) => element.id);
   const pointed = [...document.querySelectorAll("[aria-describedby], [aria-labelledby]")]
     .map((e) => e.getAttribute("aria-describedby") || e.getAttribute("aria-labelledby"));
@@ -75,6 +75,9 @@ def paths(live_server: Live) -> dict[str, str]:
         session.flush()
         ingest.store(session, source, Parsed(3, tuple(papers)), now)
         alice = subscribers.add(session, "alice@example.org", WANTED, now - timedelta(days=1))
+        pasted = [*papers[:2], *(PaperRecord(title=f"{n} {LONG}", authors=(LONG,)) for n in range(9))]
+        subscribers.like(session, alice, subscribers.recognise(session, pasted), now)
+        subscribers.say(session, alice, 3, False, now)
         for edition, due_at in (("2026-11-19", now - timedelta(days=1)), ("2026-11-20", now)):
             digest_id = deliver.enqueue(
                 session, subscriber_id=alice, kind=MailKind.DIGEST, edition=edition, due_at=due_at, now=now,
@@ -85,8 +88,9 @@ def paths(live_server: Live) -> dict[str, str]:
     def path(purpose: Purpose, argument: int = 0) -> str:
         return f"/{purpose}/{app.signer.token(purpose, alice, now, argument=argument)}"
 
-    named = {purpose.value: path(purpose) for purpose in Purpose if purpose is not Purpose.VIEW}
+    named = {purpose.value: path(purpose, argument=1) for purpose in Purpose if purpose is not Purpose.VIEW}
     named["view"] = path(Purpose.VIEW, digest_id or 0)
+    named["forget"] = path(Purpose.PREFERENCES) + "/forget"
     return {"front": "/", "day": f"/day/{now.date()}", "manage": "/manage", "error": "/nothing", **named}
 
 
@@ -200,6 +204,29 @@ def test_preferences_are_changed_and_left_by_hand(
     page.goto(live_server.url + paths["preferences"])
     page.get_by_role("button", name="Send me the digest again").click()
     expect(page.get_by_role("status")).to_have_text("Welcome back: your digests go on.")
+
+
+def test_papers_are_pasted_removed_and_forgotten(
+    live_server: Live, page: Page, paths: dict[str, str]
+) -> None:
+    """What was learned is on the page, in reach of every finger and eye."""
+    page.set_viewport_size({"width": 320, "height": 800})
+    page.goto(live_server.url + paths["preferences"])
+    page.get_by_text("Add papers you like").click()
+    page.get_by_label("Papers you like").fill(f"A Fresh Title\n2611.99999\n{'?' * 300}")
+    page.get_by_role("button", name="Add them").click()
+    expect(page.get_by_text("A Fresh Title")).to_be_visible()
+    expect(page.get_by_text("neither a title nor a link or id")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert page.evaluate(FAINT) == []
+    page.get_by_role("link", name="Back to your preferences").click()
+    page.get_by_role("button", name="Remove A Fresh Title").click()
+    expect(page.get_by_role("status")).to_have_text("Removed.")
+    expect(page.get_by_role("status")).to_be_in_viewport()
+    expect(page.get_by_text("A Fresh Title")).to_have_count(0)
+    page.get_by_role("link", name="Forget all of it").click()
+    page.get_by_role("button", name="Forget all of it").click()
+    expect(page.get_by_text("Nothing yet.")).to_be_visible()
 
 
 def test_a_digest_is_shown_with_its_styles(live_server: Live, page: Page, paths: dict[str, str]) -> None:

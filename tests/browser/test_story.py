@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page
 from sqlmodel import select
 
-from app import clock, main, pipeline
+from app import clock, main, pipeline, subscribers
 from app.models import Subscriber, SubscriberState
 from app.pipeline import App
 from app.settings import Settings
@@ -78,6 +78,34 @@ def sign_up(page: Page, url: str, mail_server: MailServer) -> Received:
     return mail_server.wait_for(1)[0]
 
 
+def like_it(app: App, page: Page, digest: Received) -> None:
+    """From the received mail through the real page: a scanner changes nothing, the button does, and undo."""
+    more = link_to(digest, "like")
+    for _ in range(2):
+        assert httpx.get(more).status_code == 200
+    assert said(app) == []
+    page.goto(more)
+    assert FITTING in page.inner_text("main")
+    page.get_by_role("button", name="More like this").click()
+    assert said(app) == [(FITTING, True)]
+    page.goto(link_to(digest, "dislike"))
+    page.get_by_role("button", name="Less like this").click()
+    assert said(app) == [(FITTING, False)]
+    page.get_by_role("button", name="Take it back").click()
+    assert page.get_by_role("status").inner_text() == "Taken back."
+    assert said(app) == []
+    page.goto(link_to(digest, "view"))  # the cards have the same links there
+    page.get_by_role("link", name="More like this").click()
+    page.get_by_role("button", name="More like this").click()
+    assert said(app) == [(FITTING, True)]
+
+
+def said(app: App) -> list[tuple[str, bool]]:
+    with app.db.read() as session:
+        reader = session.exec(select(Subscriber.id)).one() or 0
+        return [(each.title, each.liked) for each in subscribers.opinions(session, [reader]).get(reader, ())]
+
+
 def tick(app: App, at: datetime) -> None:
     """What the schedule does in a thread of its own, too."""
     live.elsewhere(lambda: pipeline.send_due(app, at))
@@ -117,6 +145,8 @@ def test_from_sign_up_to_the_last_mail(
         assert FITTING in str(digest.parsed()["Subject"])
         assert "Why: “Language Agents” in the title" in plain_text(digest)
         assert OTHER not in plain_text(digest)
+
+        like_it(app, page, digest)
 
         headers = digest.parsed()
         assert headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"

@@ -16,13 +16,14 @@ from app.models import (
     Feedback,
     Interest,
     MailKind,
+    OwnPaper,
     Subscriber,
     SubscriberState,
     Suppression,
 )
 from app.pipeline import App
 from app.tokens import LIFETIMES, Purpose
-from tests import samples
+from tests import samples, shelves
 from tests.mailserver import MailServer
 from tests.web.conftest import ALICE, WANTED, Link
 
@@ -42,7 +43,7 @@ def state_of(app: App, reader: int) -> SubscriberState:
 
 def snapshot(app: App) -> list[object]:
     """Every row that a link could change."""
-    tables = (Subscriber, Interest, Delivery, Event, Feedback, Suppression)
+    tables = (Subscriber, Interest, Delivery, Event, Feedback, OwnPaper, Suppression)
     with app.db.read() as session:
         return [row.model_dump() for table in tables for row in session.exec(select(table))]
 
@@ -61,6 +62,14 @@ def digest_for(session: Session, reader: int) -> int:
     return given
 
 
+def named_by(session: Session, reader: int, purpose: Purpose) -> int:
+    """What a link of this purpose names: a paper, or a delivery."""
+    if purpose not in (Purpose.LIKE, Purpose.DISLIKE):
+        return digest_for(session, reader)
+    now = clock.utcnow()
+    return shelves.paper(session, shelves.source(session, now), "A Paper", now.date(), now)
+
+
 # --- every link
 
 
@@ -70,8 +79,8 @@ def test_opening_a_link_changes_nothing(
 ) -> None:
     """A mail scanner opens every link, more than once."""
     with app.db.write() as session:
-        delivery_id = digest_for(session, alice)
-    path = link(purpose, alice, argument=delivery_id)
+        argument = named_by(session, alice, purpose)
+    path = link(purpose, alice, argument=argument)
     before = snapshot(app)
     for _ in range(2):
         assert client.get(path).status_code == 200
@@ -134,8 +143,8 @@ def test_pages_behind_a_link_are_kept_by_nobody(
 ) -> None:
     """No cache, no search engine, no referrer."""
     with app.db.write() as session:
-        delivery_id = digest_for(session, alice)
-    answer = client.get(link(purpose, alice, argument=delivery_id))
+        argument = named_by(session, alice, purpose)
+    answer = client.get(link(purpose, alice, argument=argument))
     assert answer.headers["cache-control"] == "no-store"
     assert "noindex" in answer.headers["x-robots-tag"]
     assert answer.headers["referrer-policy"] == "no-referrer"

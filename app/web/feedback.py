@@ -1,0 +1,142 @@
+"""What readers say of papers: by the two links of each card, by pasting, and what was learned from it.
+
+GET shows a page with one button; POST acts, and twice is once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request, Response
+from sqlmodel import Session
+
+from app import archive, bibliography, clock, subscribers
+from app.errors import InvalidInput, NotFound
+from app.records import Opinion
+from app.tokens import Grant, Purpose
+from app.web.forms import Filled, Text
+from app.web.links import allows, back, db, page
+
+router = APIRouter(include_in_schema=False)
+
+AUTHORS_SHOWN = 12
+SAID = {
+    "removed": "Removed.",
+    "forgotten": "Forgotten: your digests go by your interests alone, until you say something new.",
+}
+
+Like = Annotated[Grant, allows(Purpose.LIKE)]
+Dislike = Annotated[Grant, allows(Purpose.DISLIKE)]
+Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
+Id = Annotated[int, Form(ge=0, lt=2**63)]
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What the preferences page shows of what a reader said."""
+
+    liked: tuple[Opinion, ...]
+    disliked: tuple[Opinion, ...]
+    authors: tuple[tuple[str, int], ...]
+
+
+def learned(session: Session, subscriber_id: int) -> Learned:
+    said = subscribers.opinions(session, [subscriber_id]).get(subscriber_id, ())
+    return Learned(
+        liked=tuple(opinion for opinion in said if opinion.liked),
+        disliked=tuple(opinion for opinion in said if not opinion.liked),
+        authors=tuple(subscribers.authors_liked(said)[:AUTHORS_SHOWN]),
+    )
+
+
+# --- from a card
+
+
+@router.get("/like/{token}")
+def ask_like(request: Request, grant: Like) -> Response:
+    return _asking(request, grant)
+
+
+@router.post("/like/{token}")
+def like(request: Request, grant: Like, action: Text = "") -> Response:
+    return _answered(request, grant, action)
+
+
+@router.get("/dislike/{token}")
+def ask_dislike(request: Request, grant: Dislike) -> Response:
+    return _asking(request, grant)
+
+
+@router.post("/dislike/{token}")
+def dislike(request: Request, grant: Dislike, action: Text = "") -> Response:
+    return _answered(request, grant, action)
+
+
+def _answered(request: Request, grant: Grant, action: str) -> Response:
+    """Record it, or take it back: but only what this very link has said, not what another said since."""
+    liked = grant.purpose is Purpose.LIKE
+    reader, paper = grant.subscriber_id, grant.argument
+    with db(request).write() as session:
+        if action != "undo":
+            subscribers.say(session, reader, paper, liked, clock.utcnow())
+        elif subscribers.word_on(session, reader, paper) is liked:
+            subscribers.take_back(session, reader, paper)
+    return _asking(request, grant, undone=action == "undo")
+
+
+def _asking(request: Request, grant: Grant, *, undone: bool = False) -> Response:
+    """The paper with one button. Whose link it is does not stand on the page: mails are forwarded."""
+    with db(request).read() as session:
+        paper = archive.papers(session, [grant.argument]).get(grant.argument)
+        if paper is None:
+            raise NotFound("This paper is not in the archive any more.")
+        said = subscribers.word_on(session, grant.subscriber_id, grant.argument)
+    liked = grant.purpose is Purpose.LIKE
+    return page(request, "opinion.html", title=paper.title, liked=liked, said=said, undone=undone)
+
+
+# --- beside the preferences
+
+
+@router.post("/preferences/{token}/papers")
+def paste(request: Request, grant: Change, liked: Text = "") -> Response:
+    """Like the papers that were pasted, and tell what became of each."""
+    try:
+        if not liked.strip():
+            raise InvalidInput("Paste at least one paper.", "liked")
+        pasted = bibliography.parse(liked)
+        with db(request).read() as session:
+            found = subscribers.recognise(session, pasted.records)
+        with db(request).write() as session:
+            subscribers.like(session, grant.subscriber_id, found, clock.utcnow())
+    except InvalidInput as error:
+        form = Filled(liked=liked, problems={"liked": str(error)})
+        return _pasted(request, form, status=422)
+    return _pasted(request, Filled(), found=found, rejections=pasted.rejections)
+
+
+def _pasted(request: Request, form: Filled, *, status: int = 200, **became: Any) -> Response:
+    token = request.path_params["token"]
+    values = {"found": subscribers.Recognised(), "rejections": (), **became}
+    return page(request, "pasted.html", status=status, form=form, token=token, **values)
+
+
+@router.post("/preferences/{token}/remove")
+def remove(request: Request, grant: Change, paper: Id = 0, own: Id = 0) -> Response:
+    with db(request).write() as session:
+        subscribers.take_back(session, grant.subscriber_id, paper)
+        subscribers.take_back_own(session, grant.subscriber_id, own)
+    return back(request, "removed", "#learned")
+
+
+@router.get("/preferences/{token}/forget")
+def ask_forget(request: Request, grant: Change) -> Response:
+    return page(request, "forget.html", token=request.path_params["token"])
+
+
+@router.post("/preferences/{token}/forget")
+def forget(request: Request, grant: Change) -> Response:
+    with db(request).write() as session:
+        subscribers.forget_opinions(session, grant.subscriber_id)
+    return back(request, "forgotten", "#learned")

@@ -1,0 +1,61 @@
+"""What a signed link in a path allows, and the pages behind it, which nobody may keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Depends, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app import clock
+from app.db import Database
+from app.errors import LinkExpired, LinkForged
+from app.models import Subscriber, SubscriberState
+from app.pipeline import App
+from app.tokens import Grant, Purpose
+from app.web import pages
+
+PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
+# What may be asked once more of a reader who is erased: it is done already.
+_DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
+
+
+def granted(request: Request, purpose: Purpose, token: str) -> Grant:
+    """What the link allows; LinkForged, or LinkExpired when its time or its reader's links have ended."""
+    app: App = request.app.state.paperboy
+    grant = app.signer.verify(purpose, token, clock.utcnow())
+    with app.db.read() as session:
+        reader = session.get(Subscriber, grant.subscriber_id)
+    if reader is None:
+        raise LinkForged
+    if reader.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
+        return grant
+    # Leaving must work from a mail of any age.
+    if grant.epoch != reader.link_epoch and purpose is not Purpose.UNSUBSCRIBE:
+        raise LinkExpired
+    return grant
+
+
+def allows(purpose: Purpose) -> Any:
+    """A dependency: the grant of the token in the path."""
+
+    def grant_of(request: Request, token: str) -> Grant:
+        return granted(request, purpose, token)
+
+    return Depends(grant_of)
+
+
+def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+    """A page that no cache and no search engine keeps."""
+    return pages.page(request, template, status=status, headers=PRIVATE, **values)
+
+
+def back(request: Request, said: str, place: str = "") -> Response:
+    """To the preferences that the form stood on, so that loading them anew sends nothing again."""
+    where = f"/{Purpose.PREFERENCES}/{request.path_params['token']}?said={said}{place}"
+    return RedirectResponse(where, status_code=303, headers=PRIVATE)
+
+
+def db(request: Request) -> Database:
+    app: App = request.app.state.paperboy
+    return app.db

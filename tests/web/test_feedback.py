@@ -1,0 +1,288 @@
+"""A reader says what they think of papers, sees what was learned, and can have it forgotten."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlmodel import func, select
+
+from app import bibliography, clock, subscribers
+from app.models import Paper, Subscriber
+from app.pipeline import App
+from app.records import PaperRecord
+from app.subscribers import Recognised
+from app.tokens import Purpose
+from tests import shelves
+from tests.web.conftest import ALICE, Link
+
+TITLE = "Agents & <b>Bold</b> Plans"
+KNOWN, OTHER, STRANGE = "2611.00001", "2611.00002", "1706.03762"
+FORM = {
+    "email": "carol@example.org",
+    "interest": ["robotics"],
+    "cadence": "daily",
+    "hour": "8",
+    "zone": "UTC",
+}
+PASTE = f"""https://arxiv.org/abs/{KNOWN}
+{STRANGE}
+???
+@article{{x, title = {{A Paper That Nobody Else Has}}, author = {{Lovelace, Ada and Hopper, Grace}}}}"""
+
+
+@pytest.fixture
+def papers(app: App) -> tuple[int, int]:
+    """Two papers of the archive."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        source = shelves.source(session, now)
+        return (
+            shelves.paper(
+                session, source, TITLE, now.date(), now, arxiv_id=KNOWN, authors=["Ada Lovelace"]
+            ),
+            shelves.paper(session, source, "Small Robots", now.date(), now, arxiv_id=OTHER),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def bob(app: App) -> int:
+    with app.db.write() as session:
+        return shelves.reader(session, "bob@example.org", ["robots"], clock.utcnow())
+
+
+def said_by(app: App, reader: int) -> dict[str, bool]:
+    with app.db.read() as session:
+        said = subscribers.opinions(session, [reader]).get(reader, ())
+    return {opinion.title: opinion.liked for opinion in said}
+
+
+def like(app: App, reader: int, *paper_ids: int, liked: bool = True) -> None:
+    with app.db.write() as session:
+        for paper_id in paper_ids:
+            subscribers.say(session, reader, paper_id, liked, clock.utcnow())
+
+
+# --- from a card
+
+
+@pytest.mark.parametrize("purpose", [Purpose.LIKE, Purpose.DISLIKE])
+def test_a_click_is_recorded_by_its_button_alone(
+    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link, purpose: Purpose
+) -> None:
+    """Opening the link shows the paper; the button records; twice is once; and it can be taken back."""
+    path = link(purpose, alice, argument=papers[0])
+    for _ in range(2):
+        asked = client.get(path).text
+    assert "Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans" in asked
+    assert len(re.findall("<button", asked)) == 1
+    assert said_by(app, alice) == {}
+    for _ in range(2):
+        assert "Noted" in client.post(path).text
+        assert said_by(app, alice) == {TITLE: purpose is Purpose.LIKE}
+    assert "Take it back" in client.get(path).text
+    for _ in range(2):
+        assert "Taken back." in client.post(path, data={"action": "undo"}).text
+        assert said_by(app, alice) == {}
+
+
+def test_a_second_link_changes_ones_mind(
+    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link
+) -> None:
+    """And a page that was left open takes back only what it had said itself."""
+    more, less = (link(purpose, alice, argument=papers[0]) for purpose in (Purpose.LIKE, Purpose.DISLIKE))
+    client.post(more)
+    assert "So far you have asked for more like it" in client.get(less).text
+    client.post(less)
+    assert said_by(app, alice) == {TITLE: False}
+    assert "So far you have asked for less like it" in client.post(more, data={"action": "undo"}).text
+    assert said_by(app, alice) == {TITLE: False}
+
+
+def test_a_link_speaks_for_one_reader_of_one_paper(
+    app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
+) -> None:
+    """A forwarded mail does not name its reader, and its link leads to nothing else of theirs."""
+    like(app, bob, *papers)
+    answer = client.post(link(Purpose.LIKE, alice, argument=papers[0]))
+    assert ALICE not in answer.text
+    assert "/preferences/" not in answer.text
+    assert said_by(app, alice) == {TITLE: True}
+    client.post(link(Purpose.LIKE, alice, argument=papers[1]), data={"action": "undo"})
+    assert len(said_by(app, bob)) == 2
+
+
+def test_a_paper_that_is_gone_is_said_kindly(client: TestClient, alice: int, link: Link) -> None:
+    """A good link over a paper that the archive does not have."""
+    for method in ("GET", "POST"):
+        answer = client.request(method, link(Purpose.LIKE, alice, argument=4711))
+        assert answer.status_code == 404
+        assert "not in the archive any more" in answer.text
+
+
+# --- pasting
+
+
+def test_what_became_of_a_paste_is_told_piece_by_piece(
+    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link
+) -> None:
+    """Recognised, kept for its reader alone, not known, not understood; and the archive learns nothing."""
+    answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": PASTE})
+    assert answer.status_code == 200
+    text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
+    for words in (
+        "2 papers count for your digests from now on.",
+        "Recognised: 1. Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans",
+        "Not in our archive, kept for you alone: 1.",
+        "A Paper That Nobody Else Has",
+        f"Not known here: 1. A number alone says nothing: paste the BibTeX instead. {STRANGE}",
+        "Not understood: 1. Line 3: neither a title nor a link or id: ???",
+    ):
+        assert words in text
+    assert said_by(app, alice) == {TITLE: True, "A Paper That Nobody Else Has": True}
+    with app.db.read() as session:
+        assert session.exec(select(func.count()).select_from(Paper)).one() == 2
+    for path in ("/", f"/day/{clock.utcnow().date()}"):
+        assert "Nobody Else" not in client.get(path).text
+
+
+@pytest.mark.parametrize("typed", ["", " \r\n ", "x" * (bibliography.MOST_BYTES + 1)])
+def test_a_paste_that_cannot_be_read_at_all_comes_back(
+    app: App, client: TestClient, alice: int, link: Link, typed: str
+) -> None:
+    """As it was typed, with what to change."""
+    answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": typed})
+    assert answer.status_code == 422
+    assert 'id="problem-liked"' in answer.text
+    assert typed.strip() in answer.text
+    assert said_by(app, alice) == {}
+
+
+def test_the_largest_paste_of_any_script_fits_into_a_form(
+    app: App, client: TestClient, alice: int, link: Link
+) -> None:
+    """A form writes one letter of Chinese as nine."""
+    typed = "模" * (bibliography.MOST_BYTES // 3)
+    assert client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": typed}).status_code == 200
+    assert len(said_by(app, alice)) == 1
+
+
+def test_papers_may_be_pasted_at_sign_up(
+    app: App, client: TestClient, papers: tuple[int, int], link: Link
+) -> None:
+    """They wait with the sign-up for its confirmation, which shows that they are there."""
+    answer = client.post("/subscribe", data={**FORM, "liked": PASTE})
+    assert "Check your mailbox" in answer.text
+    assert "Line 3" in answer.text
+    with app.db.read() as session:
+        carol = session.exec(select(Subscriber.id)).one() or 0
+    assert len(said_by(app, carol)) == 2
+    confirm = link(Purpose.CONFIRM, carol)
+    assert "leans towards the 2 papers that you named" in client.get(confirm).text
+    client.post(confirm)
+    assert len(said_by(app, carol)) == 2
+
+
+def test_a_paste_does_not_tell_who_is_subscribed(
+    app: App, client: TestClient, alice: int, papers: tuple[int, int]
+) -> None:
+    """The answer depends on the paste and the archive alone; an active reader's opinions stay."""
+    answers = {client.post("/subscribe", data={**FORM, "email": who, "liked": PASTE}).text
+               for who in (ALICE, "new@example.org")}  # fmt: skip
+    assert len(answers) == 1
+    assert said_by(app, alice) == {}
+
+
+def test_nothing_of_a_form_is_lost_by_a_bad_paste(app: App, client: TestClient) -> None:
+    """Nor the paste by a mistake elsewhere."""
+    long = client.post("/subscribe", data={**FORM, "liked": "x" * (bibliography.MOST_BYTES + 1)})
+    assert long.status_code == 422
+    assert 'id="problem-liked"' in long.text
+    assert 'value="carol@example.org"' in long.text
+    mistaken = client.post("/subscribe", data={**FORM, "email": "carol", "liked": "\nA <Title>"})
+    assert mistaken.status_code == 422
+    assert "\nA &lt;Title&gt;</textarea>" in mistaken.text
+    with app.db.read() as session:
+        assert session.exec(select(Subscriber)).all() == []
+
+
+# --- what was learned
+
+
+def test_a_reader_sees_what_was_learned(
+    app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
+) -> None:
+    """Papers and authors, each paper with a way to remove it; and nothing of other readers."""
+    path = link(Purpose.PREFERENCES, alice)
+    assert "Nothing yet." in client.get(path).text
+    like(app, bob, papers[1])
+    like(app, alice, papers[0])
+    with app.db.write() as session:
+        own = PaperRecord(title="My Own Find", authors=("Ada Lovelace", "Grace Hopper"))
+        subscribers.like(session, alice, Recognised(own=(own,)), clock.utcnow())
+    page = client.get(path).text
+    section = " ".join(re.sub("<[^>]+>", " ", page.split('id="learned"')[1].split("</section>")[0]).split())
+    assert "Ada Lovelace 2 papers Grace Hopper" in section
+    assert "Remove Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans" in section
+    assert "Remove My Own Find" in section
+    assert "Small Robots" not in page
+    like(app, alice, papers[0], liked=False)
+    assert "Less like these" in client.get(path).text
+
+
+def test_a_paper_can_be_removed(
+    app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
+) -> None:
+    """One's own alone, whatever numbers are sent."""
+    own = Recognised(own=(PaperRecord(title="Own"),))
+    with app.db.write() as session:
+        for reader in (alice, bob):
+            subscribers.like(session, reader, own, clock.utcnow())
+        ids = {each: subscribers.opinions(session, [each])[each][0].own_id for each in (alice, bob)}
+    for reader in (alice, bob):
+        like(app, reader, *papers)
+    path = link(Purpose.PREFERENCES, alice)
+    for _ in range(2):
+        answer = client.post(path + "/remove", data={"paper": papers[0]})
+        assert "Removed." in answer.text
+    client.post(path + "/remove", data={"own": ids[bob]})
+    assert said_by(app, alice) == {"Small Robots": True, "Own": True}
+    client.post(path + "/remove", data={"own": ids[alice]})
+    assert said_by(app, alice) == {"Small Robots": True}
+    for wrong in ({"paper": "x"}, {"own": "-1"}, {"paper": 2**63}):
+        assert client.post(path + "/remove", data=wrong).status_code == 422
+    assert len(said_by(app, bob)) == 3
+
+
+def test_all_of_it_can_be_forgotten(
+    app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
+) -> None:
+    """After one more click, and for oneself alone."""
+    like(app, alice, *papers)
+    like(app, bob, *papers)
+    path = link(Purpose.PREFERENCES, alice)
+    assert f'href="{path}/forget"' in client.get(path).text
+    for _ in range(2):
+        assert "Forget all of it" in client.get(path + "/forget").text
+    assert len(said_by(app, alice)) == 2
+    for _ in range(2):
+        assert "Forgotten" in client.post(path + "/forget").text
+    assert said_by(app, alice) == {}
+    assert len(said_by(app, bob)) == 2
+
+
+@pytest.mark.parametrize("place", ["/papers", "/remove", "/forget"])
+def test_no_other_link_reaches_what_was_learned(
+    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link, place: str
+) -> None:
+    """Only the one to the preferences does; a card's link, say, can do its one thing."""
+    like(app, alice, *papers)
+    for purpose in Purpose:
+        if purpose is not Purpose.PREFERENCES:
+            token = link(purpose, alice, argument=papers[0]).rpartition("/")[2]
+            answer = client.post(
+                f"/preferences/{token}{place}", data={"paper": papers[0], "liked": "A Title"}
+            )
+            assert answer.status_code == 403
+    assert len(said_by(app, alice)) == 2
