@@ -19,6 +19,7 @@ The stages, in the order in which data passes through them:
     trend         PURE: votes over time → how a paper is doing, in words
     match         PURE: interests × papers → relevance with its reason
     cadence       PURE: who is due, and when next, in their own time zone
+    summaries     a language model's sentence on a paper, where an operator wants it
     gist          PURE: an abstract → the sentence that tells most
     compose       PURE: pick, section, never repeat → Digest
     render        Digest → subject, HTML and text

@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 from sqlmodel import Session, col, func, or_, select
 
-from app.models import Listing, Merge, Paper, Source, Votes
+from app.models import Listing, Merge, Paper, Source, Votes, WrittenSummary
 from app.records import PaperView, VotePoint
 
 # SQLite takes 32,766 variables in a statement; ids are asked for in slices well below.
@@ -118,10 +118,16 @@ def _views(session: Session, papers: Sequence[Paper]) -> list[PaperView]:
     ids = [paper.id for paper in papers if paper.id is not None]
     votes = _votes(session, ids)
     sources = _sources(session, ids)
-    return [_view(paper, votes[paper.id or 0], sources[paper.id or 0]) for paper in papers]
+    written = _written(session, [paper.id for paper in papers if paper.id is not None and not paper.tldr])
+    return [
+        _view(paper, votes[paper.id or 0], sources[paper.id or 0], written.get(paper.id or 0))
+        for paper in papers
+    ]
 
 
-def _view(paper: Paper, votes: Sequence[Votes], sources: Iterable[str]) -> PaperView:
+def _view(
+    paper: Paper, votes: Sequence[Votes], sources: Iterable[str], written: WrittenSummary | None
+) -> PaperView:
     points = tuple(series(votes))
     return PaperView(
         id=paper.id or 0,
@@ -131,7 +137,8 @@ def _view(paper: Paper, votes: Sequence[Votes], sources: Iterable[str]) -> Paper
         author_count=paper.author_count,
         categories=tuple(paper.categories),
         keywords=tuple(paper.keywords),
-        tldr=paper.tldr,
+        tldr=written.text if written else paper.tldr,
+        tldr_by=written.model if written else "",
         arxiv_id=paper.arxiv_id or "",
         url=_address(paper),
         pdf_url=f"{ARXIV}/pdf/{paper.arxiv_id}" if paper.arxiv_id else paper.pdf_url,
@@ -190,6 +197,17 @@ def _sources(session: Session, ids: Sequence[int]) -> dict[int, list[str]]:
         ):
             found[paper_id].append(name)
     return found
+
+
+def _written(session: Session, ids: Sequence[int]) -> dict[int, WrittenSummary]:
+    """What a language model wrote of these papers. One that has its source's own needs none."""
+    return {
+        row.paper_id: row
+        for part in _slices(ids)
+        for row in session.exec(
+            select(WrittenSummary).where(col(WrittenSummary.paper_id).in_(part), WrittenSummary.text != "")
+        )
+    }
 
 
 def _slices(ids: Sequence[int]) -> Iterable[Sequence[int]]:

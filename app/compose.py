@@ -191,6 +191,7 @@ def _pick(choice: _Choice, shelf: Shelf) -> Pick:
         published_on=paper.published_on.isoformat() if paper.published_on else "",
         comments=paper.comments,
         score=round(choice.score, 4),
+        summary_by=paper.tldr_by,
     )
 
 
@@ -204,7 +205,7 @@ def byline(authors: Sequence[str], count: int) -> str:
 
 
 def summary(paper: PaperView) -> str:
-    """The source's own summary, else the abstract's most telling sentence, else nothing."""
+    """The source's own summary, or a written one; else the abstract's most telling sentence; else nothing."""
     if 0 < len(paper.tldr) <= gist.LIMIT:
         return paper.tldr
     return gist.summary(paper.title, paper.tldr or paper.abstract)

@@ -1,6 +1,7 @@
 """The tables, in the order in which data flows through them.
 
-Source → Paper (+ Listing, Votes, Merge) → Model → Subscriber, Interest → Delivery → Event, Suppression.
+Source → Paper (+ Listing, Votes, WrittenSummary, Merge) → Model → Subscriber, Interest → Delivery → Event,
+Suppression.
 """
 
 from __future__ import annotations
@@ -139,6 +140,20 @@ class Votes(SQLModel, table=True):
     upvotes: int = 0
     comments: int = 0
     stars: int = 0
+
+
+class WrittenSummary(SQLModel, table=True):
+    """What a language model wrote of a paper that no source sums up, or how often it failed to.
+
+    It is kept beside the paper, so that what sources say never mixes with it, and theirs always wins.
+    """
+
+    paper_id: int = Field(primary_key=True, foreign_key="paper.id")
+    text: str = Field(default="", sa_type=Text)
+    model: str = ""
+    failures: int = 0
+    next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    at: datetime = Field(sa_type=UtcDateTime)
 
 
 class Merge(SQLModel, table=True):

@@ -1,6 +1,7 @@
 """READ FIRST. What Paperboy does, stage by stage; every door (web, CLI, scheduler) calls these.
 
 refresh()       sources → records → the archive; read_files() does the same for saved answers
+summarise()     papers that no source sums up → a language model's sentence, where settings name one
 learn()         the archive → a new model of it, at night and whenever the archive has outgrown the old one
 send_due()      who is due → match → compose → the ledger → mails
 send_pending()  the ledger → HTML, text → bytes → the relay → the ledger, what was put off or cut off too
@@ -20,7 +21,7 @@ from pathlib import Path
 import structlog
 from sqlmodel import col, delete, or_, select
 
-from app import compose, deliver, intake, leases, planning, posting, runs, subscribers
+from app import compose, deliver, intake, leases, planning, posting, runs, subscribers, summaries
 from app.desk import Desk
 from app.errors import InvalidInput
 from app.intake import FilesRead as FilesRead
@@ -32,7 +33,7 @@ from app.records import Answer, Digest, RenderedMail, Skip, Wish
 
 log = structlog.get_logger(__name__)
 
-LEARNING = timedelta(minutes=30)  # much longer than it takes
+LEARNING = SUMMARISING = timedelta(minutes=30)  # much longer than it takes
 RUNS_KEPT = timedelta(days=90)
 UNCONFIRMED_KEPT = timedelta(days=30)
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # arXiv's first; what anybody may look at
@@ -72,6 +73,27 @@ def _keep_up(app: App, now: datetime) -> None:
             learn(app, now)
     except Exception:
         log.exception("no model was learned; the one before it serves on")
+
+
+def summarise(app: App, now: datetime) -> Counter[str]:
+    """Have a language model sum up papers that no source does; nothing where the settings name none.
+
+    Only one process does so at a time. Not to be called within a running event loop.
+    """
+    if not app.settings.summary_url:
+        return Counter()
+    with leases.turn(app.db, summaries.JOB, now, SUMMARISING) as mine:
+        with app.db.read() as session:
+            papers = summaries.wanted(session, now, app.settings.candidate_days) if mine else []
+        if not papers:
+            return Counter()
+        with runs.recorded(app.db, summaries.JOB, now) as run:
+            outcome = asyncio.run(summaries.write(app.db, app.wire, app.settings, papers, now))
+            run.add(outcome.counts())
+            run.reject(outcome.refused)
+            if outcome.fault:
+                run.fail("the endpoint", outcome.fault)
+    return run.counts
 
 
 def learn(app: App, now: datetime) -> Lesson:

@@ -113,6 +113,7 @@ class PaperView:
     categories: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     tldr: str = ""
+    tldr_by: str = ""  # the language model that wrote it; empty: a source
     arxiv_id: str = ""
     url: str = ""
     pdf_url: str = ""
@@ -182,6 +183,7 @@ class Pick:
     published_on: str = ""  # ISO day
     comments: int = 0
     score: float = 0.0
+    summary_by: str = ""  # the language model that wrote the summary; empty: a source, or the abstract itself
 
 
 @dataclass(frozen=True, slots=True)

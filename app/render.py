@@ -30,7 +30,7 @@ from app.tokens import Purpose, Signer
 FOLDER = ROOT / "templates" / "email"
 TEXT_WIDTH = 76
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
-SUBJECT_CHARS, TITLE_CHARS = 110, 300
+SUBJECT_CHARS, TITLE_CHARS, NAME_CHARS = 110, 300, 60
 # Gmail clips what is above some 102 kB. A digest that would be gets shorter summaries.
 MAX_HTML_BYTES = 98_000
 SUMMARY_CHARS = (600, 450, 300, 120)
@@ -289,6 +289,7 @@ def _presentable(pick: Pick, summary_chars: int) -> Pick:
         published_on=pick.published_on,
         comments=int(pick.comments),
         score=float(pick.score),
+        summary_by=shorten(plain(pick.summary_by), NAME_CHARS),
     )
 
 

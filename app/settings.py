@@ -81,6 +81,11 @@ class Settings(BaseSettings):
     backfill_days: int = Field(default=14, ge=0, le=365)
     user_agent_contact: str = ""
 
+    # Summaries by a language model, of papers that no source sums up
+    summary_url: str = ""
+    summary_model: str = ""
+    summary_key: str = Field(default="", repr=False)
+
     # The service
     scheduler: bool = True
     signups_per_hour: int = Field(default=20, ge=1)
@@ -138,6 +143,19 @@ class Settings(BaseSettings):
     @classmethod
     def _upper_case(cls, value: object) -> object:
         return value.upper() if isinstance(value, str) else value
+
+    @field_validator("summary_url")
+    @classmethod
+    def _endpoint(cls, value: str) -> str:
+        if value and not value.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://")
+        return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _name_the_model(self) -> Settings:
+        if self.summary_url and not self.summary_model:
+            raise ValueError("PAPERBOY_SUMMARY_URL is set, and PAPERBOY_SUMMARY_MODEL is not")
+        return self
 
     @model_validator(mode="after")
     def _refuse_weak_secrets(self) -> Settings:

@@ -15,7 +15,7 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__
 GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "tokens", "logs"}
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "corpus", "lexicon",
-    "trend", "match",  "cadence", "gist", "compose",
+    "trend", "match",  "cadence", "summaries", "gist", "compose",
     "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs", "keys",
     "audit",
 }  # fmt: skip
@@ -34,6 +34,7 @@ STAGE_USES = {
     ("match", "corpus"),
     ("match", "words"),
     ("catalogue", "sources"),
+    ("summaries", "sources"),
     ("deliver", "suppression"),
     ("subscribers", "archive"),
     ("subscribers", "cadence"),

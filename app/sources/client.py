@@ -98,6 +98,22 @@ class Client:
                 raise SourceError(f"{host} asked for fewer requests.", retry_at=until)
             return await self._persist(url, headers, public_only)
 
+    async def post(self, url: str, content: dict[str, object], token: str = "") -> Reply:
+        """POST JSON, once, and to this address alone: no redirect takes the token elsewhere.
+
+        Raises SourceError when there is no good answer.
+        """
+        await self._check(url, public_only=False)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            response, body = await self._exchange("POST", _address(url, None), headers, content)
+        except _Passing as fault:
+            raise SourceError(f"{_party(url)}: {fault}") from None
+        if 200 <= response.status_code < 300:
+            return Reply(body, response.headers)
+        told = _excerpt(body).replace(token, "…") if token else _excerpt(body)
+        raise SourceError(f"{_party(url)}: HTTP {response.status_code}. {told}".strip())
+
     async def _persist(self, url: str, headers: dict[str, str], public_only: bool) -> Reply:
         """Try a few times, as long as the fault may pass."""
         try:
@@ -117,15 +133,17 @@ class Client:
         for _ in range(MOST_REDIRECTS):
             await self._check(url, public_only)
             await self._wait_turn(_party(url))
-            response, body = await self._exchange(url, headers)
+            response, body = await self._exchange("GET", url, headers)
             if response.status_code not in REDIRECTS or "location" not in response.headers:
                 return self._judge(response, body)
             url = urljoin(url, response.headers["location"])
         raise SourceError(f"{_party(url)}: too many redirects.")
 
-    async def _exchange(self, url: str, headers: dict[str, str]) -> tuple[httpx.Response, bytes]:
+    async def _exchange(
+        self, method: str, url: str, headers: dict[str, str], content: dict[str, object] | None = None
+    ) -> tuple[httpx.Response, bytes]:
         try:
-            async with self.http.stream("GET", url, headers=headers) as response:
+            async with self.http.stream(method, url, headers=headers, json=content) as response:
                 chunks, size = [], 0
                 async for chunk in response.aiter_bytes():
                     size += len(chunk)

@@ -292,6 +292,16 @@ def upgrade() -> None:
     with op.batch_alter_table('votes', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_votes_paper_id'), ['paper_id'], unique=False)
 
+    op.create_table('writtensummary',
+    sa.Column('paper_id', sa.Integer(), nullable=False),
+    sa.Column('text', sa.Text(), nullable=False),
+    sa.Column('model', sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+    sa.Column('failures', sa.Integer(), nullable=False),
+    sa.Column('next_attempt_at', sa.DateTime(timezone=True), nullable=True),
+    sa.Column('at', sa.DateTime(timezone=True), nullable=False),
+    sa.ForeignKeyConstraint(['paper_id'], ['paper.id'], name=op.f('fk_writtensummary_paper_id_paper')),
+    sa.PrimaryKeyConstraint('paper_id', name=op.f('pk_writtensummary'))
+    )
     op.create_table('event',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
     sa.Column('at', sa.DateTime(timezone=True), nullable=False),
@@ -319,6 +329,7 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f('ix_event_at'))
 
     op.drop_table('event')
+    op.drop_table('writtensummary')
     with op.batch_alter_table('votes', schema=None) as batch_op:
         batch_op.drop_index(batch_op.f('ix_votes_paper_id'))
 

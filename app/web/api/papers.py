@@ -32,6 +32,7 @@ class PaperOut(BaseModel):
     categories: list[str]
     keywords: list[str]
     tldr: str
+    tldr_by: str = Field(description="The language model that wrote it; empty where a source did.")
     arxiv_id: str = Field(examples=["2511.01234"])
     url: str
     pdf_url: str
