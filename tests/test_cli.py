@@ -20,7 +20,7 @@ from click.testing import Result
 from sqlmodel import col, select
 from typer.testing import CliRunner
 
-from app import catalogue, clock, keys, pipeline
+from app import catalogue, clock, keys, pipeline, subscribers
 from app.cli import cli, people
 from app.ingest import Summary
 from app.lexicon import YOUNG
@@ -375,6 +375,26 @@ def test_an_export_can_be_imported_again(run: Run, app: App, tmp_path: Path) -> 
     (told,) = says(run("subscribers", "export", "--json"))
     assert (told["email"], told["interests"]) == ("=cmd@example.org", ["-negative thoughts", '"agents"'])
     run("subscribers", "export", "--json", "--csv", code=2)
+
+
+def test_what_was_learned_from_a_reader_is_shown_and_forgotten(run: Run, app: App) -> None:
+    """By their address or their number; who is not there is said in a line."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        alice = shelves.reader(session, "alice@example.org", ["robots"], now)
+        paper = shelves.paper(session, shelves.source(session, now), "[red]Plans[/red]", now.date(), now)
+        subscribers.say(session, alice, paper, True, now)
+    shown = says(run("subscribers", "show", str(alice), "--json"))
+    assert (shown["email"], shown["interests"]) == ("alice@example.org", ["robots"])
+    assert [(each["title"], each["liked"]) for each in shown["opinions"]] == [("[red]Plans[/red]", True)]
+    told = run("subscribers", "show", "Alice@example.org").stdout
+    assert re.search(r"more like this +\[red\]Plans\[/red\]", told)
+    for _ in range(2):
+        assert "alice@example.org" in run("subscribers", "forget", "alice@example.org").stdout
+    assert says(run("subscribers", "show", str(alice), "--json"))["opinions"] == []
+    for name in ("4711", "nobody@example.org", "nobody"):
+        for command in ("show", "forget"):
+            assert run("subscribers", command, name, code=1).stderr
 
 
 # --- keys and sources

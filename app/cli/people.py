@@ -1,4 +1,4 @@
-"""subscribers: add, import and export readers."""
+"""subscribers: add, import, export and show readers, and forget what was learned from one."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from typing import Annotated, Any, TextIO
 
 import typer
 from rich.progress import track
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from app import audit, clock
 from app import subscribers as readers
 from app.cli import showing
-from app.errors import InvalidInput, PaperboyError
+from app.errors import InvalidInput, NotFound, PaperboyError
 from app.models import Subscriber, SubscriberState
 from app.pipeline import App
 from app.records import Cadence, WhenEmpty, Wish
 from app.subscribers import Preferences
 
-subscribers = typer.Typer(no_args_is_help=True, help="Add, import and export readers.")
+subscribers = typer.Typer(no_args_is_help=True, help="Add, import, export and show readers.")
 
 COLUMNS = (
     "email", "interests", "cadence", "weekday", "hour", "zone", "min_papers", "max_papers", "when_empty",
 )  # fmt: skip
 EXPORTED = ("id", *COLUMNS, "state", "created_at", "confirmed_at", "consent_at", "consent_version")
 BETWEEN_INTERESTS = ";"
+Reader = Annotated[str, typer.Argument(help="The reader's address, or their number.")]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run such a cell
 
 
@@ -115,6 +116,48 @@ def export(
             showing.say_json(list(found))
         else:
             _write_csv(found, sys.stdout)
+
+
+@subscribers.command()
+def show(reader: Reader, as_json: showing.AsJson = False) -> None:
+    """A reader's settings, interests, and what they said of papers."""
+    with showing.opened() as app, app.db.read() as session:
+        row = _found(session, reader)
+        identity = row.id or 0
+        wishes = readers.wishes(session, [identity]).get(identity, ())
+        said = readers.opinions(session, [identity]).get(identity, ())
+    known = row.model_dump(mode="json", include=set(EXPORTED))
+    known |= {"interests": [wish.text for wish in wishes], "next_due_at": row.next_due_at}
+    opinions = [{"title": each.title, "liked": each.liked, "at": each.at} for each in said]
+    if as_json:
+        showing.say_json(known | {"opinions": opinions})
+        return
+    known["interests"] = f"{BETWEEN_INTERESTS} ".join(known["interests"])
+    showing.table(["reader", ""], list(known.items()))
+    words = {True: "more like this", False: "less like this"}
+    rows = [(showing.moment(each.at), words[each.liked], each.title) for each in said]
+    showing.table(["said on", "", "of the paper"], rows)
+
+
+@subscribers.command()
+def forget(reader: Reader) -> None:
+    """Forget all that a reader said of papers, and the papers that they pasted."""
+    with showing.opened() as app, app.db.write() as session:
+        row = _found(session, reader)
+        readers.forget_opinions(session, row.id or 0)
+        audit.note(session, showing.ACTOR, "subscriber.forget", row.id, clock.utcnow())
+    showing.out().print(f"Forgotten what {showing.escaped(row.email)} said of papers.")
+
+
+def _found(session: Session, name: str) -> Subscriber:
+    """The reader with this address or number."""
+    if name.isascii() and name.isdigit() and len(name) < 19:
+        return readers.get(session, int(name))
+    email = readers.normalise_address(name)
+    row = session.exec(select(Subscriber).where(Subscriber.email == email)).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no reader with the address {email}.")
+    return row
 
 
 def _preferences(app: App, interests: Sequence[str], given: dict[str, Any]) -> Preferences:

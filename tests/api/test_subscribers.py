@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from sqlmodel import select
 
-from app import suppression
+from app import subscribers, suppression
 from app.models import Audit
 from app.pipeline import App
+from app.records import PaperRecord
 from tests import shelves
 from tests.api.conftest import Call
 from tests.conftest import NOW
@@ -93,7 +94,7 @@ def test_changing_one_thing_leaves_the_others(alice: int, call: Call) -> None:
     assert [each["text"] for each in changed["interests"]] == ["language agents"]
     changed = call("PATCH", f"/subscribers/{alice}", json={"interests": [{"text": "robots", "weight": 2}]})
     assert changed.json()["interests"] == [{"text": "robots", "weight": 2.0, "quota": None}]
-    assert call("GET", f"/subscribers/{alice}").json() == changed.json()
+    assert call("GET", f"/subscribers/{alice}").json() == changed.json() | {"opinions": []}
 
 
 def test_pausing_resuming_leaving_and_erasing(
@@ -158,6 +159,25 @@ def test_pages_hold_everyone_once(app: App, call: Call) -> None:
 def test_everything_about_a_reader_can_be_handed_out(alice: int, call: Call) -> None:
     """As the reader could ask for it."""
     assert "alice@example.org" in call("GET", f"/subscribers/{alice}/export").text
+
+
+def test_what_a_reader_said_is_shown_and_forgotten(
+    app: App, alice: int, shelf: dict[str, int], call: Call, audited: Callable[[], list[tuple[str, str, str]]]
+) -> None:
+    """Read with their details; forgotten at their wish, and it is on record who did it."""
+    title, paper = next(iter(shelf.items()))
+    pasted = subscribers.Recognised(own=(PaperRecord(title="A Paper of Her Own"),))
+    with app.db.write() as session:
+        subscribers.like(session, alice, pasted, NOW - timedelta(hours=1))
+        subscribers.say(session, alice, paper, False, NOW)
+    said = call("GET", f"/subscribers/{alice}").json()["opinions"]
+    assert said[0] == {"title": title, "liked": False, "at": "2026-11-20T09:30:00Z", "paper_id": paper}
+    assert [(each["title"], each["paper_id"]) for each in said[1:]] == [("A Paper of Her Own", None)]
+    for _ in range(2):
+        assert call("DELETE", f"/subscribers/{alice}/opinions").status_code == 204
+    assert call("GET", f"/subscribers/{alice}").json()["opinions"] == []
+    assert audited()[0] == ("write key", "subscriber.forget", str(alice))
+    assert call("DELETE", "/subscribers/4711/opinions").status_code == 404
 
 
 def test_interests_are_counted_over_active_readers(app: App, alice: int, call: Call) -> None:

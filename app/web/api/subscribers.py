@@ -99,6 +99,22 @@ class SubscriberOut(BaseModel):
     ended_at: datetime | None
 
 
+class OpinionOut(BaseModel):
+    """What a reader said of a paper."""
+
+    model_config = ConfigDict(from_attributes=True)
+    title: str
+    liked: bool
+    at: datetime
+    paper_id: int | None = Field(description="None: they pasted it, and the archive does not know it.")
+
+
+class SubscriberDetail(SubscriberOut):
+    """A reader with what they said of papers, the newest first."""
+
+    opinions: list[OpinionOut]
+
+
 class Pausing(BaseModel):
     """Until when, if that is known."""
 
@@ -136,13 +152,16 @@ def add_subscriber(app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber) 
 
 
 @router.get("/{subscriber_id}", responses=problems.responses(404))
-def get_subscriber(app: Paperboy, _key: Reader, subscriber_id: Id) -> SubscriberOut:
-    """One reader."""
+def get_subscriber(app: Paperboy, _key: Reader, subscriber_id: Id) -> SubscriberDetail:
+    """One reader, with what they said of papers."""
     with app.db.read() as session:
         reader = session.get(Subscriber, subscriber_id)  # unlike subscribers.get, without waiting for a lock
         if reader is None:
             raise NotFound("There is no such reader.")
-        return _shown(session, [reader])[0]
+        said = subscribers.opinions(session, [subscriber_id]).get(subscriber_id, ())
+        shown = _shown(session, [reader])[0]
+    opinions = [OpinionOut.model_validate(opinion) for opinion in said]
+    return SubscriberDetail(**shown.model_dump(), opinions=opinions)
 
 
 @router.patch("/{subscriber_id}", responses=problems.responses(404, 409))
@@ -184,6 +203,15 @@ def unsubscribe_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: 
         reader = subscribers.unsubscribe(session, subscriber_id, now)
         audit.note(session, key.name, "subscriber.unsubscribe", subscriber_id, now)
         return _shown(session, [reader])[0]
+
+
+@router.delete("/{subscriber_id}/opinions", status_code=204, responses=problems.responses(404))
+def forget_opinions(app: Paperboy, key: Writer, now: Now, subscriber_id: Id) -> None:
+    """Forget all that a reader said of papers, and the papers that they pasted."""
+    with app.db.write() as session:
+        subscribers.get(session, subscriber_id)
+        subscribers.forget_opinions(session, subscriber_id)
+        audit.note(session, key.name, "subscriber.forget", subscriber_id, now)
 
 
 @router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404))
