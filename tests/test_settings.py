@@ -76,6 +76,7 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("smtp_security", "yes"),
         ("scheduler", "perhaps"),
         ("retention_days", "1"),
+        ("summary_url", "model.test/v1"),
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +84,14 @@ def test_a_wrong_setting_is_named(name: str, value: str, monkeypatch: pytest.Mon
     monkeypatch.setenv(f"PAPERBOY_{name.upper()}", value)
     with pytest.raises(InvalidSettings, match=f"^PAPERBOY_{name.upper()}: "):
         settings.load(secret_keys=(GOOD,))
+
+
+def test_an_endpoint_needs_a_model() -> None:
+    """It cannot be asked without naming one."""
+    with pytest.raises(InvalidSettings, match="PAPERBOY_SUMMARY_MODEL is not"):
+        settings.load(secret_keys=(GOOD,), summary_url="https://model.test/v1")
+    chosen = settings.load(secret_keys=(GOOD,), summary_url="https://model.test/v1/", summary_model="small-1")
+    assert chosen.summary_url == "https://model.test/v1"
 
 
 def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +105,8 @@ def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_secrets_are_not_shown() -> None:
     """A settings object may end up in a log."""
-    shown = repr(Settings(_env_file=None, secret_keys=(GOOD,), smtp_password="hunter2hunter2"))
+    shown = repr(
+        Settings(_env_file=None, secret_keys=(GOOD,), smtp_password="hunter2hunter2", summary_key="hunter2")
+    )
     assert GOOD not in shown
     assert "hunter2" not in shown

@@ -209,3 +209,22 @@ def test_redirects_are_followed_and_end(now: datetime) -> None:
     assert moved.get(now, "https://feeds.test/old").body == b"ok"
     with pytest.raises(SourceError, match="redirects"):
         Upstream(httpx.Response(302, headers={"location": "/again"})).get(now)
+
+
+def test_what_is_posted_goes_to_one_address_once(now: datetime) -> None:
+    """A token never follows a redirect, nor is a question that may cost money asked again by itself."""
+    for answer in (
+        httpx.Response(307, headers={"location": "https://elsewhere.test/"}),
+        httpx.Response(503, headers={"retry-after": "1"}, text="your token s3cr3t was fine"),
+        httpx.ReadTimeout("too slow"),
+    ):
+        upstream = Upstream(answer)
+        with pytest.raises(SourceError) as told:
+            upstream.ask(now, lambda polite: polite.post("https://model.test/v1", {"n": 1}, "s3cr3t"))
+        assert "s3cr3t" not in str(told.value)
+        [request] = upstream.asked
+        assert request.headers["authorization"] == "Bearer s3cr3t"
+        assert request.content == b'{"n":1}'
+    plain = Upstream(httpx.Response(200, content=b"{}"))
+    assert plain.ask(now, lambda polite: polite.post("https://model.test/v1", {})).body == b"{}"
+    assert "authorization" not in plain.asked[0].headers

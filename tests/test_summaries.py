@@ -1,0 +1,362 @@
+"""A language model sums up what no source does, is named for it, and its faults are nobody's but its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+from sqlmodel import col, select
+
+from app import archive, ingest, leases, pipeline, summaries
+from app.errors import UnreadableAnswer
+from app.models import Delivery, Paper, Run, WrittenSummary
+from app.pipeline import App
+from app.records import PaperRecord, PaperView, Parsed, Rejection
+from app.sources.client import Wire
+from tests import shelves
+
+URL, MODEL, KEY = "https://model.test/v1", "small-1", "sk-very-secret"
+ABSTRACT = (
+    "Readers lose the middle of long documents. We introduce Bookmark, which keeps an index of all pages."
+)
+GIST = "We introduce Bookmark, which keeps an index of all pages."
+SENTENCE = "Bookmark lets a small reader keep an index of the pages it has seen."
+
+
+def chat(text: object) -> httpx.Response:
+    """An answer as all such endpoints give it."""
+    return httpx.Response(200, json={"choices": [{"message": {"role": "assistant", "content": text}}]})
+
+
+class Endpoint:
+    """A model that answers as it is told, and remembers what it was asked."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.answers = list(answers) or [chat(SENTENCE)]
+        self.asked: list[httpx.Request] = []
+        self.at_once = self.most_at_once = 0
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def on(self, app: App) -> App:
+        """The application with this endpoint in its settings."""
+        chosen = {"summary_url": URL, "summary_model": MODEL, "summary_key": KEY}
+        wire = Wire(httpx.MockTransport(self))
+        return replace(app, settings=app.settings.model_copy(update=chosen), wire=wire)
+
+    @property
+    def titles(self) -> list[str]:
+        """Of the papers that it was asked about, in that order."""
+        told = [json.loads(request.content)["messages"][1]["content"] for request in self.asked]
+        return [text.split("\n")[0].removeprefix("Title: ") for text in told]
+
+
+def add(app: App, now: datetime, *titles: str, **fields: object) -> list[int]:
+    """Papers that were listed today, with an abstract and without a summary."""
+    with app.db.write() as session:
+        source = session.exec(select(shelves.Source)).first() or shelves.source(session, now)
+        usual = {"abstract": ABSTRACT, "listed_on": now.date()} | fields
+        return [shelves.paper(session, source, title, now=now, **usual) for title in titles]
+
+
+def runs(app: App) -> list[Run]:
+    with app.db.read() as session:
+        return list(session.exec(select(Run).where(Run.job == summaries.JOB).order_by(col(Run.id))))
+
+
+def view(app: App, paper_id: int) -> PaperView:
+    with app.db.read() as session:
+        return archive.views(session, [paper_id])[0]
+
+
+def test_without_an_endpoint_nothing_happens(app: App, now: datetime) -> None:
+    """It is off by default, and leaves no record of having done nothing."""
+    add(app, now, "Bookmark")
+    assert not pipeline.summarise(app, now)
+    assert runs(app) == []
+
+
+def test_a_paper_without_a_summary_gets_one(app: App, now: datetime) -> None:
+    """The model is given title and abstract, and its name stands beside what it wrote."""
+    [number] = add(app, now, "Bookmark")
+    endpoint = Endpoint()
+    assert pipeline.summarise(endpoint.on(app), now) == {"written": 1, "rejected": 0}
+    request, asked = endpoint.asked[0], json.loads(endpoint.asked[0].content)
+    assert str(request.url) == f"{URL}/chat/completions"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert asked["model"] == MODEL
+    assert asked["messages"][1]["content"] == f"Title: Bookmark\n\nAbstract: {ABSTRACT}"
+    assert (view(app, number).tldr, view(app, number).tldr_by) == (SENTENCE, MODEL)
+
+
+def test_a_card_says_who_wrote_it(app: App, now: datetime) -> None:
+    """In both parts of the mail."""
+    add(app, now, "Bookmark")
+    pipeline.summarise(Endpoint().on(app), now)
+    mail = pipeline.show(app, pipeline.preview(app, (), now), "alice@example.org", now)
+    assert f"{SENTENCE} (Summary by {MODEL})" in " ".join(mail.text.split())
+    assert f"Summary by {MODEL}" in mail.html
+
+
+def test_each_paper_is_asked_about_once(app: App, now: datetime) -> None:
+    """And a run without work leaves no record."""
+    add(app, now, "Bookmark")
+    endpoint = Endpoint()
+    for minutes in (0, 15, 600):
+        pipeline.summarise(endpoint.on(app), now + timedelta(minutes=minutes))
+    assert len(endpoint.asked) == len(runs(app)) == 1
+
+
+def test_only_what_may_be_picked_and_needs_one(app: App, now: datetime) -> None:
+    """No abstract, a summary already, too old, withdrawn or merged: the model is not asked."""
+    add(app, now, "No abstract", abstract="")
+    add(app, now, "Has one", tldr="Its source's own.")
+    add(app, now, "Old", listed_on=now.date() - timedelta(days=app.settings.candidate_days))
+    add(app, now, "Withdrawn", withdrawn_at=now)
+    [kept] = add(app, now, "Kept")
+    add(app, now, "Merged", merged_into_id=kept)
+    endpoint = Endpoint()
+    pipeline.summarise(endpoint.on(app), now)
+    assert endpoint.titles == ["Kept"]
+
+
+def test_the_most_voted_come_first_within_a_budget(
+    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others have their turn in the next run; a few are asked about at a time."""
+    monkeypatch.setattr(summaries, "BUDGET", 6)
+    for votes in range(9):
+        add(app, now, f"With {votes}", upvotes=votes)
+    endpoint = Endpoint()
+    assert pipeline.summarise(endpoint.on(app), now) == {"written": 6, "rejected": 0}
+    assert endpoint.titles == [f"With {votes}" for votes in (8, 7, 6, 5, 4, 3)]
+    assert 1 < endpoint.most_at_once <= summaries.AT_ONCE
+    assert pipeline.summarise(endpoint.on(app), now + timedelta(minutes=15)) == {"written": 3, "rejected": 0}
+
+
+def test_a_source_s_own_summary_wins_whenever_it_comes(app: App, now: datetime) -> None:
+    """And what was written stays where later records of a source have none."""
+    [number] = add(app, now, "Bookmark", arxiv_id="2611.00001")
+    pipeline.summarise(Endpoint().on(app), now)
+
+    def again(tldr: str) -> PaperView:
+        with app.db.write() as session:
+            source = session.exec(select(shelves.Source)).one()
+            record = PaperRecord("Bookmark", "2611.00001", abstract=ABSTRACT, tldr=tldr, listed_on=now.date())
+            ingest.store(session, source, Parsed(1, (record,)), now)
+        return view(app, number)
+
+    assert (again("").tldr, again("").tldr_by) == (SENTENCE, MODEL)
+    assert (again("From the source.").tldr, view(app, number).tldr_by) == ("From the source.", "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", summaries.WRONG_LENGTH),
+        (None, summaries.WRONG_LENGTH),
+        ("Sorry.", summaries.WRONG_LENGTH),
+        ("It reads and reads. " * 40, summaries.WRONG_LENGTH),
+        ("<p>Bookmark lets a small reader keep an index.</p>", summaries.NOT_PLAIN),
+        ("Bookmark keeps an index: read more at https://evil.test/win", summaries.NOT_PLAIN),
+        ("[Bookmark keeps an index of all pages](//evil.test)", summaries.NOT_PLAIN),
+    ],
+)
+def test_an_answer_that_cannot_be_shown(app: App, now: datetime, answer: object, reason: str) -> None:
+    """It is told in the run, the paper keeps its abstract's sentence, and is asked about again later."""
+    [number] = add(app, now, "Bookmark")
+    endpoint = Endpoint(chat(answer))
+    chosen = endpoint.on(app)
+    assert pipeline.summarise(chosen, now) == {"written": 0, "rejected": 1}
+    [run] = runs(app)
+    assert [(told["reason"], told["origin"]) for told in run.rejections] == [(reason, "Bookmark")]
+    assert run.error == ""
+    assert pipeline.preview(app, (), now).picks[0].summary == GIST
+    assert view(app, number).tldr_by == ""
+    waits = [timedelta(minutes=59), timedelta(minutes=60), timedelta(minutes=299), timedelta(minutes=300)]
+    asked = []
+    for wait in waits:
+        pipeline.summarise(chosen, now + wait)
+        asked.append(len(endpoint.asked))
+    assert asked == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        httpx.Response(429, headers={"retry-after": "60"}),
+        httpx.Response(500, text=f"oops, your key was {KEY}"),
+        httpx.Response(401, json={"error": {"message": "no such key"}}),
+        httpx.Response(307, headers={"location": "https://evil.test/v1"}),
+        httpx.Response(200, text="<html>please log in</html>"),
+        httpx.Response(200, text="[" * 100_000),
+        httpx.Response(200, json={"choices": []}),
+        httpx.Response(200, json=["nonsense"]),
+        httpx.ConnectError("nobody there"),
+        httpx.ReadTimeout("too slow"),
+    ],
+)
+def test_a_fault_of_the_endpoint_ends_the_run(
+    app: App, now: datetime, fault: httpx.Response | Exception
+) -> None:
+    """It is told in the run without the key; what is left waits, and no mail does."""
+    add(app, now, *(f"Paper {n}" for n in range(12)))
+    endpoint = Endpoint(fault)
+    pipeline.summarise(endpoint.on(app), now)
+    assert len(endpoint.asked) <= summaries.AT_ONCE
+    [run] = runs(app)
+    assert run.error.startswith("the endpoint: ")
+    assert KEY not in run.error
+    assert len(pipeline.preview(app, (), now).picks) == 10
+
+
+def test_a_mail_goes_out_while_the_endpoint_is_down(app: App, now: datetime) -> None:
+    """With the abstract's own sentence."""
+    add(app, now, "Bookmark")
+    pipeline.summarise(Endpoint(httpx.ConnectError("nobody there")).on(app), now)
+    with app.db.write() as session:
+        shelves.reader(session, "alice@example.org", ["bookmark"], now)
+    pipeline.send_due(app, now)
+    with app.db.read() as session:
+        digest = session.exec(select(Delivery)).one().digest
+    assert digest["sections"][0]["picks"][0]["summary"] == GIST
+    assert digest["sections"][0]["picks"][0]["summary_by"] == ""
+
+
+def test_an_endpoint_that_fails_is_left_in_peace_ever_longer(app: App, now: datetime) -> None:
+    """15, 30, 60 and at most 120 minutes; one good run, and it is asked every time again."""
+    add(app, now, *(f"Paper {n}" for n in range(40)))
+    endpoint = Endpoint(httpx.Response(500))
+    began = []
+    for minutes in range(0, 400, 15):
+        before = len(endpoint.asked)
+        pipeline.summarise(endpoint.on(app), now + timedelta(minutes=minutes))
+        began += [minutes] if len(endpoint.asked) > before else []
+    assert began == [0, 15, 45, 105, 225, 345]
+    endpoint.answers = [chat(SENTENCE)]
+    assert pipeline.summarise(endpoint.on(app), now + timedelta(minutes=465))["written"] > 0
+    assert not runs(app)[-1].error
+
+
+def test_one_paper_that_breaks_the_endpoint_does_not_stop_the_others(app: App, now: datetime) -> None:
+    """It rests, too, so that the next run begins with others."""
+    add(app, now, "Poison", upvotes=99)
+    add(app, now, *(f"Paper {n}" for n in range(3)))
+    endpoint = Endpoint(httpx.Response(500), chat(SENTENCE))
+    pipeline.summarise(endpoint.on(app), now)
+    pipeline.summarise(endpoint.on(app), now + timedelta(minutes=15))
+    assert endpoint.titles.count("Poison") == 1
+    with app.db.read() as session:
+        waiting = select(Paper.title).join(WrittenSummary).where(WrittenSummary.text == "")
+        assert session.exec(waiting).all() == ["Poison"]
+
+
+def test_an_answer_that_never_ends_is_given_up(
+    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However slowly it trickles in."""
+    monkeypatch.setattr(summaries, "PATIENCE", timedelta(milliseconds=20))
+
+    async def never(_request: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    add(app, now, "Bookmark")
+    pipeline.summarise(replace(Endpoint().on(app), wire=Wire(httpx.MockTransport(never))), now)
+    assert runs(app)[0].error == "the endpoint: no answer in time"
+
+
+def test_one_process_at_a_time(app: App, now: datetime) -> None:
+    """Each paper costs money."""
+    add(app, now, "Bookmark")
+    endpoint = Endpoint()
+    with leases.turn(app.db, summaries.JOB, now, timedelta(minutes=5)):
+        assert not pipeline.summarise(endpoint.on(app), now)
+    assert endpoint.asked == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        SENTENCE,
+        f'  "{SENTENCE}"\n',
+        f"TL;DR: {SENTENCE}",
+        f"**{SENTENCE}**",
+        f"<think>\nThe reader wants <b>one</b> sentence.\n</think>\n\n{SENTENCE}",
+        SENTENCE.replace(" keep", "\u200b\nkeep"),
+    ],
+)
+def test_what_models_put_around_a_sentence_goes(answer: str) -> None:
+    """Quotes, thoughts, headings and stars are not part of it."""
+    assert summaries.summary_in(chat(answer).content) == SENTENCE
+
+
+def test_formulas_are_shown_as_in_abstracts() -> None:
+    """LaTeX becomes Unicode; less-than signs are no markup."""
+    told = chat(r"It proves that $\alpha < \beta$ holds for all n < 9 and m > 3 in every case.").content
+    assert summaries.summary_in(told) == "It proves that α < β holds for all n < 9 and m > 3 in every case."
+
+
+def test_an_answer_of_another_kind_is_no_answer() -> None:
+    """The endpoint is not what the operator takes it for."""
+    with pytest.raises(UnreadableAnswer):
+        summaries.summary_in(b"\xff\xfe")
+    assert isinstance(summaries.summary_in(chat(["a", "list"]).content), Rejection)
+
+
+@contextmanager
+def model_server(answer: Callable[[dict[str, object]], bytes]) -> Iterator[str]:
+    """A real HTTP server on this machine; its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = answer(asked)
+            self.send_response(200 if self.path == "/v1/chat/completions" else 404)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_over_a_real_connection(app: App, now: datetime) -> None:
+    """What was tested on a stand-in holds where bytes travel; no key is sent where none is set."""
+    numbers = add(app, now, *(f"Paper {n}" for n in range(6)))
+
+    def answer(asked: dict[str, object]) -> bytes:
+        title = str(asked["messages"][1]["content"]).split("\n")[0]  # type: ignore[index]
+        return chat(f"One sentence that was written about “{title}”.").content
+
+    with model_server(answer) as url:
+        chosen = app.settings.model_copy(update={"summary_url": url, "summary_model": MODEL})
+        assert pipeline.summarise(replace(app, settings=chosen), now) == {"written": 6, "rejected": 0}
+    assert view(app, numbers[3]).tldr == "One sentence that was written about “Title: Paper 3”."
