@@ -154,15 +154,9 @@ class _Desk:
         with self.db.write() as session:
             row = session.get(WrittenSummary, paper.paper_id)
             row = row or WrittenSummary(paper_id=paper.paper_id, at=self.now)
-            row.text, row.model, row.at, row.next_attempt_at = (
-                text,
-                self.settings.summary_model,
-                self.now,
-                None,
-            )
-            if not text:
-                row.next_attempt_at = self.now + PAPER_RESTS * 4.0**row.failures
-                row.failures += 1
+            row.text, row.model, row.at = text, self.settings.summary_model, self.now
+            row.next_attempt_at = None if text else self.now + PAPER_RESTS * 4.0**row.failures
+            row.failures += not text
             session.add(row)
 
 

@@ -108,11 +108,11 @@ class Client:
         try:
             response, body = await self._exchange("POST", _address(url, None), headers, content)
         except _Passing as fault:
-            raise SourceError(f"{_party(url)}: {fault}") from None
+            raise SourceError(_without(token, f"{_party(url)}: {fault}")) from None
         if 200 <= response.status_code < 300:
             return Reply(body, response.headers)
-        told = _excerpt(body).replace(token, "…") if token else _excerpt(body)
-        raise SourceError(f"{_party(url)}: HTTP {response.status_code}. {told}".strip())
+        told = f"{_party(url)}: HTTP {response.status_code}. {_excerpt(body)}".strip()
+        raise SourceError(_without(token, told))
 
     async def _persist(self, url: str, headers: dict[str, str], public_only: bool) -> Reply:
         """Try a few times, as long as the fault may pass."""
@@ -250,6 +250,11 @@ def _party(url: str) -> str:
     """Whom a request goes to: arXiv is one party however many host names it has."""
     host = (urlsplit(url).hostname or "").lower()
     return "arxiv.org" if host == "arxiv.org" or host.endswith(".arxiv.org") else host
+
+
+def _without(token: str, text: str) -> str:
+    """What may be logged: some servers, and h11, repeat what they were sent."""
+    return text.replace(token.strip(), "…") if token.strip() else text
 
 
 def _excerpt(body: bytes) -> str:

@@ -225,6 +225,9 @@ def test_what_is_posted_goes_to_one_address_once(now: datetime) -> None:
         [request] = upstream.asked
         assert request.headers["authorization"] == "Bearer s3cr3t"
         assert request.content == b'{"n":1}'
+    broken = Upstream(httpx.LocalProtocolError("Illegal header value b'Bearer s3cr3t\\n'"))
+    with pytest.raises(SourceError, match="Bearer …"):
+        broken.ask(now, lambda polite: polite.post("https://model.test/v1", {}, "s3cr3t\n"))
     plain = Upstream(httpx.Response(200, content=b"{}"))
     assert plain.ask(now, lambda polite: polite.post("https://model.test/v1", {})).body == b"{}"
     assert "authorization" not in plain.asked[0].headers
