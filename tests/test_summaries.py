@@ -13,9 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 from sqlmodel import col, select
 
-from app import archive, ingest, leases, pipeline, summaries
+from app import archive, ingest, leases, main, pipeline, summaries
 from app.errors import UnreadableAnswer
 from app.models import Delivery, Paper, Run, WrittenSummary
 from app.pipeline import App
@@ -107,12 +108,14 @@ def test_a_paper_without_a_summary_gets_one(app: App, now: datetime) -> None:
 
 
 def test_a_card_says_who_wrote_it(app: App, now: datetime) -> None:
-    """In both parts of the mail."""
+    """In both parts of the mail, and on the page of the day."""
     add(app, now, "Bookmark")
     pipeline.summarise(Endpoint().on(app), now)
     mail = pipeline.show(app, pipeline.preview(app, (), now), "alice@example.org", now)
     assert f"{SENTENCE} (Summary by {MODEL})" in " ".join(mail.text.split())
     assert f"Summary by {MODEL}" in mail.html
+    with TestClient(main.create_app(app), base_url="https://paperboy.test") as visitor:
+        assert f"Summary by {MODEL}" in visitor.get(f"/day/{now.date()}").text
 
 
 def test_each_paper_is_asked_about_once(app: App, now: datetime) -> None:
