@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app import bibliography
@@ -181,6 +181,7 @@ BIBTEX = st.lists(
 )  # fmt: skip
 
 
+@settings(deadline=None)  # a busy machine is no fault of the text
 @given(st.one_of(st.text(), BIBTEX.map("".join)))
 @example('@a{b,title="{"}')
 @example("@a{b,author={, ,}}")
