@@ -30,7 +30,7 @@ def views(session: Session, ids: Collection[int]) -> list[PaperView]:
 
 
 def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
-    """Each paper as it is known today, by the id that was asked for. An id that does not exist is left out."""
+    """Each paper as it is known today, by the id asked for. An id that does not exist is left out."""
     today = canonical(session, ids)
     rows = {
         row.id: row
