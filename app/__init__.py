@@ -14,9 +14,13 @@ The stages, in the order in which data passes through them:
     merges        two rows are one paper, and how that is taken back
     archive       the papers as the later stages see them
     words         PURE: a text → its words, stemmed
-    corpus        PURE: the archive as numbers: what it says of words
+    abbreviations PURE: short forms and what they stand for, learned from texts
+    space         PURE: papers as rows of numbers: BM25F, TF-IDF, LSA
+    corpus        PURE: the archive as numbers: all that was learned from its papers
     lexicon       keeps the corpus current
     trend         PURE: votes over time → how a paper is doing, in words
+    interest      PURE: what a reader typed → words, phrases, exclusions, filters
+    passages      PURE: what literally stands in a paper
     match         PURE: interests × papers → relevance with its reason
     cadence       PURE: who is due, and when next, in their own time zone
     summaries     a language model's sentence on a paper, where an operator wants it

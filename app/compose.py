@@ -1,24 +1,31 @@
 """PURE. Pick, section, never repeat → a Digest, or the reason why there is none today.
 
-A paper's relevance to a reader is 1 − Π (1 − r)^w over their interests: it fits well when it fits one of
-them well. It is sent from FLOOR on, the cut-off with about the best F1 over real interests. Its place is
-relevance × (1 + TREND·trend) × FRESH^days since it was listed: interests decide, votes and freshness
-break ties.
+A paper's relevance to a reader is 1 − Π (1 − r)^w over their interests and what they liked: it fits well
+when it fits one of them well. It is sent from FLOOR on. Its score is relevance × (1 + TREND·trend) ×
+FRESH^days since it was listed. Papers are then taken one by one, each time the one with the best score less
+its likeness to those taken before (maximal marginal relevance: Carbonell and Goldstein 1998).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import date
+from typing import Any
+
+import numpy as np
 
 from app import gist
 from app.records import Digest, Match, PaperView, Pick, Section, Skip, Trend, WhenEmpty, Wish
 
-FLOOR = 0.025
+Vector = np.ndarray[Any, Any]
+
+FLOOR = 0.33
 TREND = 0.3
 FRESH = 0.9
+DIVERSITY = 0.3  # λ of MMR
+CONSIDERED = 4  # times as many papers as there is room for: what comes later is never taken
 SHOWN_AUTHORS = 3
 
 
@@ -30,6 +37,7 @@ class Reader:
     min_papers: int = 1
     max_papers: int = 10
     when_empty: WhenEmpty = WhenEmpty.SKIP
+    taste: Mapping[int, Match] = field(default_factory=dict)  # by paper: close to what they liked
 
 
 @dataclass(frozen=True)
@@ -38,11 +46,16 @@ class Shelf:
 
     papers: Mapping[int, PaperView]
     trends: Mapping[int, Trend]
-    matches: Mapping[str, Mapping[int, Match]]  # by the text of the interest, then by paper
+    matches: Mapping[str, Mapping[int, float]]  # relevance by the text of the interest, then by paper
     excluded: Mapping[str, frozenset[int]]  # by the text of the interest: papers its exclusions forbid
+    reason: Callable[[str, int], str]  # why a paper fits an interest
+    vectors: Mapping[int, Vector]  # unit rows by paper, whose products are likenesses
     today: date
     leaving: date  # what was last listed before this day is too old when the next digest is made
     quiet: str = ""  # why the sources are silent today, if they are
+
+
+LIKED = Wish("")  # the place of what fits by taste alone
 
 
 @dataclass(frozen=True)
@@ -51,14 +64,13 @@ class _Choice:
 
     paper: PaperView
     wish: Wish
-    reason: str
     score: float
 
 
 def compose(edition: str, reader: Reader, shelf: Shelf, already: frozenset[int]) -> Digest | Skip:
     """The digest of one reader, without any paper of `already`."""
     fresh = {number: paper for number, paper in shelf.papers.items() if number not in already}
-    chosen = choose(reader, shelf, fresh) if reader.wishes else []
+    chosen = choose(reader, shelf, fresh)
     if not chosen:
         if reader.wishes and reader.when_empty is WhenEmpty.SKIP:
             return Skip(_silence(shelf, len(fresh)))
@@ -67,9 +79,9 @@ def compose(edition: str, reader: Reader, shelf: Shelf, already: frozenset[int])
         found = f"{len(chosen)} of at least {reader.min_papers} papers"
         return Skip(f"{found}: kept for the next digest")
     sections = tuple(
-        Section(wish.text, picks)
-        for wish in reader.wishes
-        if (picks := tuple(_pick(choice, shelf) for choice in chosen if choice.wish == wish))
+        Section(wish.text, picks, "" if wish.text else "Close to what you liked")
+        for wish in (*reader.wishes, LIKED)
+        if (picks := tuple(_pick(c, shelf, _reason(c, reader, shelf)) for c in chosen if c.wish == wish))
     )
     return Digest(edition, sections, considered=len(fresh))
 
@@ -79,16 +91,50 @@ def choose(reader: Reader, shelf: Shelf, fresh: Mapping[int, PaperView]) -> list
 
     Every interest's own best paper comes before any other, so a loud interest drowns no quiet one.
     """
-    fits = {number: options for number, paper in fresh.items() if (options := _fits(reader, shelf, paper))}
+    muted = _muted(reader, shelf)
+    fits = {n: options for n, paper in fresh.items() if (options := _fits(reader, shelf, paper, muted))}
     champions = {wish.text: _champion(wish, shelf, fits) for wish in reader.wishes}
-    first = set(champions.values())
-    order = sorted(fits, key=lambda number: (number not in first, -fits[number][0].score, number))
+    first = {number for number in champions.values() if number is not None}
+    ranked = sorted(fits, key=lambda number: (-fits[number][0].score, number))
+    rest = [number for number in ranked if number not in first][: CONSIDERED * reader.max_papers]
     chosen: dict[int, _Choice] = {}
-    for number in order:
-        choice = next((option for option in fits[number] if _has_room(option, chosen, champions)), None)
-        if choice and len(chosen) < reader.max_papers:
-            chosen[number] = choice
+    line = _Line(shelf.vectors)
+    for group in ([number for number in ranked if number in first], rest):
+        for number in line.up(group, [fits[number][0].score for number in group]):
+            choice = next((option for option in fits[number] if _has_room(option, chosen, champions)), None)
+            if choice and len(chosen) < reader.max_papers:
+                chosen[number] = choice
+                line.take(number)
     return sorted(chosen.values(), key=lambda choice: (-choice.score, choice.paper.id))
+
+
+class _Line:
+    """Papers waiting their turn: the best score first, less the likeness to what was taken already."""
+
+    def __init__(self, vectors: Mapping[int, Vector]) -> None:
+        self._vectors = vectors
+        self._taken: list[Vector] = []
+
+    def take(self, number: int) -> None:
+        if number in self._vectors:
+            self._taken.append(self._vectors[number])
+
+    def up(self, numbers: Sequence[int], scores: Sequence[float]) -> Iterator[int]:
+        """These papers, one after the other; `scores` are theirs, in the same order, the best first."""
+        if not numbers or any(number not in self._vectors for number in numbers):
+            yield from numbers
+            return
+        rows = np.stack([self._vectors[number] for number in numbers])
+        worth = np.array(scores) / scores[0] * (1 - DIVERSITY)
+        likeness = np.zeros(len(numbers))
+        seen = 0
+        for _ in numbers:
+            for taken in self._taken[seen:]:
+                likeness = np.maximum(likeness, rows @ taken)
+            seen = len(self._taken)
+            best = int(np.argmax(worth - DIVERSITY * likeness))
+            worth[best] = -np.inf
+            yield numbers[best]
 
 
 def _champion(wish: Wish, shelf: Shelf, fits: Mapping[int, list[_Choice]]) -> int | None:
@@ -97,7 +143,7 @@ def _champion(wish: Wish, shelf: Shelf, fits: Mapping[int, list[_Choice]]) -> in
     own = {
         number: _score(relevance, shelf, options[0].paper)
         for number, options in fits.items()
-        if number in hits and (relevance := combined([(hits[number].relevance, wish.weight)])) >= FLOOR
+        if number in hits and (relevance := combined([(hits[number], wish.weight)])) >= FLOOR
     }
     return min(own, key=lambda number: (-own[number], number), default=None)
 
@@ -117,21 +163,37 @@ def _has_room(option: _Choice, chosen: Mapping[int, _Choice], champions: Mapping
     return sum(choice.wish == wish for choice in chosen.values()) + kept < wish.quota
 
 
-def _fits(reader: Reader, shelf: Shelf, paper: PaperView) -> list[_Choice]:
+def _fits(reader: Reader, shelf: Shelf, paper: PaperView, muted: Set[int]) -> list[_Choice]:
     """The interests that a relevant paper may stand under, the best first; none if it is not relevant."""
     found = [
         (wish, hit)
         for wish in reader.wishes
         if (hit := shelf.matches.get(wish.text, {}).get(paper.id)) is not None
     ]
-    relevance = combined((hit.relevance, wish.weight) for wish, hit in found)
+    if paper.id in reader.taste and paper.id not in muted:
+        found.append((LIKED, reader.taste[paper.id].relevance))
+    relevance = combined((hit, wish.weight) for wish, hit in found)
     if relevance < FLOOR:
         return []
     score = _score(relevance, shelf, paper)
-    found.sort(key=lambda pair: (-pair[1].relevance * pair[0].weight, pair[0].text))
-    best = found[0][1].relevance
+    found.sort(key=lambda pair: (-pair[1] * pair[0].weight, pair[0].text))
+    best = found[0][1]
     # A second interest may take it only where it is nearly as much at home.
-    return [_Choice(paper, wish, hit.reason, score) for wish, hit in found if hit.relevance >= best / 2]
+    return [_Choice(paper, wish, score) for wish, hit in found if hit >= best / 2]
+
+
+def _muted(reader: Reader, shelf: Shelf) -> frozenset[int]:
+    """What an exclusion of any interest speaks against: only an interest of its own may bring it."""
+    return frozenset[int]().union(*(shelf.excluded.get(wish.text, ()) for wish in reader.wishes))
+
+
+def _reason(choice: _Choice, reader: Reader, shelf: Shelf) -> str:
+    """Why it fits the interest it stands under, and the reader's taste where that agrees."""
+    number = choice.paper.id
+    said = [shelf.reason(choice.wish.text, number)] if choice.wish.text else []
+    if number in reader.taste and (not said or reader.taste[number].relevance >= FLOOR):
+        said.append(reader.taste[number].reason)
+    return "; ".join(filter(None, said))
 
 
 def _trend(shelf: Shelf, paper: PaperView) -> Trend:
@@ -152,15 +214,14 @@ def _silence(shelf: Shelf, considered: int) -> str:
 
 def _trending(edition: str, reader: Reader, shelf: Shelf, fresh: Mapping[int, PaperView]) -> Digest | Skip:
     """What trends most among the papers that no exclusion of the reader speaks against."""
-    muted = frozenset[int]().union(*(shelf.excluded.get(wish.text, ()) for wish in reader.wishes))
+    muted = _muted(reader, shelf)
     allowed = [paper for paper in fresh.values() if paper.id not in muted]
     places = {paper.id: _trend(shelf, paper).score * _freshness(shelf, paper) for paper in allowed}
     ranked = sorted(allowed, key=lambda paper: (-places[paper.id], paper.id))
     if not ranked:
         return Skip(_silence(shelf, 0))
-    nobody = Wish("")
     picks = [
-        _pick(_Choice(paper, nobody, "trending now", places[paper.id]), shelf)
+        _pick(_Choice(paper, LIKED, places[paper.id]), shelf, "trending now")
         for paper in ranked[: reader.max_papers]
     ]
     note = "Nothing new matched your interests, so here is what is trending." if reader.wishes else ""
@@ -175,14 +236,14 @@ def _freshness(shelf: Shelf, paper: PaperView) -> float:
     return math.pow(FRESH, max(0, (shelf.today - (paper.last_listed_on or shelf.today)).days))
 
 
-def _pick(choice: _Choice, shelf: Shelf) -> Pick:
+def _pick(choice: _Choice, shelf: Shelf, reason: str) -> Pick:
     paper = choice.paper
     return Pick(
         paper_id=paper.id,
         title=paper.title,
         authors=byline(paper.authors, paper.author_count),
         summary=summary(paper),
-        reason=choice.reason,
+        reason=reason,
         trend=_trend(shelf, paper).words,
         url=paper.url,
         pdf_url=paper.pdf_url,

@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from app import abbreviations
+from app.abbreviations import Abbreviations
 from app.errors import CorruptModel
-from app.words import pairs, telling, tokenise
+from app.space import Document, Space
+from app.words import pairs, stems
 
 # Raised when an array is added or means something else, or when `words` stems differently.
 FORMAT = 1
@@ -33,21 +36,20 @@ class Statistics:
     abstract_length: float
 
     @classmethod
-    def of(cls, papers: Iterable[tuple[str, str]]) -> Statistics:
-        """Count (title, abstract) pairs. Pairs of stems that occur once are left out."""
+    def of(cls, documents: Iterable[Document]) -> Statistics:
+        """Count the terms of (title, abstract). Pairs of stems that occur once are left out."""
         frequencies: Counter[str] = Counter()
         count = titles = abstracts = 0
-        for title, abstract in papers:
-            stems = [telling(token.stem for token in tokenise(text)) for text in (title, abstract)]
-            frequencies.update({*stems[0], *stems[1], *pairs(stems[0]), *pairs(stems[1])})
-            count, titles, abstracts = count + 1, titles + len(stems[0]), abstracts + len(stems[1])
+        for title, abstract in documents:
+            frequencies.update({*title, *abstract, *pairs(title), *pairs(abstract)})
+            count, titles, abstracts = count + 1, titles + len(title), abstracts + len(abstract)
         kept = {term: n for term, n in frequencies.items() if n > 1 or " " not in term}
         return cls(count, kept, titles / max(1, count) or 10.0, abstracts / max(1, count) or 150.0)
 
-    @classmethod
-    def load(cls, path: Path) -> Statistics:
-        """Read counts written as JSON by benchmarks/make_frequencies.py."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+    @property
+    def lengths(self) -> tuple[float, float]:
+        """Means of a title's and of an abstract's length."""
+        return self.title_length, self.abstract_length
 
     def idf(self, term: str) -> float:
         """Robertson's idf, never negative: ln(1 + (N − n + ½) / (n + ½))."""
@@ -77,21 +79,38 @@ class Corpus:
     """All that an archive says. It never changes: a newer one is another one."""
 
     statistics: Statistics
+    abbreviations: Abbreviations
+    space: Space | None = None  # of an archive that is large enough
 
     @classmethod
     def of(cls, papers: Sequence[tuple[str, str]]) -> Corpus:
-        """Learn from (title, abstract) pairs."""
-        return cls(statistics=Statistics.of(papers))
+        """Learn from (title, abstract) pairs, the newest first."""
+        bare = [(stems(title), stems(abstract)) for title, abstract in papers]
+        shorts = abbreviations.learn(abstract for _, abstract in papers)
+        learned = Abbreviations(abbreviations.compounds(bare), shorts)
+        documents = [(learned.fold(title), learned.fold(abstract)) for title, abstract in bare]
+        counted = Statistics.of(documents)
+        titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
+        space = Space.fit(titled, counted.frequencies, counted.idf, counted.lengths)
+        return cls(counted, learned, space)
 
     @classmethod
     def shipped(cls) -> Corpus:
         """What came with this version, for an archive too young to say what is common."""
-        return cls(statistics=Statistics.load(SHIPPED))
+        kept = json.loads(SHIPPED.read_text(encoding="utf-8"))
+        folded = (_table(kept.pop(name).items()) for name in ("compounds", "shorts"))
+        return cls(Statistics(**kept), Abbreviations(*folded))
+
+    def document(self, title: str, abstract: str) -> Document:
+        """The terms of a paper, as the archive counts them."""
+        return self.abbreviations.terms(title), self.abbreviations.terms(abstract)
 
     def encode(self) -> bytes:
         """As bytes: a compressed .npz without pickles. The same corpus gives the same bytes."""
         written = io.BytesIO()
-        np.savez_compressed(written, format=np.array(FORMAT), **self.statistics.arrays())
+        arrays: dict[str, Any] = {"format": np.array(FORMAT), **self.statistics.arrays()}
+        arrays |= _folding(self.abbreviations) | (self.space.arrays() if self.space else {})
+        np.savez_compressed(written, **arrays)
         return written.getvalue()
 
     @classmethod
@@ -101,11 +120,34 @@ class Corpus:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
                 if (found := arrays["format"].item()) != FORMAT:
                     raise CorruptModel(f"This model has format {found!r:.20}, and {FORMAT} is read here.")
-                return cls(statistics=Statistics.of_arrays(arrays))
+                return cls._of_arrays(arrays)
         except CorruptModel:
             raise
         except Exception as error:
             raise CorruptModel from error
+
+    @classmethod
+    def _of_arrays(cls, arrays: Arrays) -> Corpus:
+        counted = Statistics.of_arrays(arrays)
+        tables = (
+            _table(line.split("\t") for line in _terms_of(arrays[name])) for name in ("compounds", "shorts")
+        )
+        space = None
+        if "projection" in arrays:
+            space = Space.of_arrays(arrays, counted.frequencies, counted.idf)
+        return cls(counted, Abbreviations(*tables), space)
+
+
+def _folding(learned: Abbreviations) -> dict[str, Any]:
+    tables = {"compounds": learned.compounds, "shorts": learned.shorts}
+    return {
+        name: _bytes_of(f"{' '.join(run)}\t{short}" for run, short in sorted(table.items()))
+        for name, table in tables.items()
+    }
+
+
+def _table(lines: Iterable[Sequence[str]]) -> dict[tuple[str, ...], str]:
+    return {tuple(run.split(" ")): short for run, short in lines}
 
 
 def _bytes_of(terms: Iterable[str]) -> np.ndarray[Any, Any]:

@@ -9,10 +9,10 @@ from functools import cached_property
 import structlog
 from sqlmodel import Session, col, select
 
-from app import archive, cadence, compose, match, trend
+from app import archive, cadence, compose, interest, match, trend
 from app.models import Source, Subscriber
 from app.parts import App
-from app.records import Cadence, Digest, Match, PaperView, Skip, Trend, Wish
+from app.records import Cadence, Digest, PaperView, Skip, Trend, Wish
 from app.sources import quiet
 
 log = structlog.get_logger(__name__)
@@ -34,9 +34,9 @@ class Desk:
             if (paper.first_listed_on or self._today) > kept_from  # older deliveries may have been pruned
         }
         self._parted_since = archive.parted_since(session, self._papers)
-        self._statistics = app.lexicon.current(session).statistics
+        self._corpus = app.lexicon.current(session)
         self._quiet = _silence(session, self._today)
-        self._hits: dict[str, dict[int, Match]] = {}
+        self._hits: dict[str, dict[int, float]] = {}
         self._excluded: dict[str, frozenset[int]] = {}
         self._listed: dict[date, dict[int, PaperView]] = {}
 
@@ -75,6 +75,8 @@ class Desk:
             trends=self._trends,
             matches=self._hits,
             excluded=self._excluded,
+            reason=self._reason,
+            vectors=self._index.vectors,
             today=self._today,
             leaving=(following or self._today + timedelta(days=1)) - back,
             quiet=self._quiet,
@@ -91,7 +93,7 @@ class Desk:
 
     @cached_property
     def _index(self) -> match.Index:
-        return match.Index(self._papers.values(), self._statistics)
+        return match.Index(self._papers.values(), self._corpus)
 
     @cached_property
     def _trends(self) -> dict[int, Trend]:
@@ -99,11 +101,14 @@ class Desk:
 
     def prepare(self, wishes: Iterable[Wish]) -> None:
         """Match interests that were not matched yet; each is matched once for all who share it."""
-        for text in (wish.text for wish in wishes):
-            if text not in self._hits:
-                query = match.parse(text)
-                self._hits[text] = self._index.match(query)
-                self._excluded[text] = self._index.excluded(query)
+        new = [text for text in dict.fromkeys(wish.text for wish in wishes) if text not in self._hits]
+        queries = {text: interest.parse(text) for text in new}
+        for (text, query), hits in zip(queries.items(), self._index.match([*queries.values()]), strict=True):
+            self._hits[text] = hits
+            self._excluded[text] = self._index.excluded(query)
+
+    def _reason(self, text: str, paper_id: int) -> str:
+        return self._index.reason(interest.parse(text), paper_id)
 
 
 def _silence(session: Session, day: date) -> str:

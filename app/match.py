@@ -1,289 +1,261 @@
 """PURE. Interests × papers → relevance, with a reason that is literally true.
 
-A keyword's score of a paper is BM25F over title and abstract (Robertson, Zaragoza, Taylor 2004:
-title ×2, k1 1.2, b 0.6, stemmed) + 0.7 × BM25 over stemmed bigrams (k1 0.8). A logistic calibration
-turns it into a relevance in 0…1 that one cut-off serves for every interest.
+B, the words: BM25F and pairs of words, as `space` writes down. Long and short forms are one word.
+P, the meaning: the papers of the archive that have the words best are its examples; their centroid is a
+direction in the LSA space, and P says how many standard deviations nearer to it a paper is than the
+archive's papers are, per interest. That is what makes interests comparable, and finds papers that say
+the same in other words. An interest that the archive hardly knows has poor examples: P is damped.
+
+z = WORDS·B + P + WHOLE·(all of its words are there), and relevance rises with z alike for all interests.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-import re
-import unicodedata
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.corpus import Statistics
-from app.errors import InvalidInterest
-from app.records import Match, PaperView
-from app.words import WORD, Token, pairs, plain, telling, tokenise
+import numpy as np
+from scipy import sparse
 
-MAX_INTEREST_CHARS = 300
+from app.corpus import Corpus
+from app.interest import Query
+from app.passages import Passage
+from app.records import PaperView
+from app.space import Matrix, Space, Terms, counts, fingerprint
+from app.words import pairs
 
-TITLE_WEIGHT = 2.0
-K1, B = 1.2, 0.6
-BIGRAM_WEIGHT, BIGRAM_K1 = 0.7, 0.8
-# Log-odds = BM25·x + SHARE·(share of the query's idf in the title) + ALL·(every word occurs) + OFFSET,
-# fitted by benchmarks/relevance.py on folds of real interests.
-FIT_BM25, FIT_SHARE, FIT_ALL, FIT_OFFSET = 0.226, 0.904, 1.135, -6.865
+# `benchmarks/relevance.py` measures these; docs/benchmarks.md says what else was tried.
+WORDS, WHOLE = 0.4, 1.5
+NEAREST = 15  # examples; the best count most: 1/√rank
+FARTHEST, CLOSEST = -3.0, 8.0  # standard deviations: beyond, P says nothing more
+# Where no archive says what an interest means, P is what it is on average where its words are found.
+GUESS_WORDS, GUESS_WHOLE, GUESS = 0.5, 0.42, -0.14
+# Evidence is softplus(z − ODDS) above that of LEAST, and relevance 1 − exp(−evidence / SCALE): combined as
+# 1 − Π (1 − r), the relevances of several interests add up their evidence.
+ODDS, SCALE, LEAST = 2.0, 8.0, 1.0
 # However common the words: a paper with all of an interest in its title is worth showing, and so is one
 # that has a phrase which the reader put in quotes.
-TITLE_RELEVANCE, PHRASE_RELEVANCE = 0.05, 0.03
+TITLE_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 # An interest of filters alone ("author:…") asks for all that passes them.
 FILTER_RELEVANCE = 0.8
-
-_PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
-_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "–": "-"})
-
-
-@dataclass(frozen=True)
-class Query:
-    """An interest, understood. Words are stems; a phrase is a run of stems."""
-
-    text: str
-    words: tuple[str, ...] = ()
-    phrases: tuple[tuple[str, ...], ...] = ()
-    without: tuple[tuple[str, ...], ...] = ()  # one-word exclusions are phrases of one
-    authors: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    without_authors: tuple[str, ...] = ()
-    without_categories: tuple[str, ...] = ()
-
-    @cached_property
-    def terms(self) -> tuple[str, ...]:
-        """Every stem that counts towards the score, once, in order."""
-        return tuple(dict.fromkeys(telling([*self.words, *itertools.chain(*self.phrases)])))
-
-    @cached_property
-    def pairs(self) -> tuple[str, ...]:
-        """Neighbouring terms, as `Statistics` and the index write them."""
-        runs = (telling(run) for run in (self.words, *self.phrases))
-        return tuple(dict.fromkeys(pair for run in runs for pair in pairs(run)))
+BATCH = 500  # interests that are matched at once: bounds the memory
+CLOSE_WORDS = 3  # that a reason names
 
 
-def normalise(text: str) -> str:
-    """The text of an interest as it is stored: one spelling of spaces and quotes."""
-    cleaned = unicodedata.normalize("NFC", text).translate(_QUOTES)
-    return " ".join(cleaned.split())
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Every number on the way from an interest and a paper to its relevance."""
 
-
-def parse(text: str) -> Query:
-    """Understand an interest, or raise InvalidInterest with what to change.
-
-    `"a phrase"` must occur, `-word` and `-"a phrase"` must not; `author:name` and `cat:cs.CL` are
-    filters, and may be excluded with `-` too. Everything else is words to look for.
-    """
-    text = normalise(text)
-    if len(text) > MAX_INTEREST_CHARS:
-        raise InvalidInterest(f"An interest has at most {MAX_INTEREST_CHARS} characters.", "interests")
-    if not text.isprintable():
-        raise InvalidInterest("An interest is plain text, without control characters.", "interests")
-    parts: dict[str, list[object]] = defaultdict(list)
-    for minus, field, quoted, bare in _PART.findall(text):
-        _file_part(parts, bool(minus), field.lower(), quoted, bare)
-    query = Query(text, **{name: tuple(values) for name, values in parts.items()})  # type: ignore[arg-type]
-    if not (query.terms or query.authors or query.categories):
-        raise InvalidInterest("An interest needs at least one word to look for.", "interests")
-    return query
-
-
-def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:
-    """Put one part of an interest where it belongs; one without any letter or digit says nothing."""
-    if field:
-        value = " ".join((quoted or bare).casefold().split())
-        name = ("without_" if minus else "") + {"author": "authors", "cat": "categories"}[field]
-        if WORD.search(value):
-            parts[name].append(plain(value))
-        return
-    stems = tuple(token.stem for token in tokenise(quoted or bare))
-    if not stems or bare.casefold() in ("author:", "cat:"):
-        return
-    if minus:
-        parts["without"].append(stems)
-    elif quoted:
-        parts["phrases"].append(stems)
-    else:
-        parts["words"].extend(stems)
+    words: float  # B
+    closeness: float  # P: standard deviations above the archive's mean, damped
+    known: float  # in 0…1: how well the archive knows the interest, by which P is damped
+    whole: bool  # all words of the interest are in the paper
+    titled: bool  # all are in its title
+    agreement: float  # z
+    relevance: float  # in 0…1; 0 where the paper is left out
+    left_out: str  # why, or nothing
 
 
 @dataclass(frozen=True)
-class _Entry:
-    """A paper, indexed: its text in two fields, the weighted frequency of each stem and pair."""
+class _Scores:
+    """What a batch of interests has to say of all papers: interests × papers, or a column of interests."""
 
-    paper: PaperView
-    title: tuple[Token, ...]
-    abstract: tuple[Token, ...]
-    weights: Mapping[str, float]
-    authors: str
-    categories: frozenset[str]
+    words: Matrix
+    closeness: Matrix
+    known: Matrix
+    whole: Matrix
+    titled: Matrix
 
     @cached_property
-    def title_stems(self) -> frozenset[str]:
-        return frozenset(token.stem for token in self.title)
+    def agreement(self) -> Matrix:
+        return np.asarray(WORDS * self.words + self.closeness + WHOLE * self.whole)
+
+    @cached_property
+    def relevance(self) -> Matrix:
+        evidence = np.logaddexp(0, self.agreement - ODDS) - np.logaddexp(0, LEAST - ODDS)
+        relevance = -np.expm1(-np.maximum(evidence, 0) / SCALE)
+        return np.asarray(np.where(self.titled, np.maximum(relevance, TITLE_RELEVANCE), relevance))
 
 
 class Index:
     """The candidates of a digest, ready to be asked for any number of interests."""
 
-    def __init__(self, papers: Iterable[PaperView], statistics: Statistics) -> None:
-        self._statistics = statistics
-        self._entries = [self._entry(paper) for paper in papers]
-        self._postings: dict[str, list[int]] = defaultdict(list)
-        for number, entry in enumerate(self._entries):
-            for term in entry.weights:
-                if " " not in term:
-                    self._postings[term].append(number)
+    def __init__(self, papers: Iterable[PaperView], corpus: Corpus) -> None:
+        self._corpus, self._space = corpus, corpus.space
+        self._passages = [Passage(paper) for paper in papers]
+        self._places = {passage.paper.id: place for place, passage in enumerate(self._passages)}
+        documents = [corpus.document(p.paper.title, p.paper.abstract) for p in self._passages]
+        texts = [text for document in documents for text in document]
+        seen = dict.fromkeys(term for text in texts for term in (*text, *pairs(text)))
+        self._terms = Terms.of(list(seen), corpus.statistics.idf)
+        self._impacts = self._terms.impacts(documents, corpus.statistics.lengths).T.tocsr()
+        self._present = (self._impacts > 0).astype(np.float32)
+        titles = counts([title for title, _ in documents], self._terms.columns)
+        self._titled = (titles > 0).astype(np.float32).T.tocsr()
+        self._vectors = self._space.vectors(documents) if self._space else np.zeros((len(documents), 0))
+        self._examples = _Examples(self._space, self._passages, self._vectors) if self._space else None
 
-    def match(self, query: Query) -> dict[int, Match]:
-        """The papers that fit an interest at all, by id, with their relevance and its reason."""
-        found = {}
-        for number in self._possible(query):
-            entry = self._entries[number]
-            if not _passes(entry, query):
-                continue
-            relevance = self._relevance(entry, query)
-            found[entry.paper.id] = Match(relevance, _reason(entry, query, self._statistics))
+    @cached_property
+    def vectors(self) -> dict[int, Matrix]:
+        """Each paper's place in the LSA space, a unit row; without a space, rows of no length."""
+        return {passage.paper.id: row for passage, row in zip(self._passages, self._vectors, strict=True)}
+
+    def match(self, queries: Sequence[Query]) -> list[dict[int, float]]:
+        """For each interest the papers that fit it at all, by id, with their relevance in 0…1."""
+        found = []
+        for start in range(0, len(queries), BATCH):
+            batch = queries[start : start + BATCH]
+            relevance = self._scores(batch).relevance
+            found += [self._kept(query, row) for query, row in zip(batch, relevance, strict=True)]
         return found
+
+    def _kept(self, query: Query, relevance: Matrix) -> dict[int, float]:
+        """What is relevant and passes the filters, required phrases and exclusions of one interest."""
+        if not query.terms:
+            relevance = np.full(len(self._passages), FILTER_RELEVANCE)
+        elif query.phrases:
+            relevance = np.maximum(relevance, PHRASE_RELEVANCE)
+        places = np.flatnonzero(relevance).tolist()
+        if query.strict:
+            places = [place for place in places if not self._passages[place].left_out(query)]
+        amounts = relevance[places].tolist()
+        return {self._passages[p].paper.id: amount for p, amount in zip(places, amounts, strict=True)}
 
     def excluded(self, query: Query) -> frozenset[int]:
         """The papers that the exclusions of an interest forbid, by id."""
         if not (query.without or query.without_authors or query.without_categories):
             return frozenset()
-        return frozenset(entry.paper.id for entry in self._entries if _excluded(entry, query))
+        return frozenset(passage.paper.id for passage in self._passages if passage.excluded(query))
 
-    def _possible(self, query: Query) -> Iterable[int]:
-        if not query.terms:
-            return range(len(self._entries))
-        if query.phrases:
-            required = telling(itertools.chain(*query.phrases))
-            return set.intersection(*(set(self._postings.get(stem, ())) for stem in required))
-        return set().union(*(self._postings.get(term, ()) for term in query.terms))
-
-    def _relevance(self, entry: _Entry, query: Query) -> float:
-        if not query.terms:
-            return FILTER_RELEVANCE
-        score, share, everything = self.features(entry, query)
-        log_odds = FIT_BM25 * score + FIT_SHARE * share + FIT_ALL * everything + FIT_OFFSET
-        fitted = 1 / (1 + math.exp(-log_odds))
-        literal = TITLE_RELEVANCE if share == 1.0 else PHRASE_RELEVANCE if query.phrases else 0.0
-        return 1 - (1 - fitted) * (1 - literal)
-
-    def features(self, entry: _Entry, query: Query) -> tuple[float, float, float]:
-        """What the calibration weighs: B, the share of the query's idf in the title, all words there."""
-        idf = self._statistics.idf
-        total = sum(idf(term) for term in query.terms)
-        in_title = sum(idf(term) for term in query.terms if term in entry.title_stems)
-        everything = all(term in entry.weights for term in query.terms)
-        return self.score(entry, query), in_title / total if total else 0.0, float(everything)
-
-    def score(self, entry: _Entry, query: Query) -> float:
-        """B of the module's formula."""
-        words = sum(self._saturated(entry, term, K1) for term in query.terms)
-        pairs = sum(self._saturated(entry, pair, BIGRAM_K1) for pair in query.pairs)
-        return words + BIGRAM_WEIGHT * pairs
-
-    def _saturated(self, entry: _Entry, term: str, k1: float) -> float:
-        weight = entry.weights.get(term, 0.0)
-        return self._statistics.idf(term) * weight * (k1 + 1) / (weight + k1) if weight else 0.0
-
-    def _entry(self, paper: PaperView) -> _Entry:
-        title, abstract = tuple(tokenise(paper.title)), tuple(tokenise(paper.abstract))
-        weights: dict[str, float] = defaultdict(float)
-        for tokens, gain, mean in (
-            (title, TITLE_WEIGHT, self._statistics.title_length),
-            (abstract, 1.0, self._statistics.abstract_length),
-        ):
-            stems = telling(token.stem for token in tokens)
-            per_word = gain / (1 - B + B * len(stems) / mean)
-            for term in (*stems, *pairs(stems)):
-                weights[term] += per_word
-        authors = f" {plain(' ; '.join(paper.authors).casefold())} "
-        return _Entry(
-            paper, title, abstract, weights, authors, frozenset(c.casefold() for c in paper.categories)
+    def numbers(self, query: Query, paper_id: int) -> Numbers:
+        """How an interest's relevance of one candidate came about; KeyError where it is none."""
+        place, scores = self._places[paper_id], self._scores([query])
+        return Numbers(
+            words=float(scores.words[0, place]),
+            closeness=float(scores.closeness[0, place]),
+            known=float(scores.known[0]),
+            whole=bool(scores.whole[0, place]),
+            titled=bool(scores.titled[0, place]),
+            agreement=float(scores.agreement[0, place]),
+            relevance=self._kept(query, scores.relevance[0]).get(paper_id, 0.0),
+            left_out=self._passages[place].left_out(query),
         )
 
+    def reason(self, query: Query, paper_id: int) -> str:
+        """Why a paper fits: the words that matched, as it spells them, and where; filters that it passed.
 
-def _passes(entry: _Entry, query: Query) -> bool:
-    """Filters, required phrases and exclusions: no score outweighs any of them."""
-    return (
-        not _excluded(entry, query)
-        and all(_contains(entry, phrase) for phrase in query.phrases)
-        and all(_wrote(entry, name) for name in query.authors)
-        and (not query.categories or any(_filed(entry, name) for name in query.categories))
-    )
+        Where not all words are there, also the words that bring the paper close to the interest.
+        """
+        passage, folding = self._passages[self._places[paper_id]], self._corpus.abbreviations
+        wanted = set(self._folded(query)[0])
+        said = passage.quotes(wanted, folding, self._corpus.statistics.idf)
+        missing = any(not passage.spelled(term, folding) for term in wanted)
+        if missing and (close := self._close_words(query, passage)):
+            said.append(f"close to your interest through {', '.join(f'“{word}”' for word in close)}")
+        said += [f"by {name.title()}" for name in query.authors]
+        if query.categories:
+            said.append("filed under " + ", ".join(passage.paper.categories[:3]))
+        return "; ".join(said)
 
+    def _close_words(self, query: Query, passage: Passage) -> list[str]:
+        """The words of a paper that bring it near to what the interest means, the strongest first.
 
-def _excluded(entry: _Entry, query: Query) -> bool:
-    return (
-        any(_contains(entry, phrase) for phrase in query.without)
-        or any(_wrote(entry, name) for name in query.without_authors)
-        or any(_filed(entry, name) for name in query.without_categories)
-    )
+        The cosine of a paper x and a direction q is a sum over the paper's stems t: x_t · (V_t · q).
+        """
+        if not (self._space and self._examples):
+            return []
+        direction, _ = self._meanings(self._examples, [query], self._words([query]))
+        paper = passage.paper
+        row = self._space.tfidf([self._corpus.document(paper.title, paper.abstract)])
+        gains = row.data * (self._space.projection[row.indices] @ direction[0])
+        stems, own = list(self._space.stems.columns), set(self._folded(query)[0])
+        strongest = [stems[row.indices[n]] for n in np.argsort(-gains, kind="stable") if gains[n] > 0]
+        named = [stem for stem in strongest if stem not in own][:CLOSE_WORDS]
+        return [passage.spelled(stem, self._corpus.abbreviations) for stem in named]
 
-
-def _contains(entry: _Entry, phrase: tuple[str, ...]) -> bool:
-    """Whether these stems stand next to each other, in this order, in the title or in the abstract."""
-    if not all(stem in entry.weights for stem in telling(phrase)):
-        return False
-    return any(
-        _run_at(tokens, place, phrase)
-        for tokens in (entry.title, entry.abstract)
-        for place in range(len(tokens) - len(phrase) + 1)
-    )
-
-
-def _run_at(tokens: Sequence[Token], place: int, phrase: tuple[str, ...]) -> bool:
-    return all(tokens[place + step].stem == stem for step, stem in enumerate(phrase))
-
-
-def _wrote(entry: _Entry, name: str) -> bool:
-    """Whether a name, or a last name alone, is an author's: whole words, any accents."""
-    return re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", entry.authors) is not None
-
-
-def _filed(entry: _Entry, category: str) -> bool:
-    """`cs.CL` means itself; `cs` means the whole archive."""
-    return any(own == category or own.startswith(f"{category}.") for own in entry.categories)
-
-
-def _reason(entry: _Entry, query: Query, statistics: Statistics) -> str:
-    """The words that matched, as the paper spells them, and where; then the filters that it passed."""
-    said, parts = set[str](), []
-    for where, tokens, text in (
-        ("title", entry.title, entry.paper.title),
-        ("abstract", entry.abstract, entry.paper.abstract),
-    ):
-        runs = _best_runs(tokens, set(query.terms) - said, statistics.idf)
-        said.update(stem for run in runs for stem in (token.stem for token in run))
-        quoted = [f"“{text[run[0].start : run[-1].end]}”" for run in runs]
-        if quoted:
-            parts.append(f"{', '.join(quoted)} in the {where}")
-    parts += [f"by {name.title()}" for name in query.authors]
-    if query.categories:
-        parts.append("filed under " + ", ".join(entry.paper.categories[:3]))
-    return "; ".join(parts)
-
-
-def _best_runs(
-    tokens: Sequence[Token], wanted: set[str], idf: Callable[[str], float], most: int = 3
-) -> list[list[Token]]:
-    """The stretches of neighbouring wanted words that together say most of the query, longest first."""
-    runs: list[list[Token]] = []
-    for before, token in itertools.pairwise([None, *tokens]):
-        if token is None or token.stem not in wanted:
-            continue
-        if runs and before is runs[-1][-1] and token.stem not in {t.stem for t in runs[-1]}:
-            runs[-1].append(token)
+    def _scores(self, queries: Sequence[Query]) -> _Scores:
+        terms = [self._folded(query)[0] for query in queries]
+        singles = _rows(terms, self._terms)
+        sizes = np.array([max(1, len(row)) for row in terms])[:, None]
+        words = self._words(queries)
+        whole = (singles @ self._present).toarray() >= sizes
+        if self._space and self._examples:
+            directions, known = self._meanings(self._examples, queries, words)
+            away = self._space.standardised(directions, self._vectors)
+            closeness = known[:, None] * np.clip(away, FARTHEST, CLOSEST)
         else:
-            runs.append([token])
-    chosen: list[list[Token]] = []
-    said = set[str]()
-    for run in sorted(runs, key=lambda run: (-sum(idf(t.stem) for t in run), run[0].start)):
-        stems = {token.stem for token in run}
-        if not stems & said and len(chosen) < most:
-            chosen.append(run)
-            said |= stems
-    return chosen
+            known = np.zeros(len(queries))
+            closeness = np.where(words > 0, GUESS_WORDS * words + GUESS_WHOLE * whole + GUESS, 0)
+        return _Scores(words, closeness, known, whole, (singles @ self._titled).toarray() >= sizes)
+
+    def _words(self, queries: Sequence[Query]) -> Matrix:
+        """B: interests × papers."""
+        wanted = _rows([[*terms, *joined] for terms, joined in map(self._folded, queries)], self._terms)
+        return np.asarray((wanted @ self._impacts).toarray())
+
+    def _meanings(
+        self, examples: _Examples, queries: Sequence[Query], words: Matrix
+    ) -> tuple[Matrix, Matrix]:
+        """Each interest's direction, and how well the archive knows it."""
+        idf = self._corpus.statistics.idf
+        folded = [self._folded(query) for query in queries]
+        full = np.array([sum(idf(term) for term in terms) for terms, _ in folded])
+        return examples.meanings([[*terms, *joined] for terms, joined in folded], words, full)
+
+    def _folded(self, query: Query) -> tuple[list[str], list[str]]:
+        """The terms of an interest and its pairs of neighbours, each once, as the archive counts them."""
+        runs = [self._corpus.abbreviations.fold(run) for run in query.runs]
+        terms = dict.fromkeys(term for run in runs for term in run)
+        return list(terms), list(dict.fromkeys(pair for run in runs for pair in pairs(run)))
+
+
+class _Examples:
+    """The papers that say what an interest means: the archive's, and the candidates that it lacks."""
+
+    def __init__(self, space: Space, passages: Sequence[Passage], vectors: Matrix) -> None:
+        known = set(space.fingerprints.tolist())
+        titles = [passage.paper.title for passage in passages]
+        self._space = space
+        self._new = [place for place, title in enumerate(titles) if fingerprint(title) not in known]
+        self._vectors = np.concatenate([space.examples, vectors[self._new]])
+
+    def meanings(self, terms: Sequence[Sequence[str]], words: Matrix, full: Matrix) -> tuple[Matrix, Matrix]:
+        """Unit rows that point to each interest's best examples; how well those have its words, in 0…1.
+
+        `words` is B of the candidates; `full` is the score of a paper that has each word once or so.
+        """
+        found = sparse.csr_matrix(_rows(terms, self._space.terms) @ self._space.impacts)
+        directions = np.zeros((len(terms), self._vectors.shape[1]), np.float32)
+        known = np.zeros(len(terms))
+        for number, (start, end) in enumerate(zip(found.indptr, found.indptr[1:], strict=False)):
+            own = words[number, self._new]
+            fresh = np.flatnonzero(own)
+            scores = np.concatenate([found.data[start:end], own[fresh]])
+            places = np.concatenate([found.indices[start:end], fresh + len(self._space.examples)])
+            best = _highest(scores, NEAREST)
+            weights = 1 / np.sqrt(np.arange(1, len(best) + 1))
+            directions[number] = weights @ self._vectors[places[best]]
+            if len(best):
+                cover = np.minimum(scores[best], full[number]) / full[number]
+                known[number] = cover @ weights / weights.sum()
+        norms = np.linalg.norm(directions, axis=1, keepdims=True)
+        return directions / np.maximum(norms, 1e-9), known
+
+
+def _highest(scores: Matrix, most: int) -> Matrix:
+    """The places of the highest scores, in order; of equal ones the first."""
+    if len(scores) > most:
+        least = np.partition(scores, -most)[-most]
+        places = np.flatnonzero(scores >= least)
+    else:
+        places = np.arange(len(scores))
+    return places[np.argsort(-scores[places], kind="stable")][:most]
+
+
+def _rows(texts: Sequence[Sequence[str]], terms: Terms) -> sparse.csr_matrix:
+    """Texts × terms: 1 where a text has a term that has a column."""
+    numbers = [[terms.columns[term] for term in text if term in terms.columns] for text in texts]
+    ends = np.cumsum([0, *map(len, numbers)])
+    flat = np.array([number for row in numbers for number in row], np.int32)
+    return sparse.csr_matrix((np.ones(len(flat), np.float32), flat, ends), (len(texts), len(terms.columns)))

@@ -192,6 +192,7 @@ class Section:
 
     interest: str
     picks: tuple[Pick, ...]
+    heading: str = ""  # of picks under no interest, where they are not those that are trending
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ class Card:
 @dataclass(frozen=True, slots=True)
 class CardSection:
     interest: str
+    heading: str  # of cards under no interest
     cards: tuple[Card, ...]
 
 
@@ -141,7 +142,7 @@ class Renderer:
             good = tuple(card for card in cards if card)
             left_out += len(cards) - len(good)
             if good:
-                sections.append(CardSection(plain(section["interest"]), good))
+                sections.append(CardSection(plain(section["interest"]), section.get("heading", ""), good))
         return sections, left_out
 
     def _card(

@@ -30,26 +30,37 @@ class Token:
 
 def tokenise(text: str) -> list[Token]:
     """The words of a text: letters and digits, without case or accents, stemmed."""
-    folded = plain(text)
-    if len(folded) != len(text):  # offsets must stay those of the text
-        folded = text.casefold() if len(text.casefold()) == len(text) else text
-    return [Token(_stem(m.group()), m.start(), m.end()) for m in WORD.finditer(folded)]
+    return [Token(_stem(m.group()), m.start(), m.end()) for m in WORD.finditer(plain(text))]
+
+
+def stems(text: str) -> list[str]:
+    """The telling words of a text, stemmed; many times faster than `tokenise`."""
+    return telling(_stem(word) for word in WORD.findall(plain(text)))
+
+
+class _Plain(dict[int, str]):
+    """What each character is written as, found out when it is first seen."""
+
+    def __missing__(self, code: int) -> str:
+        base = unicodedata.normalize("NFKD", chr(code))[:1] or chr(code)
+        self[code] = base.lower() if len(base.lower()) == 1 else base
+        return self[code]
+
+
+_plain = _Plain()
 
 
 def plain(text: str) -> str:
-    """Lower case without accents; one character for one character wherever Unicode allows it."""
-    return "".join(_plain_char(char) for char in text)
-
-
-@lru_cache(maxsize=10_000)
-def _plain_char(char: str) -> str:
-    base = unicodedata.normalize("NFKD", char)[:1] or char
-    return base.lower() if len(base.lower()) == 1 else base
+    """Lower case without accents, one character for one character."""
+    return text.translate(_plain)
 
 
 @lru_cache(maxsize=200_000)
 def _stem(word: str) -> str:
-    return str(_stemmer.stemWord(word))
+    stem = str(_stemmer.stemWord(word))
+    # Snowball leaves the plural of what has no vowel: "llms", "vlms".
+    plural = len(stem) > 2 and stem.endswith("s") and stem.isalpha() and not set(stem) & set("aeiouy")
+    return stem[:-1] if plural else stem
 
 
 def telling(stems: Iterable[str]) -> list[str]:

@@ -5,7 +5,6 @@ python -m benchmarks.make_frequencies ../shared
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import lzma
 import sys
@@ -19,19 +18,22 @@ MIN_PAPERS = {"stem": 6, "pair": 25}
 def main() -> None:
     with lzma.open(Path(sys.argv[1]) / "data/papers/hf_papers.jsonl.xz", "rt") as lines:
         papers = [json.loads(line) for line in lines]
-    counted = corpus.Statistics.of((paper["title"], paper["abstract"]) for paper in papers)
+    learned = corpus.Corpus.of([(paper["title"], paper["abstract"]) for paper in papers])
+    counted, folded = learned.statistics, learned.abbreviations
     kept = {
         term: n
         for term, n in sorted(counted.frequencies.items())
         if n >= MIN_PAPERS["pair" if " " in term else "stem"]
     }
-    rounded = dataclasses.replace(
-        counted,
-        frequencies=kept,
-        title_length=round(counted.title_length, 2),
-        abstract_length=round(counted.abstract_length, 2),
-    )
-    text = json.dumps(dataclasses.asdict(rounded), ensure_ascii=False, separators=(",", ":"))
+    shipped = {
+        "papers": counted.papers,
+        "frequencies": kept,
+        "title_length": round(counted.title_length, 2),
+        "abstract_length": round(counted.abstract_length, 2),
+        "compounds": {" ".join(run): joined for run, joined in folded.compounds.items()},
+        "shorts": {" ".join(run): short for run, short in folded.shorts.items()},
+    }
+    text = json.dumps(shipped, ensure_ascii=False, separators=(",", ":"))
     corpus.SHIPPED.write_text(text + "\n", encoding="utf-8")
     print(f"{len(kept)} terms of {counted.papers} papers, {len(text) / 1000:.0f} kB")
 

@@ -13,7 +13,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from app import compose, corpus, dedupe, match
+from app import compose, corpus, dedupe, interest, match
 from app.records import PaperView
 
 
@@ -26,15 +26,16 @@ class Ranker:
     """The product's own matching over an archive that is all that was listed before."""
 
     def __init__(self, history: list[dict[str, Any]]) -> None:
-        self._statistics = corpus.Statistics.of((p["title"], p["abstract"]) for p in history)
+        newest_first = sorted(history, key=lambda paper: paper["listed_on"], reverse=True)
+        self._corpus = corpus.Corpus.of([(p["title"], p["abstract"]) for p in newest_first])
 
     def score(
         self, interests: list[str], papers: list[dict[str, Any]], likes: list[dict[str, Any]]
     ) -> list[float]:
-        index = match.Index([view(number, paper) for number, paper in enumerate(papers)], self._statistics)
-        found = [index.match(match.parse(text)) for text in interests]
+        index = match.Index([view(number, paper) for number, paper in enumerate(papers)], self._corpus)
+        found = index.match([interest.parse(text) for text in interests])
         return [
-            compose.combined([(hits[number].relevance, 1.0) for hits in found if number in hits])
+            compose.combined([(hits[number], 1.0) for hits in found if number in hits])
             for number in range(len(papers))
         ]
 

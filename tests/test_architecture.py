@@ -14,8 +14,8 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__
 
 GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "tokens", "logs"}
 STAGES = {
-    "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "corpus", "lexicon",
-    "trend", "match",  "cadence", "summaries", "gist", "compose",
+    "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
+    "corpus", "lexicon", "interest", "passages", "trend", "match", "cadence", "summaries", "gist", "compose",
     "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs", "keys",
     "audit",
 }  # fmt: skip
@@ -29,9 +29,20 @@ STAGE_USES = {
     ("ingest", "dedupe"),
     ("ingest", "merges"),
     ("merges", "dedupe"),
+    ("abbreviations", "words"),
+    ("space", "words"),
+    ("corpus", "abbreviations"),
+    ("corpus", "space"),
     ("corpus", "words"),
+    ("interest", "words"),
+    ("passages", "abbreviations"),
+    ("passages", "interest"),
+    ("passages", "words"),
     ("lexicon", "corpus"),
     ("match", "corpus"),
+    ("match", "interest"),
+    ("match", "passages"),
+    ("match", "space"),
     ("match", "words"),
     ("catalogue", "sources"),
     ("summaries", "sources"),
@@ -39,7 +50,7 @@ STAGE_USES = {
     ("subscribers", "archive"),
     ("subscribers", "cadence"),
     ("subscribers", "dedupe"),
-    ("subscribers", "match"),
+    ("subscribers", "interest"),
     ("subscribers", "deliver"),
     ("subscribers", "suppression"),
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from email_validator import EmailNotValidError, validate_email
 
-from app import cadence, match
+from app import cadence, interest
 from app.errors import InvalidAddress, InvalidInterest, InvalidPreference
 from app.models import Cadence, WhenEmpty
 from app.records import Wish
@@ -45,7 +45,7 @@ def check(wanted: Preferences) -> Preferences:
         raise InvalidPreference(problem, field)
     folded: dict[str, Wish] = {}
     for wish in wanted.interests:
-        text = match.normalise(wish.text)
+        text = interest.normalise(wish.text)
         folded.setdefault(text.casefold(), replace(wish, text=text))  # the first of doubles stays
     return replace(wanted, interests=tuple(folded.values()))
 
@@ -93,7 +93,7 @@ def _problems_of_interests(wanted: Preferences) -> Iterator[tuple[str, str]]:
 
 def _problem_of_wish(wish: Wish) -> str:
     try:
-        match.parse(wish.text)
+        interest.parse(wish.text)
     except InvalidInterest as error:
         return str(error)
     if not 0 < wish.weight <= MAX_WEIGHT:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app import audit, pipeline, subscribers
 from app.errors import Conflict, NotFound
-from app.match import parse
+from app.interest import parse
 from app.pipeline import App
 from app.records import Digest, Skip, Verdict, Wish
 from app.web.api import problems

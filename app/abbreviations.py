@@ -1,0 +1,196 @@
+"""PURE. Short forms and what they stand for, learned from the texts that explain them.
+
+"reinforcement learning (RL)" in three abstracts is enough: from then on an interest in "RL" finds papers
+on reinforcement learning and the other way round. So are "fine-tuning" and "finetuning" one word.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from app.words import Token, stems, telling, tokenise
+
+LEAST = 3  # papers that must agree
+SHARE = 0.15  # of the most usual long form: what is rarer is a slip or another sense
+UNANIMITY = 0.75  # of all that a short form is explained as; "ASR" means two things, so it stays itself
+
+_SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
+_CLAUSE = re.compile(r"[.;:!?,]\s|[()]")
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9]+")
+_LINKS = {"a", "an", "and", "are", "as", "at", "by", "for", "from", "in", "into", "is", "it", "of", "on"}
+_LINKS |= {"or", "the", "that", "to", "via", "with"}
+_LOOK_BACK = 120  # characters
+
+Table = Mapping[tuple[str, ...], str]  # a run of stems → the stem that stands for it
+
+
+def explained(text: str) -> Iterator[tuple[str, str]]:
+    """The (short, long) forms that a text explains, such as ("LLM", "large language model").
+
+    After Schwartz and Hearst (2003), stricter: each word of the long form gives its first letter, and
+    maybe more, in order; only small words may give none.
+    """
+    for found in _SHORT.finditer(text):
+        short = found.group(1)
+        if sum(char.isupper() for char in short) < 2:
+            continue
+        short = short[:-1] if short.endswith("s") and short[:-1].isupper() else short
+        clause = _CLAUSE.split(text[max(0, found.start() - _LOOK_BACK) : found.start()])[-1]
+        long = _long_form(short, _PLAIN_WORD.findall(clause))
+        if long:
+            yield short, " ".join(long)
+
+
+def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
+    """The longest run of words right before the bracket that spells the short form."""
+    letters = "".join(char for char in short.lower() if char.isalnum())
+    for size in range(min(len(before), len(letters) + 3), 1, -1):
+        words = [word.lower() for word in before[-size:]]
+        if words[0] not in _LINKS and _spells(letters, words):
+            return before[-size:]
+    return ()
+
+
+def _spells(letters: str, words: Sequence[str]) -> bool:
+    if not words:
+        return not letters
+    word, rest = words[0], words[1:]
+    if word in _LINKS and _spells(letters, rest):
+        return True
+    if not letters or word[0] != letters[0]:
+        return False
+    place, used = 1, 1
+    while not _spells(letters[used:], rest):
+        place = word.find(letters[used], place) + 1 if used < len(letters) else 0
+        if not place:
+            return False
+        used += 1
+    return True
+
+
+def learn(texts: Iterable[str]) -> dict[tuple[str, ...], str]:
+    """Long form → short form, both as stems, from texts of which each counts once."""
+    counted: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    for text in texts:
+        for short, long in {(_one(short), _run(long)) for short, long in explained(text)}:
+            if short and len(long) > 1:
+                counted[short][long] += 1
+    return _agreed(counted)
+
+
+def _run(long: str) -> tuple[str, ...]:
+    """The stems of a long form; none where one of its words is left out of texts: "computer use agent"."""
+    found = stems(long)
+    return tuple(found) if len(found) == sum(word not in _LINKS for word in long.lower().split()) else ()
+
+
+def _one(short: str) -> str:
+    found = stems(short)
+    return found[0] if len(found) == 1 else ""
+
+
+def _agreed(counted: Mapping[str, Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], str]:
+    """What enough papers agree on; a long form goes to the short form that most papers give it."""
+    best: dict[tuple[str, ...], tuple[int, str]] = {}
+    for short, longs in counted.items():
+        usual, papers = longs.most_common(1)[0]
+        same = {
+            long: n
+            for long, n in longs.items()
+            if n >= max(2, SHARE * papers) and len(set(long) & set(usual)) >= len(usual) - 1
+        }
+        if papers >= LEAST and sum(same.values()) >= UNANIMITY * longs.total():
+            for long, n in same.items():
+                best[long] = max(best.get(long, (0, "")), (n, short))
+    return {long: short for long, (_, short) in sorted(best.items())}
+
+
+def compounds(documents: Sequence[Sequence[Sequence[str]]]) -> dict[tuple[str, ...], str]:
+    """Pairs of stems that are written as one word, too: ("fine", "tune") and "finetun"."""
+    single = Counter(stem for document in documents for stem in {stem for text in document for stem in text})
+    whole = {stem for stem, papers in single.items() if papers >= LEAST and stem.isalpha()}
+    paired = Counter(pair for document in documents for pair in _joinable(document, whole))
+    return {pair: "".join(pair) for pair, papers in sorted(paired.items()) if papers >= LEAST}
+
+
+def _joinable(document: Sequence[Sequence[str]], whole: Set[str]) -> set[tuple[str, str]]:
+    return {
+        (first, second)
+        for text in document
+        for first, second in itertools.pairwise(text)
+        if len(first) > 1 and len(second) > 1 and first + second in whole
+    }
+
+
+@dataclass(frozen=True)
+class Abbreviations:
+    """Folds long forms into the short ones that stand for them."""
+
+    compounds: Table
+    shorts: Table
+
+    @cached_property
+    def _passes(self) -> tuple[dict[str, list[tuple[str, ...]]], ...]:
+        # The second pass over `shorts` finds long forms that hold a short one: "multimodal LLM".
+        return tuple(_by_first(table) for table in (self.compounds, self.shorts, self.shorts))
+
+    @cached_property
+    def _tables(self) -> tuple[Table, ...]:
+        return self.compounds, self.shorts, self.shorts
+
+    def fold(self, text: Sequence[str]) -> list[str]:
+        """Stems, with every long form folded into its short one."""
+        folded = list(text)
+        for table, firsts in zip(self._tables, self._passes, strict=True):
+            if not firsts.keys().isdisjoint(folded):
+                folded = [table.get(tuple(run), run[0]) for run in _runs(folded, firsts)]
+        return folded
+
+    def fold_tokens(self, tokens: Sequence[Token]) -> list[Token]:
+        """The same with words that know their place: a folded one stretches over all of its long form."""
+        folded = [token for token in tokens if telling([token.stem])]
+        for table, firsts in zip(self._tables, self._passes, strict=True):
+            places = _runs([token.stem for token in folded], firsts)
+            done, at = [], 0
+            for run in places:
+                first, last = folded[at], folded[at + len(run) - 1]
+                done.append(replace(first, stem=table.get(tuple(run), first.stem), end=last.end))
+                at += len(run)
+            folded = done
+        return folded
+
+    def terms(self, text: str) -> list[str]:
+        """The telling stems of a text, folded."""
+        return self.fold(stems(text))
+
+    def tokens(self, text: str) -> list[Token]:
+        """The telling words of a text, folded, with their places in it."""
+        return self.fold_tokens(tokenise(text))
+
+
+def _by_first(table: Table) -> dict[str, list[tuple[str, ...]]]:
+    """The runs by their first stem, the longest first."""
+    firsts: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for run in sorted(table, key=lambda run: (-len(run), run)):
+        firsts[run[0]].append(run)
+    return dict(firsts)
+
+
+def _runs(text: Sequence[str], firsts: Mapping[str, Sequence[tuple[str, ...]]]) -> list[Sequence[str]]:
+    """A text cut into runs that a table knows, and single stems."""
+    cut: list[Sequence[str]] = []
+    at = 0
+    while at < len(text):
+        size = _longest(text, at, firsts[text[at]]) if text[at] in firsts else 1
+        cut.append(text[at : at + size])
+        at += size
+    return cut
+
+
+def _longest(text: Sequence[str], at: int, runs: Sequence[tuple[str, ...]]) -> int:
+    return next((len(run) for run in runs if tuple(text[at : at + len(run)]) == run), 1)

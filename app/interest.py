@@ -1,0 +1,93 @@
+"""PURE. What a reader typed → a query: words, phrases, exclusions, authors and categories."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.errors import InvalidInterest
+from app.words import WORD, plain, telling, tokenise
+
+MAX_INTEREST_CHARS = 300
+
+_PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "–": "-"})
+
+
+@dataclass(frozen=True)
+class Query:
+    """An interest, understood. Words are stems; a phrase is a run of stems."""
+
+    text: str
+    words: tuple[str, ...] = ()
+    phrases: tuple[tuple[str, ...], ...] = ()
+    without: tuple[tuple[str, ...], ...] = ()  # one-word exclusions are phrases of one
+    authors: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    without_authors: tuple[str, ...] = ()
+    without_categories: tuple[str, ...] = ()
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        """Every stem that counts towards the score, once, in order."""
+        return tuple(dict.fromkeys(telling([*self.words, *itertools.chain(*self.phrases)])))
+
+    @property
+    def runs(self) -> tuple[tuple[str, ...], ...]:
+        """The telling stems that stand next to each other: the words, then each phrase."""
+        return tuple(tuple(telling(run)) for run in (self.words, *self.phrases))
+
+    @property
+    def strict(self) -> bool:
+        """Whether something must, or must not, stand in a paper."""
+        wanted = (self.phrases, self.authors, self.categories)
+        return any((*wanted, self.without, self.without_authors, self.without_categories))
+
+
+def normalise(text: str) -> str:
+    """The text of an interest as it is stored: one spelling of spaces and quotes."""
+    cleaned = unicodedata.normalize("NFC", text).translate(_QUOTES)
+    return " ".join(cleaned.split())
+
+
+def parse(text: str) -> Query:
+    """Understand an interest, or raise InvalidInterest with what to change.
+
+    `"a phrase"` must occur, `-word` and `-"a phrase"` must not; `author:name` and `cat:cs.CL` are
+    filters, and may be excluded with `-` too. Everything else is words to look for.
+    """
+    text = normalise(text)
+    if len(text) > MAX_INTEREST_CHARS:
+        raise InvalidInterest(f"An interest has at most {MAX_INTEREST_CHARS} characters.", "interests")
+    if not text.isprintable():
+        raise InvalidInterest("An interest is plain text, without control characters.", "interests")
+    parts: dict[str, list[object]] = defaultdict(list)
+    for minus, field, quoted, bare in _PART.findall(text):
+        _file_part(parts, bool(minus), field.lower(), quoted, bare)
+    query = Query(text, **{name: tuple(values) for name, values in parts.items()})  # type: ignore[arg-type]
+    if not (query.terms or query.authors or query.categories):
+        raise InvalidInterest("An interest needs at least one word to look for.", "interests")
+    return query
+
+
+def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:
+    """Put one part of an interest where it belongs; one without any letter or digit says nothing."""
+    if field:
+        value = " ".join((quoted or bare).casefold().split())
+        name = ("without_" if minus else "") + {"author": "authors", "cat": "categories"}[field]
+        if WORD.search(value):
+            parts[name].append(plain(value))
+        return
+    stems = tuple(token.stem for token in tokenise(quoted or bare))
+    if not stems or bare.casefold() in ("author:", "cat:"):
+        return
+    if minus:
+        parts["without"].append(stems)
+    elif quoted:
+        parts["phrases"].append(stems)
+    else:
+        parts["words"].extend(stems)

@@ -1,0 +1,125 @@
+"""PURE. What literally stands in a paper: required phrases, exclusions, and the words to quote.
+
+Nothing here is a matter of degree: no score outweighs an exclusion, and what a reason quotes is there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.abbreviations import Abbreviations
+from app.interest import Query
+from app.records import PaperView
+from app.words import Token, plain, tokenise
+
+Idf = Callable[[str], float]
+QUOTED = 3  # stretches of a field that a reason quotes
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A paper, read word by word."""
+
+    paper: PaperView
+
+    @cached_property
+    def fields(self) -> tuple[tuple[str, str, list[Token]], ...]:
+        """Each field's name, text and words."""
+        texts = (("title", self.paper.title), ("abstract", self.paper.abstract))
+        return tuple((name, text, tokenise(text)) for name, text in texts)
+
+    @cached_property
+    def _authors(self) -> str:
+        return f" {plain(' ; '.join(self.paper.authors).casefold())} "
+
+    def left_out(self, query: Query) -> str:
+        """Why a query does not want this paper, whatever its score; nothing where it may."""
+        if forbidden := self.excluded(query):
+            return forbidden
+        for phrase in query.phrases:
+            if not self.contains(phrase):
+                return "a phrase in quotes is not in it"
+        if not all(self.wrote(name) for name in query.authors):
+            return "it is by other authors"
+        if query.categories and not any(self.filed(name) for name in query.categories):
+            return "it is filed under other categories"
+        return ""
+
+    def excluded(self, query: Query) -> str:
+        """Which exclusion of a query forbids this paper, or nothing."""
+        if any(self.contains(phrase) for phrase in query.without):
+            return "a word or phrase that the interest excludes is in it"
+        if any(self.wrote(name) for name in query.without_authors):
+            return "an author whom the interest excludes wrote it"
+        if any(self.filed(name) for name in query.without_categories):
+            return "it is filed under a category that the interest excludes"
+        return ""
+
+    def contains(self, phrase: Sequence[str]) -> bool:
+        """Whether these stems stand next to each other, in this order, in the title or in the abstract."""
+        size, wanted = len(phrase), list(phrase)
+        for stems in self._stems:
+            for place in range(len(stems) - size + 1):
+                if stems[place] == wanted[0] and stems[place : place + size] == wanted:
+                    return True
+        return False
+
+    @cached_property
+    def _stems(self) -> tuple[list[str], ...]:
+        return tuple([token.stem for token in tokens] for _, _, tokens in self.fields)
+
+    def wrote(self, name: str) -> bool:
+        """Whether a name, or a last name alone, is an author's: whole words, any accents."""
+        return re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", self._authors) is not None
+
+    def filed(self, category: str) -> bool:
+        """`cs.CL` means itself; `cs` means the whole archive."""
+        own = [name.casefold() for name in self.paper.categories]
+        return any(name == category or name.startswith(f"{category}.") for name in own)
+
+    def quotes(self, wanted: set[str], folding: Abbreviations, idf: Idf) -> list[str]:
+        """The wanted terms as the paper spells them, and where: `“speculative decoding” in the title`."""
+        said, parts = set[str](), []
+        for name, text, tokens in self.fields:
+            runs = _best_runs(folding.fold_tokens(tokens), wanted - said, idf)
+            said.update(token.stem for run in runs for token in run)
+            quoted = [f"“{text[run[0].start : run[-1].end]}”" for run in runs]
+            if quoted:
+                parts.append(f"{', '.join(quoted)} in the {name}")
+        return parts
+
+    def spelled(self, term: str, folding: Abbreviations) -> str:
+        """A term as the paper spells it first, or nothing."""
+        for _, text, tokens in self.fields:
+            for token in folding.fold_tokens(tokens):
+                if token.stem == term:
+                    return text[token.start : token.end]
+        return ""
+
+
+def _best_runs(tokens: Sequence[Token], wanted: set[str], idf: Idf) -> list[list[Token]]:
+    """The stretches of neighbouring wanted words that together say most of the query, best first."""
+    chosen: list[list[Token]] = []
+    said = set[str]()
+    for run in sorted(_runs(tokens, wanted), key=lambda run: (-sum(idf(t.stem) for t in run), run[0].start)):
+        stems = {token.stem for token in run}
+        if not stems & said and len(chosen) < QUOTED:
+            chosen.append(run)
+            said |= stems
+    return chosen
+
+
+def _runs(tokens: Sequence[Token], wanted: set[str]) -> list[list[Token]]:
+    runs: list[list[Token]] = []
+    for before, token in itertools.pairwise([None, *tokens]):
+        if token is None or token.stem not in wanted:
+            continue
+        if runs and before is runs[-1][-1] and token.stem not in {t.stem for t in runs[-1]}:
+            runs[-1].append(token)
+        else:
+            runs.append([token])
+    return runs
