@@ -34,7 +34,7 @@ GUESS_WORDS, GUESS_WHOLE, GUESS = 0.5, 0.42, -0.14
 # Evidence is softplus(z − ODDS) above that of LEAST, and relevance 1 − exp(−evidence / SCALE): combined as
 # 1 − Π (1 − r), the relevances of several interests add up their evidence.
 ODDS, SCALE, LEAST = 2.0, 8.0, 1.0
-# However common the words: a paper with all of an interest in its title is worth showing, and so is one
+# However common the words: a paper with an interest as typed in its title is worth showing, and so is one
 # that has a phrase which the reader put in quotes.
 TITLE_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 # An interest of filters alone ("author:…") asks for all that passes them.
@@ -51,7 +51,7 @@ class Numbers:
     closeness: float  # P: standard deviations above the archive's mean, damped
     known: float  # in 0…1: how well the archive knows the interest, by which P is damped
     whole: bool  # all words of the interest are in the paper
-    titled: bool  # all are in its title
+    titled: bool  # all are in its title, as they were typed
     agreement: float  # z
     relevance: float  # in 0…1; 0 where the paper is left out
     left_out: str  # why, or nothing
@@ -187,7 +187,13 @@ class Index:
         else:
             known = np.zeros(len(queries))
             closeness = np.where(words > 0, GUESS_WORDS * words + GUESS_WHOLE * whole + GUESS, 0)
-        return _Scores(words, closeness, known, whole, (singles @ self._titled).toarray() >= sizes)
+        return _Scores(words, closeness, known, whole, self._in_titles(queries))
+
+    def _in_titles(self, queries: Sequence[Query]) -> Matrix:
+        """Whether all words of an interest stand in a title, next to each other as they were typed."""
+        wanted = [[*terms, *joined] for terms, joined in map(self._folded, queries)]
+        sizes = np.array([max(1, len(row)) for row in wanted])[:, None]
+        return np.asarray((_rows(wanted, self._terms) @ self._titled).toarray() >= sizes)
 
     def _words(self, queries: Sequence[Query]) -> Matrix:
         """B: interests × papers."""
