@@ -98,7 +98,7 @@ class Corpus:
     def shipped(cls) -> Corpus:
         """What came with this version, for an archive too young to say what is common."""
         kept = json.loads(SHIPPED.read_text(encoding="utf-8"))
-        folded = (_table(kept.pop(name).items()) for name in ("compounds", "shorts"))
+        folded = [_table(kept.pop(name).items()) for name in ("compounds", "shorts")]
         return cls(Statistics(**kept), Abbreviations(*folded))
 
     def document(self, title: str, abstract: str) -> Document:
