@@ -17,6 +17,7 @@ from app.records import PaperView
 from app.words import Token, plain, tokenise
 
 Idf = Callable[[str], float]
+Weight = Callable[[Sequence[Token]], float]
 QUOTED = 3  # stretches of a field that a reason quotes
 
 
@@ -82,10 +83,19 @@ class Passage:
         return any(name == category or name.startswith(f"{category}.") for name in own)
 
     def quotes(self, wanted: set[str], folding: Abbreviations, idf: Idf) -> list[str]:
-        """The wanted terms as the paper spells them, and where: `“speculative decoding” in the title`."""
+        """The wanted terms as the paper spells them, and where: `“speculative decoding” in the title`.
+
+        The field that says more of them at a stretch comes first; the other adds what it lacks.
+        """
+
+        def weight(run: Sequence[Token]) -> float:
+            return sum(idf(token.stem) for token in run)
+
+        fields = [(name, text, folding.fold_tokens(tokens)) for name, text, tokens in self.fields]
+        fields.sort(key=lambda field: -max(map(weight, _runs(field[2], wanted)), default=0.0))
         said, parts = set[str](), []
-        for name, text, tokens in self.fields:
-            runs = _best_runs(folding.fold_tokens(tokens), wanted - said, idf)
+        for name, text, tokens in fields:
+            runs = _best_runs(tokens, wanted - said, weight)
             said.update(token.stem for run in runs for token in run)
             quoted = [f"“{text[run[0].start : run[-1].end]}”" for run in runs]
             if quoted:
@@ -101,11 +111,11 @@ class Passage:
         return ""
 
 
-def _best_runs(tokens: Sequence[Token], wanted: set[str], idf: Idf) -> list[list[Token]]:
+def _best_runs(tokens: Sequence[Token], wanted: set[str], weight: Weight) -> list[list[Token]]:
     """The stretches of neighbouring wanted words that together say most of the query, best first."""
     chosen: list[list[Token]] = []
     said = set[str]()
-    for run in sorted(_runs(tokens, wanted), key=lambda run: (-sum(idf(t.stem) for t in run), run[0].start)):
+    for run in sorted(_runs(tokens, wanted), key=lambda run: (-weight(run), run[0].start)):
         stems = {token.stem for token in run}
         if not stems & said and len(chosen) < QUOTED:
             chosen.append(run)
