@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -12,9 +13,10 @@ import pytest
 from sqlmodel import col, select
 
 from app import deliver, ingest, match, pipeline, planning
+from app.interest import Query
 from app.models import Cadence, Delivery, DeliveryState, Event, Merge, Run, Subscriber, SubscriberState
 from app.pipeline import App
-from app.records import Digest, Match, PaperRecord, Parsed, Wish
+from app.records import Digest, PaperRecord, Parsed, Wish
 from tests import shelves
 from tests.conftest import NOW
 from tests.mailserver import MailServer
@@ -171,13 +173,13 @@ def test_a_reader_who_cannot_be_planned_stops_no_other(app: App) -> None:
 
 def test_nobody_waits_while_interests_are_matched(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes long: meanwhile readers sign up, and the sender writes down what became of mails."""
-    real, written = match.Index.match, []
+    real, written = match.Index.match, list[str]()
 
-    def while_others_write(index: match.Index, query: match.Query) -> dict[int, Match]:
+    def while_others_write(index: match.Index, queries: Sequence[Query]) -> list[dict[int, float]]:
         with app.db.write() as session:
             session.exec(select(Subscriber)).one().max_papers = 7
-        written.append(query.text)
-        return real(index, query)
+        written.extend(query.text for query in queries)
+        return real(index, queries)
 
     monkeypatch.setattr(match.Index, "match", while_others_write)
     assert plan(app, NOW) == {"planned": 1}
