@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ class _Choice:
 def compose(edition: str, reader: Reader, shelf: Shelf, already: frozenset[int]) -> Digest | Skip:
     """The digest of one reader, without any paper of `already`."""
     fresh = {number: paper for number, paper in shelf.papers.items() if number not in already}
-    chosen = choose(reader, shelf, fresh)
+    chosen = choose(reader, shelf, fresh).chosen
     if not chosen:
         if reader.wishes and reader.when_empty is WhenEmpty.SKIP:
             return Skip(_silence(shelf, len(fresh)))
@@ -86,8 +87,25 @@ def compose(edition: str, reader: Reader, shelf: Shelf, already: frozenset[int])
     return Digest(edition, sections, considered=len(fresh))
 
 
-def choose(reader: Reader, shelf: Shelf, fresh: Mapping[int, PaperView]) -> list[_Choice]:
-    """The papers that are relevant enough, best first.
+class Fate(StrEnum):
+    """What becomes of a paper that is relevant enough."""
+
+    PICKED = "picked"
+    QUOTA = "quota"  # its interests have as many papers already as their quotas allow
+    FULL = "full"  # the digest has as many as the reader wants
+    BEHIND = "behind"  # so many have better scores that it is not looked at
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is picked, best first, and what becomes of every paper that is relevant enough, by score."""
+
+    chosen: list[_Choice]
+    fates: dict[int, Fate]
+
+
+def choose(reader: Reader, shelf: Shelf, fresh: Mapping[int, PaperView]) -> Selection:
+    """Pick among the papers that are relevant enough.
 
     Every interest's own best paper comes before any other, so a loud interest drowns no quiet one.
     """
@@ -98,14 +116,21 @@ def choose(reader: Reader, shelf: Shelf, fresh: Mapping[int, PaperView]) -> list
     ranked = sorted(fits, key=lambda number: (-fits[number][0].score, number))
     rest = [number for number in ranked if number not in first][: CONSIDERED * reader.max_papers]
     chosen: dict[int, _Choice] = {}
+    without_room = set[int]()
     line = _Line(shelf.vectors)
     for group in ([number for number in ranked if number in first], rest):
         for number in line.up(group, [fits[number][0].score for number in group]):
+            if len(chosen) == reader.max_papers:
+                break
             choice = next((option for option in fits[number] if _has_room(option, chosen, champions)), None)
-            if choice and len(chosen) < reader.max_papers:
+            if choice:
                 chosen[number] = choice
                 line.take(number)
-    return sorted(chosen.values(), key=lambda choice: (-choice.score, choice.paper.id))
+            else:
+                without_room.add(number)
+    passed = Fate.FULL if len(chosen) == reader.max_papers else Fate.BEHIND
+    fates = {n: Fate.PICKED if n in chosen else Fate.QUOTA if n in without_room else passed for n in ranked}
+    return Selection(sorted(chosen.values(), key=lambda choice: (-choice.score, choice.paper.id)), fates)
 
 
 class _Line:
@@ -165,13 +190,7 @@ def _has_room(option: _Choice, chosen: Mapping[int, _Choice], champions: Mapping
 
 def _fits(reader: Reader, shelf: Shelf, paper: PaperView, muted: Set[int]) -> list[_Choice]:
     """The interests that a relevant paper may stand under, the best first; none if it is not relevant."""
-    found = [
-        (wish, hit)
-        for wish in reader.wishes
-        if (hit := shelf.matches.get(wish.text, {}).get(paper.id)) is not None
-    ]
-    if paper.id in reader.taste and paper.id not in muted:
-        found.append((LIKED, reader.taste[paper.id].relevance))
+    found = _hits(reader, shelf, paper, muted)
     relevance = combined((hit, wish.weight) for wish, hit in found)
     if relevance < FLOOR:
         return []
@@ -180,6 +199,36 @@ def _fits(reader: Reader, shelf: Shelf, paper: PaperView, muted: Set[int]) -> li
     best = found[0][1]
     # A second interest may take it only where it is nearly as much at home.
     return [_Choice(paper, wish, score) for wish, hit in found if hit >= best / 2]
+
+
+def _hits(reader: Reader, shelf: Shelf, paper: PaperView, muted: Set[int]) -> list[tuple[Wish, float]]:
+    """The relevance of a paper to each interest that it fits at all, and to the reader's taste."""
+    found = [
+        (wish, hit)
+        for wish in reader.wishes
+        if (hit := shelf.matches.get(wish.text, {}).get(paper.id)) is not None
+    ]
+    if paper.id in reader.taste and paper.id not in muted:
+        found.append((LIKED, reader.taste[paper.id].relevance))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What a paper is to a reader."""
+
+    relevance: float
+    trend: Trend
+    freshness: float
+    score: float
+
+
+def weigh(reader: Reader, shelf: Shelf, paper: PaperView) -> Weighed:
+    """Every number of a paper, whether or not it is relevant enough."""
+    hits = _hits(reader, shelf, paper, _muted(reader, shelf))
+    relevance = combined((hit, wish.weight) for wish, hit in hits)
+    freshness, score = _freshness(shelf, paper), _score(relevance, shelf, paper)
+    return Weighed(relevance, _trend(shelf, paper), freshness, score)
 
 
 def _muted(reader: Reader, shelf: Shelf) -> frozenset[int]:
