@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 
 from sqlmodel import Session, col, func, or_, select
@@ -117,18 +118,22 @@ def search(
 def _views(session: Session, papers: Sequence[Paper]) -> list[PaperView]:
     ids = [paper.id for paper in papers if paper.id is not None]
     votes = _votes(session, ids)
-    sources = _sources(session, ids)
+    listings = _listings(session, ids)
     written = _written(session, [paper.id for paper in papers if paper.id is not None and not paper.tldr])
     return [
-        _view(paper, votes[paper.id or 0], sources[paper.id or 0], written.get(paper.id or 0))
+        _view(paper, votes[paper.id or 0], listings[paper.id or 0], written.get(paper.id or 0))
         for paper in papers
     ]
 
 
 def _view(
-    paper: Paper, votes: Sequence[Votes], sources: Iterable[str], written: WrittenSummary | None
+    paper: Paper,
+    votes: Sequence[Votes],
+    listings: Iterable[tuple[date, str]],
+    written: WrittenSummary | None,
 ) -> PaperView:
     points = tuple(series(votes))
+    days, sources = {day for day, _ in listings}, {name for _, name in listings}
     return PaperView(
         id=paper.id or 0,
         title=paper.title,
@@ -147,10 +152,27 @@ def _view(
         published_on=paper.published_on,
         first_listed_on=paper.first_listed_on,
         last_listed_on=paper.last_listed_on,
+        listed_on=tuple(sorted(days)),
         upvotes=points[-1].upvotes if points else 0,
         comments=_latest_comments(votes),
         votes=points,
-        sources=tuple(sources),
+        sources=tuple(sorted(sources)),
+    )
+
+
+def as_of(paper: PaperView, at: datetime) -> PaperView:
+    """A paper as it was listed, and what its votes were, at an earlier moment.
+
+    Where no figure is as old, the first that is known serves: it is the nearest to what was true.
+    """
+    days = tuple(day for day in paper.listed_on if day <= at.date())
+    votes = tuple(point for point in paper.votes if point.at <= at) or paper.votes[:1]
+    return replace(
+        paper,
+        listed_on=days,
+        last_listed_on=days[-1] if days else None,
+        votes=votes,
+        upvotes=votes[-1].upvotes if votes else 0,
     )
 
 
@@ -188,14 +210,14 @@ def _votes(session: Session, ids: Sequence[int]) -> dict[int, list[Votes]]:
     return found
 
 
-def _sources(session: Session, ids: Sequence[int]) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = defaultdict(list)
+def _listings(session: Session, ids: Sequence[int]) -> dict[int, set[tuple[date, str]]]:
+    """On which days papers were listed, and by which sources."""
+    found: dict[int, set[tuple[date, str]]] = defaultdict(set)
+    names = dict(session.exec(select(Source.id, Source.name)).all())
     for part in _slices(ids):
-        named = select(Listing.paper_id, Source.name).join(Source, col(Source.id) == Listing.source_id)
-        for paper_id, name in session.exec(
-            named.where(col(Listing.paper_id).in_(part)).distinct().order_by(col(Source.name))
-        ):
-            found[paper_id].append(name)
+        rows = select(col(Listing.paper_id), col(Listing.listed_on), col(Listing.source_id))
+        for paper_id, day, source_id in session.exec(rows.where(col(Listing.paper_id).in_(part))):
+            found[paper_id].add((day, names[source_id]))
     return found
 
 

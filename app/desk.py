@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 from app import archive, cadence, compose, interest, match, trend
 from app.models import Source, Subscriber
 from app.parts import App
-from app.records import Cadence, Digest, PaperView, Skip, Trend, Wish
+from app.records import Cadence, Digest, PaperView, Skip, Wish
 from app.sources import quiet
 
 log = structlog.get_logger(__name__)
@@ -21,23 +21,48 @@ WEEK = 8  # days that a weekly digest looks back on: one more, for papers that w
 
 
 class Desk:
-    """Made for one planning run: nobody's digest changes while it is used."""
+    """Made for one planning run: nobody's digest changes while it is used.
 
-    def __init__(self, app: App, session: Session, now: datetime, day: date | None = None) -> None:
-        self._settings, self._now = app.settings, now
-        self._today = day or now.date()
-        since = self._today - timedelta(days=max(app.settings.candidate_days, WEEK))
+    `back` is for how many days before this one digests will be laid out, too.
+    """
+
+    def __init__(
+        self, app: App, session: Session, now: datetime, day: date | None = None, back: int = 0
+    ) -> None:
+        self._settings = app.settings
+        today = day or now.date()
+        since = today - timedelta(days=back + max(app.settings.candidate_days, WEEK))
         kept_from = now.date() - timedelta(days=app.settings.retention_days)
-        self._papers = {
+        self._all = {
             paper.id: paper
-            for paper in archive.candidates(session, since, self._today)
-            if (paper.first_listed_on or self._today) > kept_from  # older deliveries may have been pruned
+            for paper in archive.candidates(session, since, today)
+            if (paper.first_listed_on or today) > kept_from  # older deliveries may have been pruned
         }
-        self._parted_since = archive.parted_since(session, self._papers)
+        self._parted_since = archive.parted_since(session, self._all)
         self._corpus = app.lexicon.current(session)
-        self._quiet = _silence(session, self._today)
+        kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
+        self._kinds = sorted(session.exec(kinds))
         self._hits: dict[str, dict[int, float]] = {}
         self._excluded: dict[str, frozenset[int]] = {}
+        self._stand(now, today, self._all)
+
+    def turn_to(self, at: datetime) -> None:
+        """Lay out digests as they would have been at this moment: listings and votes as they were then.
+
+        Matching goes by what papers say, and by what the archive says of words, as it is known today.
+        """
+        since = at.date() - timedelta(days=max(self._settings.candidate_days, WEEK))
+        listed = {
+            number: archive.as_of(paper, at)
+            for number, paper in self._all.items()
+            if any(since <= day <= at.date() for day in paper.listed_on)
+        }
+        self._stand(at, at.date(), listed)
+
+    def _stand(self, now: datetime, today: date, papers: dict[int, PaperView]) -> None:
+        self._now, self._today, self._papers = now, today, papers
+        self._trends = trend.trends(list(papers.values()), now)
+        self._quiet = " ".join(filter(None, dict.fromkeys(quiet.why(kind, today) for kind in self._kinds)))
         self._listed: dict[date, dict[int, PaperView]] = {}
 
     @property
@@ -54,14 +79,21 @@ class Desk:
         self, reader: Subscriber, wishes: Sequence[Wish], edition: str, already: frozenset[int]
     ) -> Digest | Skip:
         """One reader's digest. What goes wrong with one reader is written down and stops no other."""
-        asked = compose.Reader(tuple(wishes), reader.min_papers, reader.max_papers, reader.when_empty)
-        days = WEEK if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
         try:
-            following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, self._now)
-            return compose.compose(edition, asked, self.shelf(wishes, days, following.date()), already)
+            return compose.compose(edition, *self.laid_out(reader, wishes), already)
         except Exception as error:
             log.exception("digest not composed", subscriber=reader.id)
             return Skip(f"it could not be composed ({type(error).__name__}): see the log")
+
+    def laid_out(self, reader: Subscriber, wishes: Sequence[Wish]) -> tuple[compose.Reader, compose.Shelf]:
+        """What a reader asks for, and what there is to pick from for them."""
+        asked = compose.Reader(tuple(wishes), reader.min_papers, reader.max_papers, reader.when_empty)
+        following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, self._now)
+        return asked, self.shelf(wishes, self.days_back(reader), following.date())
+
+    def days_back(self, reader: Subscriber) -> int:
+        """On how many days a reader's digest looks back, today included."""
+        return WEEK if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
 
     def shelf(self, wishes: Iterable[Wish], days: int, following: date | None = None) -> compose.Shelf:
         """What there is to pick from, looking back on so many days, today included.
@@ -93,11 +125,7 @@ class Desk:
 
     @cached_property
     def _index(self) -> match.Index:
-        return match.Index(self._papers.values(), self._corpus)
-
-    @cached_property
-    def _trends(self) -> dict[int, Trend]:
-        return trend.trends(list(self._papers.values()), self._now)
+        return match.Index(self._all.values(), self._corpus)
 
     def prepare(self, wishes: Iterable[Wish]) -> None:
         """Match interests that were not matched yet; each is matched once for all who share it."""
@@ -109,9 +137,3 @@ class Desk:
 
     def _reason(self, text: str, paper_id: int) -> str:
         return self._index.reason(interest.parse(text), paper_id)
-
-
-def _silence(session: Session, day: date) -> str:
-    """Why the sources have nothing new on this day, if that is known."""
-    kinds = session.exec(select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct())
-    return " ".join(filter(None, dict.fromkeys(quiet.why(kind, day) for kind in sorted(kinds))))

@@ -122,6 +122,7 @@ class PaperView:
     published_on: date | None = None
     first_listed_on: date | None = None
     last_listed_on: date | None = None
+    listed_on: tuple[date, ...] = ()  # every day on which a source listed it, oldest first
     upvotes: int = 0
     comments: int = 0
     votes: tuple[VotePoint, ...] = ()  # oldest first; empty where no source has votes
