@@ -6,6 +6,7 @@ learn()         the archive → a new model of it, at night and whenever the arc
 send_due()      who is due → match → compose → the ledger → mails
 send_pending()  the ledger → HTML, text → bytes → the relay → the ledger, what was put off or cut off too
 preview()       the digest that somebody with these interests would get; foresee(), what readers would
+backtest()      the digests that somebody with these interests would have got over the last days
 show()          a digest as the mail that it would be; send_test(), the same to any address, off the ledger
 prune()         what is past its retention
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 import structlog
 from sqlmodel import col, delete, or_, select
 
-from app import compose, deliver, intake, leases, planning, posting, runs, subscribers, summaries
+from app import compose, deliver, hindsight, intake, leases, planning, posting, runs, subscribers, summaries
 from app.desk import Desk
 from app.errors import InvalidInput
 from app.intake import FilesRead as FilesRead
@@ -152,6 +153,13 @@ def preview(
     asked = compose.Reader(tuple(dict.fromkeys(wishes)), max_papers=max_papers)
     shelf = desk.shelf(wishes, app.settings.candidate_days)
     return compose.compose((day or now.date()).isoformat(), asked, shelf, frozenset())
+
+
+def backtest(
+    app: App, now: datetime, wishes: Sequence[Wish], days: int = 14, *, max_papers: int = 10
+) -> list[hindsight.Edition]:
+    """What these interests would have brought, day by day, the oldest first; nothing is written."""
+    return hindsight.digests(app, now, wishes, days, max_papers)
 
 
 def foresee(app: App, now: datetime, ids: Collection[int] | None = None) -> list[planning.Foreseen]:

@@ -1,0 +1,57 @@
+"""The digests that somebody with some interests would have got over the last days."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app import cadence, compose
+from app.desk import Desk
+from app.errors import InvalidInput
+from app.parts import App
+from app.records import Cadence, Digest, Skip, Wish
+
+MOST_DAYS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Edition:
+    """What a day would have brought."""
+
+    edition: str
+    at: datetime
+    digest: Digest | Skip
+
+
+def digests(app: App, now: datetime, wishes: Sequence[Wish], days: int, max_papers: int) -> list[Edition]:
+    """The digests of the last `days` days, the oldest first, of somebody who had signed up before them.
+
+    Each is due at the settings' own hour, and is made of what was listed by then, with the votes of then.
+    No paper comes twice. Nothing is written.
+    """
+    if not 1 <= days <= MOST_DAYS:
+        raise InvalidInput(f"the days must be from 1 to {MOST_DAYS}", field="days")
+    moments = _moments(app, now, days)
+    with app.db.read() as session:
+        desk = Desk(app, session, now, back=(now.date() - moments[0].date()).days)
+    asked = compose.Reader(tuple(dict.fromkeys(wishes)), max_papers=max_papers)
+    had: set[int] = set()
+    editions = []
+    for moment in moments:
+        desk.turn_to(moment)
+        shelf = desk.shelf(wishes, app.settings.candidate_days)
+        name = cadence.edition(app.settings.default_zone, moment)
+        digest = compose.compose(name, asked, shelf, frozenset(had))
+        had |= {pick.paper_id for pick in digest.picks} if isinstance(digest, Digest) else set()
+        editions.append(Edition(name, moment, digest))
+    return editions
+
+
+def _moments(app: App, now: datetime, days: int) -> list[datetime]:
+    """When a daily digest was due, up to now."""
+    due, moments = now - timedelta(days=days + 2), list[datetime]()
+    rhythm = (Cadence.DAILY, 0, app.settings.default_hour, app.settings.default_zone)
+    while (due := cadence.next_due(*rhythm, after=due)) <= now:
+        moments.append(due)
+    return moments[-days:]
