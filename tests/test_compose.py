@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app import compose
-from app.compose import FLOOR, Reader, Shelf
+from app.compose import FLOOR, Reader, Shelf, Vector
 from app.records import Digest, Match, PaperView, Skip, Trend, WhenEmpty, Wish
 
 TODAY = date(2026, 11, 20)
 AGENTS, VIDEO = Wish("agents"), Wish("video")
+REST = {number: np.array([0.6, 0.8]) for number in range(4, 10)}
 
 
 def shelf(
@@ -23,6 +27,7 @@ def shelf(
     trends: Mapping[int, float] | None = None,
     listed: Mapping[int, date] | None = None,
     excluded: Mapping[str, frozenset[int]] | None = None,
+    vectors: Mapping[int, Vector] | None = None,
     quiet: str = "",
 ) -> Shelf:
     """Papers 1 … n, and how relevant each is to each interest."""
@@ -32,11 +37,10 @@ def shelf(
             for n in range(1, papers + 1)
         },
         trends={n: Trend(score, f"{score:.0%}") for n, score in (trends or {}).items()},
-        matches={
-            text: {n: Match(relevance, f"because of {text}") for n, relevance in hits.items()}
-            for text, hits in matches.items()
-        },
+        matches=matches,
         excluded=excluded or {},
+        reason=lambda text, paper_id: f"{paper_id} because of {text}",
+        vectors=vectors or {},
         today=TODAY,
         leaving=TODAY - timedelta(days=5),
         quiet=quiet,
@@ -61,13 +65,13 @@ def ids(composed: Digest) -> dict[str, list[int]]:
 
 def test_a_paper_stands_once_under_the_interest_it_fits_best() -> None:
     """Sections follow the reader's order, picks within them their place."""
-    on = shelf({"agents": {1: 0.4, 2: 0.9, 3: 0.2}, "video": {1: 0.6, 4: 0.5}})
+    on = shelf({"agents": {1: FLOOR, 2: 0.9, 3: FLOOR}, "video": {1: 0.6, 4: 0.5}})
     assert ids(digest(Reader((AGENTS, VIDEO)), on)) == {"agents": [2, 3], "video": [1, 4]}
 
 
 def test_never_what_was_sent_before() -> None:
     """Not even when it is the best match by far."""
-    on = shelf({"agents": {1: 0.99, 2: 0.3}})
+    on = shelf({"agents": {1: 0.99, 2: FLOOR}})
     assert ids(digest(Reader((AGENTS,)), on, frozenset({1}))) == {"agents": [2]}
 
 
@@ -96,7 +100,7 @@ def test_a_quota_holds_and_the_next_best_interest_takes_over() -> None:
 
 def test_the_loudest_interest_drowns_no_other() -> None:
     """With room for three, the small interest's best is in."""
-    on = shelf({"agents": dict.fromkeys(range(1, 9), 0.9), "video": {9: 0.1}})
+    on = shelf({"agents": dict.fromkeys(range(1, 9), 0.9), "video": {9: FLOOR}})
     assert ids(digest(Reader((AGENTS, VIDEO), max_papers=3), on)) == {"agents": [1, 2], "video": [9]}
 
 
@@ -138,36 +142,109 @@ def test_without_interests_a_reader_gets_what_trends() -> None:
     assert ids(digest(Reader((), max_papers=1), shelf({}, 3, trends={2: 0.9}))) == {"": [2]}
 
 
-relevances = st.dictionaries(st.integers(1, 9), st.floats(0.0, 0.99), max_size=9)
+def test_what_a_reader_liked_is_a_reason_and_brings_papers_of_its_own() -> None:
+    """Under an interest it is added to the interest's reason; alone it has a section at the end."""
+    taste = {1: Match(0.6, "close to “Plans”"), 2: Match(0.6, "close to “Plans”")}
+    composed = digest(Reader((AGENTS,), taste=taste), shelf({"agents": {1: 0.9}}))
+    assert ids(composed) == {"agents": [1], "": [2]}
+    assert [pick.reason for pick in composed.picks] == [
+        "1 because of agents; close to “Plans”",
+        "close to “Plans”",
+    ]
 
 
-@given(first=relevances, second=relevances, most=st.integers(2, 10), sent=st.frozensets(st.integers(1, 9)))
+def test_of_two_papers_that_say_the_same_one_leaves_room_for_another() -> None:
+    """A different one of nearly equal worth comes before the second of the two; nothing is lost for good."""
+    same, other = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    on = shelf({"agents": {1: 0.9, 2: 0.89, 3: 0.88}}, vectors={1: same, 2: same, 3: other} | REST)
+    assert ids(digest(Reader((AGENTS,), max_papers=2), on)) == {"agents": [1, 3]}
+    assert ids(digest(Reader((AGENTS,), max_papers=3), on)) == {"agents": [1, 2, 3]}
+
+
+def test_a_much_better_paper_comes_however_like_another() -> None:
+    """Variety is worth something, and not everything."""
+    same, other = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    on = shelf({"agents": {1: 0.99, 2: 0.98, 3: FLOOR}}, vectors={1: same, 2: same, 3: other} | REST)
+    assert ids(digest(Reader((AGENTS,), max_papers=2), on)) == {"agents": [1, 2]}
+
+
+# --- whatever matches
+
+TRAPS = Wish("traps")
+numbers = st.integers(1, 9)
+relevances = st.dictionaries(numbers, st.floats(0.0, 0.99), max_size=9)
+tastes = st.dictionaries(numbers, st.floats(0.0, 0.99).map(lambda worth: Match(worth, "liked")), max_size=9)
+angles = st.fixed_dictionaries({number: st.floats(0.0, 1.5) for number in range(1, 10)})
+places = angles.map(lambda of: {n: np.array([math.cos(angle), math.sin(angle)]) for n, angle in of.items()})
+quotas = st.one_of(st.none(), st.integers(1, 3))
+
+
+@given(
+    hits=st.tuples(relevances, relevances, relevances),
+    quota=quotas,
+    taste=tastes,
+    vectors=places,
+    most=st.integers(3, 10),
+    least=st.integers(1, 3),
+    sent=st.frozensets(numbers),
+    order=st.permutations([0, 1, 2]),
+)
 def test_whatever_matches(
-    first: dict[int, float], second: dict[int, float], most: int, sent: frozenset[int]
+    hits: Sequence[dict[int, float]],
+    quota: int | None,
+    taste: dict[int, Match],
+    vectors: dict[int, Vector],
+    most: int,
+    least: int,
+    sent: frozenset[int],
+    order: Sequence[int],
 ) -> None:
-    """No repeats, no more than the maximum, order of interests is irrelevant to what is picked."""
-    on = shelf({"agents": first, "video": second})
-    one = compose.compose("e", Reader((AGENTS, VIDEO), max_papers=most), on, sent)
-    other = compose.compose("e", Reader((VIDEO, AGENTS), max_papers=most), on, sent)
-    if isinstance(one, Skip) or isinstance(other, Skip):
-        assert one == other
+    """Each paper once, none again, none below the floor, quota and limits hold; the order of interests
+    changes nothing, and each interest's best paper is there.
+    """
+    wishes = (replace(AGENTS, quota=quota), VIDEO, TRAPS)
+    on = shelf(dict(zip(("agents", "video", "traps"), hits, strict=True)), vectors=vectors)
+    one = Reader(wishes, least, most, taste=taste)
+    composed = compose.compose("e", one, on, sent)
+    other = compose.compose("e", replace(one, wishes=tuple(wishes[n] for n in order)), on, sent)
+    if isinstance(composed, Skip) or isinstance(other, Skip):
+        assert composed == other
         return
-    picked = [pick.paper_id for pick in one.picks]
-    assert len(set(picked)) == len(picked) <= most
-    assert not set(picked) & sent
+    picked = [pick.paper_id for pick in composed.picks]
     assert sorted(picked) == sorted(pick.paper_id for pick in other.picks)
+    assert len(set(picked)) == len(picked)
+    assert least <= len(picked) <= most
+    assert not set(picked) & sent
+    assert len(ids(composed).get("agents", ())) <= (quota or most)
+    for number in picked:
+        worth = [(own[number], 1.0) for own in hits if number in own]
+        liked = [(taste[number].relevance, 1.0)] if number in taste else []
+        assert compose.combined([*worth, *liked]) >= FLOOR
 
 
-@given(mine=relevances, irrelevant=relevances)
+@given(mine=relevances, irrelevant=relevances, quota=quotas, vectors=places)
 def test_another_interest_never_costs_an_interest_its_best_paper(
-    mine: dict[int, float], irrelevant: dict[int, float]
+    mine: dict[int, float], irrelevant: dict[int, float], quota: int | None, vectors: dict[int, Vector]
 ) -> None:
-    """However much the other one matches, the best paper of the first is still there."""
-    alone = compose.compose("e", Reader((AGENTS,), max_papers=2), shelf({"agents": mine}), frozenset())
+    """However much the other one matches, and however few papers it may have."""
+    on = shelf({"agents": mine, "video": irrelevant}, vectors=vectors)
+    alone = compose.compose("e", Reader((AGENTS,), max_papers=2), on, frozenset())
     if isinstance(alone, Skip):
         return
-    both = digest(Reader((AGENTS, VIDEO), max_papers=2), shelf({"agents": mine, "video": irrelevant}))
+    both = digest(Reader((AGENTS, replace(VIDEO, quota=quota)), max_papers=2), on)
     assert alone.picks[0].paper_id in [pick.paper_id for pick in both.picks]
+
+
+@given(hits=relevances, taste=tastes, muted=st.frozensets(numbers), empty=st.sampled_from(WhenEmpty))
+def test_nothing_outweighs_an_exclusion(
+    hits: dict[int, float], taste: dict[int, Match], muted: frozenset[int], empty: WhenEmpty
+) -> None:
+    """Neither taste nor trend brings what an interest excludes; only another interest may."""
+    on = shelf({"agents": {}, "video": hits}, trends=dict.fromkeys(muted, 0.99), excluded={"agents": muted})
+    composed = compose.compose("e", Reader((AGENTS, VIDEO), when_empty=empty, taste=taste), on, frozenset())
+    if isinstance(composed, Digest):
+        leaked = {pick.paper_id for pick in composed.picks} & muted
+        assert all(hits.get(number, 0.0) >= FLOOR for number in leaked)
 
 
 @pytest.mark.parametrize(
