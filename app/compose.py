@@ -174,8 +174,8 @@ def _champion(wish: Wish, shelf: Shelf, fits: Mapping[int, list[_Choice]]) -> in
 
 
 def combined(relevances: Iterable[tuple[float, float]]) -> float:
-    """The relevance of a paper to a reader, from (relevance, weight) of each interest."""
-    return 1.0 - math.prod(math.pow(1 - relevance, weight) for relevance, weight in relevances)
+    """The relevance of a paper to a reader, from (relevance, weight) of each interest, in any order."""
+    return 1.0 - math.prod(sorted(math.pow(1 - relevance, weight) for relevance, weight in relevances))
 
 
 def _has_room(option: _Choice, chosen: Mapping[int, _Choice], champions: Mapping[str, int | None]) -> bool:
@@ -197,8 +197,12 @@ def _fits(reader: Reader, shelf: Shelf, paper: PaperView, muted: Set[int]) -> li
     score = _score(relevance, shelf, paper)
     found.sort(key=lambda pair: (-pair[1] * pair[0].weight, pair[0].text))
     best = found[0][1]
-    # A second interest may take it only where it is nearly as much at home.
-    return [_Choice(paper, wish, score) for wish, hit in found if hit >= best / 2]
+    # A second interest may take it only where it is nearly as much at home, or would bring it by itself.
+    return [
+        _Choice(paper, wish, score)
+        for wish, hit in found
+        if hit >= best / 2 or combined([(hit, wish.weight)]) >= FLOOR
+    ]
 
 
 def _hits(reader: Reader, shelf: Shelf, paper: PaperView, muted: Set[int]) -> list[tuple[Wish, float]]:

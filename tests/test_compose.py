@@ -98,6 +98,12 @@ def test_a_quota_holds_and_the_next_best_interest_takes_over() -> None:
     assert ids(digest(Reader((Wish("agents", quota=1), VIDEO)), on)) == {"agents": [1], "video": [2]}
 
 
+def test_a_full_interest_costs_another_no_paper_that_it_would_bring_itself() -> None:
+    """Agents alone would bring the first paper; that it fits the full one better takes nothing away."""
+    on = shelf({"agents": {1: FLOOR}, "video": {1: 0.9, 2: 0.95}})
+    assert ids(digest(Reader((AGENTS, Wish("video", quota=1))), on)) == {"agents": [1], "video": [2]}
+
+
 def test_the_loudest_interest_drowns_no_other() -> None:
     """With room for three, the small interest's best is in."""
     on = shelf({"agents": dict.fromkeys(range(1, 9), 0.9), "video": {9: FLOOR}})
