@@ -165,7 +165,10 @@ def as_of(paper: PaperView, at: datetime) -> PaperView:
 
     Where no figure is as old, the first that is known serves: it is the nearest to what was true.
     """
-    days = tuple(day for day in paper.listed_on if day <= at.date())
+    today = at.date()
+    if paper.listed_on[-1:] <= (today,) and (not paper.votes or paper.votes[-1].at <= at):
+        return paper
+    days = tuple(day for day in paper.listed_on if day <= today)
     votes = tuple(point for point in paper.votes if point.at <= at) or paper.votes[:1]
     return replace(
         paper,

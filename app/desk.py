@@ -29,7 +29,7 @@ class Desk:
     def __init__(
         self, app: App, session: Session, now: datetime, day: date | None = None, back: int = 0
     ) -> None:
-        self._settings = app.settings
+        self._settings, self._indices = app.settings, app.indices
         today = day or now.date()
         since = today - timedelta(days=back + max(app.settings.candidate_days, WEEK))
         kept_from = now.date() - timedelta(days=app.settings.retention_days)
@@ -125,7 +125,7 @@ class Desk:
 
     @cached_property
     def _index(self) -> match.Index:
-        return match.Index(self._all.values(), self._corpus)
+        return self._indices.of([*self._all.values()], self._corpus)
 
     def prepare(self, wishes: Iterable[Wish]) -> None:
         """Match interests that were not matched yet; each is matched once for all who share it."""

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
-from app import render
+from app import match, render
+from app.corpus import Corpus
 from app.db import Database
 from app.lexicon import Lexicon
+from app.records import PaperView
 from app.settings import Settings
 from app.sources import client
 from app.tokens import Signer
+
+INDICES = 3  # of today's candidates, of the last weeks', and of one day that somebody looks at
+
+
+class Indices:
+    """The indices that were asked for last: while papers and model stay, only the first visitor waits."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Corpus, list[object], match.Index]] = []
+        self._making = Lock()
+
+    def of(self, papers: Sequence[PaperView], corpus: Corpus) -> match.Index:
+        """The index of these papers, made where it is not there."""
+        read: list[object] = [(p.id, p.title, p.abstract, p.authors, p.categories) for p in papers]
+        with self._making:
+            known = (index for by, of, index in self._kept if by is corpus and of == read)
+            index = next(known, None) or match.Index(papers, corpus)
+            others = [kept for kept in self._kept if kept[2] is not index and kept[0] is corpus]
+            self._kept = [(corpus, read, index), *others][:INDICES]
+        return index
 
 
 @dataclass(frozen=True)
@@ -21,4 +45,5 @@ class App:
     signer: Signer
     renderer: render.Renderer
     lexicon: Lexicon = field(default_factory=Lexicon)
+    indices: Indices = field(default_factory=Indices)
     wire: client.Wire = field(default_factory=client.Wire)  # how sources are reached
