@@ -10,7 +10,7 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from app.words import Token, stems, telling, tokenise
@@ -77,10 +77,19 @@ def learn(texts: Iterable[str]) -> dict[tuple[str, ...], str]:
     """Long form → short form, both as stems, from texts of which each counts once."""
     counted: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for text in texts:
-        for short, long in {(_one(short), _run(long)) for short, long in explained(text)}:
+        for short, long in sorted({(_one(short), _run(long)) for short, long in explained(text)}):
             if short and len(long) > 1:
                 counted[short][long] += 1
-    return _agreed(counted)
+    return _nested(_agreed(counted))
+
+
+def _nested(table: Table) -> dict[tuple[str, ...], str]:
+    """With every long form also as it is read where a part of it is written short: "multimodal LLM"."""
+    found = dict(table)
+    for long, short in table.items():
+        parts = {run: name for run, name in table.items() if len(run) < len(long)}
+        found.setdefault(tuple(Abbreviations({}, parts).fold(long)), short)
+    return {long: short for long, short in sorted(found.items()) if len(long) > 1}
 
 
 def _run(long: str) -> tuple[str, ...]:
@@ -115,7 +124,7 @@ def compounds(documents: Sequence[Sequence[Sequence[str]]]) -> dict[tuple[str, .
     single = Counter(stem for document in documents for stem in {stem for text in document for stem in text})
     whole = {stem for stem, papers in single.items() if papers >= LEAST and stem.isalpha()}
     paired = Counter(pair for document in documents for pair in _joinable(document, whole))
-    return {pair: "".join(pair) for pair, papers in sorted(paired.items()) if papers >= LEAST}
+    return {pair: _joined(*pair, whole) for pair, papers in sorted(paired.items()) if papers >= LEAST}
 
 
 def _joinable(document: Sequence[Sequence[str]], whole: Set[str]) -> set[tuple[str, str]]:
@@ -123,8 +132,18 @@ def _joinable(document: Sequence[Sequence[str]], whole: Set[str]) -> set[tuple[s
         (first, second)
         for text in document
         for first, second in itertools.pairwise(text)
-        if len(first) > 1 and len(second) > 1 and first + second in whole
+        if len(first) > 1 and len(second) > 1 and _joined(first, second, whole)
     }
+
+
+def _joined(first: str, second: str, whole: Set[str]) -> str:
+    """The stem of a pair written as one word, or nothing where nobody writes it so."""
+    joined = first + second
+    if joined in whole:
+        return joined
+    # Only a short word keeps its last e: "tuning" is "tune", and "finetuning" is "finetun".
+    bare = joined.removesuffix("e")
+    return bare if bare in whole else ""
 
 
 @dataclass(frozen=True)
@@ -155,11 +174,12 @@ class Abbreviations:
         """The same with words that know their place: a folded one stretches over all of its long form."""
         folded = [token for token in tokens if telling([token.stem])]
         for table, firsts in zip(self._tables, self._passes, strict=True):
-            places = _runs([token.stem for token in folded], firsts)
-            done, at = [], 0
-            for run in places:
+            if firsts.keys().isdisjoint(token.stem for token in folded):
+                continue
+            done, at = list[Token](), 0
+            for run in _runs([token.stem for token in folded], firsts):
                 first, last = folded[at], folded[at + len(run) - 1]
-                done.append(replace(first, stem=table.get(tuple(run), first.stem), end=last.end))
+                done.append(first if first is last else Token(table[tuple(run)], first.start, last.end))
                 at += len(run)
             folded = done
         return folded
