@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from app.words import Token, stems, telling, tokenise
 
@@ -26,6 +27,7 @@ _LINKS = {"a", "an", "and", "are", "as", "at", "by", "for", "from", "in", "into"
 _LINKS |= {"or", "the", "that", "to", "via", "with"}
 _LOOK_BACK = 120  # characters
 
+Part = TypeVar("Part")
 Table = Mapping[tuple[str, ...], str]  # a run of stems → the stem that stands for it
 
 
@@ -167,7 +169,8 @@ class Abbreviations:
         folded = list(text)
         for table, firsts in zip(self._tables, self._passes, strict=True):
             if not firsts.keys().isdisjoint(folded):
-                folded = [table.get(tuple(run), run[0]) for run in _runs(folded, firsts)]
+                spans = _spans(folded, firsts)
+                folded = _spliced(folded, spans, [table[tuple(folded[a:b])] for a, b in spans])
         return folded
 
     def fold_tokens(self, tokens: Sequence[Token]) -> list[Token]:
@@ -176,12 +179,10 @@ class Abbreviations:
         for table, firsts in zip(self._tables, self._passes, strict=True):
             if firsts.keys().isdisjoint(token.stem for token in folded):
                 continue
-            done, at = list[Token](), 0
-            for run in _runs([token.stem for token in folded], firsts):
-                first, last = folded[at], folded[at + len(run) - 1]
-                done.append(first if first is last else Token(table[tuple(run)], first.start, last.end))
-                at += len(run)
-            folded = done
+            run = [token.stem for token in folded]
+            spans = _spans(run, firsts)
+            whole = [Token(table[tuple(run[a:b])], folded[a].start, folded[b - 1].end) for a, b in spans]
+            folded = _spliced(folded, spans, whole)
         return folded
 
     def terms(self, text: str) -> list[str]:
@@ -201,16 +202,24 @@ def _by_first(table: Table) -> dict[str, list[tuple[str, ...]]]:
     return dict(firsts)
 
 
-def _runs(text: Sequence[str], firsts: Mapping[str, Sequence[tuple[str, ...]]]) -> list[Sequence[str]]:
-    """A text cut into runs that a table knows, and single stems."""
-    cut: list[Sequence[str]] = []
-    at = 0
-    while at < len(text):
-        size = _longest(text, at, firsts[text[at]]) if text[at] in firsts else 1
-        cut.append(text[at : at + size])
-        at += size
-    return cut
+def _spans(text: Sequence[str], firsts: Mapping[str, Sequence[tuple[str, ...]]]) -> list[tuple[int, int]]:
+    """Where runs that a table knows stand, as (start, end): from the left, the longest first."""
+    spans, past = list[tuple[int, int]](), 0
+    for at in [at for at, stem in enumerate(text) if stem in firsts]:
+        if at >= past and (size := _longest(text, at, firsts[text[at]])):
+            past = at + size
+            spans.append((at, past))
+    return spans
 
 
 def _longest(text: Sequence[str], at: int, runs: Sequence[tuple[str, ...]]) -> int:
-    return next((len(run) for run in runs if tuple(text[at : at + len(run)]) == run), 1)
+    return next((len(run) for run in runs if tuple(text[at : at + len(run)]) == run), 0)
+
+
+def _spliced(parts: Sequence[Part], spans: Sequence[tuple[int, int]], whole: Sequence[Part]) -> list[Part]:
+    """Parts of a text, one in place of each span of them."""
+    spliced, past = list[Part](), 0
+    for (start, end), one in zip(spans, whole, strict=True):
+        spliced += [*parts[past:start], one]
+        past = end
+    return [*spliced, *parts[past:]]

@@ -1,0 +1,135 @@
+"""Short forms are learned where papers agree on them, and nowhere else."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import abbreviations, match
+from app.abbreviations import Abbreviations
+from app.corpus import Corpus
+from app.interest import parse
+from app.records import PaperView
+from app.words import Token
+
+
+def learned(*abstracts: str) -> Abbreviations:
+    """What an archive of these abstracts teaches."""
+    return Corpus.of([("", abstract) for abstract in abstracts]).abbreviations
+
+
+KNOWN = learned(
+    *["We use reinforcement learning (RL) and finetuning."] * 3,
+    *["Large language models (LLMs) need fine-tuning."] * 3,
+    *["Multimodal large language models (MLLMs) see."] * 3,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "short", "long"),
+    [
+        ("We use reinforcement learning (RL) here.", "RL", "reinforcement learning"),
+        ("Many large language models (LLMs) fail.", "LLM", "large language models"),
+        ("a mixture of experts (MoE) layer", "MoE", "mixture of experts"),
+        ("with low-rank adaptation (LoRA)", "LoRA", "low rank adaptation"),
+    ],
+)
+def test_an_explanation_is_found(text: str, short: str, long: str) -> None:
+    """Small words may give no letter, and a plural is the same short form."""
+    assert list(abbreviations.explained(text)) == [(short, long)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "in Paris (France)",
+        "as before (see Table 2)",
+        "our method (OM)",
+        "good. Reasons (GR)",
+        "(RL)",
+        "x (AB",
+    ],
+)
+def test_other_brackets_explain_nothing(text: str) -> None:
+    """A bracket is a short form only right behind the words that spell it, in the same clause."""
+    found = list(abbreviations.explained(text))
+    assert found == ([("OM", "our method")] if "OM" in text else [])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("RL", "reinforcement learning"),
+        ("LLMs", "large language model"),
+        ("multimodal LLM", "multimodal large language models"),
+        ("multimodal LLM", "MLLM"),
+        ("fine-tuning LLMs", "finetuning of large language models"),
+    ],
+)
+def test_long_and_short_are_one_term(one: str, other: str) -> None:
+    """Also a long form that holds a short one, and what some write as one word."""
+    assert KNOWN.terms(one) == KNOWN.terms(other)
+
+
+def test_two_papers_are_too_few() -> None:
+    """What fewer than three explain may be a slip."""
+    assert learned(*["We use reinforcement learning (RL)."] * 2).shorts == {}
+
+
+def test_a_short_form_of_two_meanings_stays_itself() -> None:
+    """ "ASR" is a rate to some and recognition to others: neither is folded into it."""
+    speech = ["Automatic speech recognition (ASR) listens."] * 3
+    attack = ["The attack success rate (ASR) falls."] * 3
+    assert learned(*speech, *attack).shorts == {}
+    assert learned(*speech).shorts == {("automat", "speech", "recognit"): "asr"}
+
+
+def test_a_long_form_with_a_word_that_says_nothing_is_not_learned() -> None:
+    """ "use" is no telling word to `words`: "computer use agent" would fold every "computer agent"."""
+    assert ("comput", "agent") not in learned(*["A computer use agent (CUA) clicks."] * 3).shorts
+
+
+# Whoever writes the short form finds the long one, and the other way round.
+PAPERS = [
+    PaperView(1, "Walking Robots", "We train them with reinforcement learning only."),
+    PaperView(2, "Running Robots", "We train them with RL only."),
+    PaperView(3, "Sleeping Robots", "We train them with nothing at all."),
+]
+
+
+@pytest.mark.parametrize("wish", ["RL", "reinforcement learning", "RLs"])
+def test_an_interest_finds_both_forms_and_quotes_what_is_there(wish: str) -> None:
+    """Its reason has the words of the paper, not those of the interest."""
+    corpus = Corpus.of(
+        [("Robots", "Reinforcement learning (RL) of robots."), *[("Cats", "They purr.")] * 9] * 3
+    )
+    index, query = match.Index(PAPERS, corpus), parse(wish)
+    assert set(index.match([query])[0]) == {1, 2}
+    reasons = [index.reason(query, number) for number in (1, 2)]
+    assert reasons == ["“reinforcement learning” in the abstract", "“RL” in the abstract"]
+
+
+WORDS = [
+    "reinforcement",
+    "learning",
+    "RL",
+    "of",
+    "multimodal",
+    "large",
+    "language",
+    "models",
+    "LLMs",
+    "fine-tuning",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
+def test_folded_words_keep_their_places(text: str) -> None:
+    """They are the same terms with and without places, and none overlaps the next."""
+    tokens: list[Token] = KNOWN.tokens(text)
+    assert [token.stem for token in tokens] == KNOWN.terms(text)
+    assert all(one.end <= other.start for one, other in itertools.pairwise(tokens))
+    assert all(text[token.start : token.end].strip() for token in tokens)

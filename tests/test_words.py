@@ -1,0 +1,49 @@
+"""A text's words are the same words however they are written."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import words
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Diffusion Models", "diffusion model"),
+        ("José García", "jose garcia"),
+        ("LLMs", "LLM"),
+        ("VLMs and GPTs", "VLM and GPT"),
+        ("text-to-image", "Text to image"),
+        ("quantization", "quantized"),
+        ("ＬＬＭ", "llm"),  # full-width letters, as Japanese keyboards write them
+    ],
+)
+def test_one_word_has_one_stem(one: str, other: str) -> None:
+    """Case, accents, endings and hyphens do not matter, nor the plural of a word without a vowel."""
+    assert words.stems(one) == words.stems(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("gas", "ga"), ("C", "C3"), ("bias", "bia"), ("GPT", "GPT4")])
+def test_other_words_stay_others(one: str, other: str) -> None:
+    """What only looks like a plural is none."""
+    assert words.stems(one) != words.stems(other)
+
+
+@given(st.text(max_size=200))
+def test_words_know_where_they_stand(text: str) -> None:
+    """One character for one character, in any script; the quick way finds the same words."""
+    assert len(words.plain(text)) == len(text)
+    found = words.tokenise(text)
+    assert all(0 <= token.start < token.end <= len(text) for token in found)
+    assert all(one.end <= other.start for one, other in itertools.pairwise(found))
+    assert words.stems(text) == words.telling(token.stem for token in found)
+
+
+def test_pairs_are_neighbours() -> None:
+    """In the order of the text."""
+    assert list(words.pairs(["a", "b", "c"])) == ["a b", "b c"]
