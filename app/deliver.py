@@ -361,17 +361,16 @@ def balance(session: Session, edition: str | None = None) -> dict[str, int | boo
 
 
 def papers_promised(
-    session: Session, subscriber_ids: Collection[int], since: datetime
+    session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, set[int]]:
     """The papers that each reader has got, will get, or may have got, in digests made since a moment."""
-    rows = session.exec(
-        select(Delivery.subscriber_id, Delivery.digest).where(
-            col(Delivery.subscriber_id).in_(subscriber_ids),
-            Delivery.kind == MailKind.DIGEST,
-            Delivery.created_at >= since,
-            or_(col(Delivery.state).not_in(UNDELIVERED), col(Delivery.maybe_delivered)),
-        )
+    theirs = select(Delivery.subscriber_id, Delivery.digest).where(
+        col(Delivery.subscriber_id).in_(subscriber_ids),
+        Delivery.kind == MailKind.DIGEST,
+        Delivery.created_at >= since,
+        or_(col(Delivery.state).not_in(UNDELIVERED), col(Delivery.maybe_delivered)),
     )
+    rows = session.exec(theirs if until is None else theirs.where(Delivery.created_at <= until))
     promised: dict[int, set[int]] = {subscriber_id: set() for subscriber_id in subscriber_ids}
     for subscriber_id, digest in rows:
         promised[subscriber_id].update(_paper_ids(digest))

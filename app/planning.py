@@ -77,16 +77,16 @@ def foresee(app: App, now: datetime, ids: Collection[int] | None) -> list[Forese
         desk = Desk(app, session, now)
         readers = {reader.id or 0: reader for reader in session.exec(wanted)}
         wishes = subscribers.wishes(session, readers)
-        promised = _promised(session, readers, desk.oldest)
+        already = promised(session, readers, desk.oldest)
     foreseen = []
     for number, reader in readers.items():
-        edition = cadence.edition(reader.zone, _newest_due(reader, now))
-        digest = desk.digest(reader, wishes.get(number, ()), edition, promised[number])
+        edition = cadence.edition(reader.zone, newest_due(reader, now))
+        digest = desk.digest(reader, wishes.get(number, ()), edition, already[number])
         foreseen.append(Foreseen(number, reader.email, edition, digest))
     return foreseen
 
 
-def _newest_due(reader: Subscriber, now: datetime) -> datetime:
+def newest_due(reader: Subscriber, now: datetime) -> datetime:
     """The newest moment at which a reader was due, or the next where that is to come."""
     due = reader.next_due_at or now
     if due > now:
@@ -101,12 +101,12 @@ def _plan_shard(app: App, desk: Desk, now: datetime) -> Counter[str]:
         readers = session.exec(_due(now).limit(SHARD).with_for_update(skip_locked=True)).all()
         ids = [reader.id for reader in readers if reader.id is not None]
         wishes = subscribers.wishes(session, ids)
-        promised = _promised(session, ids, desk.oldest)
+        already = promised(session, ids, desk.oldest)
         for reader in readers:
             number = reader.id or 0
             try:
                 with session.begin_nested():
-                    word = _plan_one(session, desk, reader, wishes.get(number, ()), promised[number], now)
+                    word = _plan_one(session, desk, reader, wishes.get(number, ()), already[number], now)
             except Exception:  # one reader's broken row must not stop everybody's mail
                 log.exception("reader not planned", subscriber=number)
                 reader.next_due_at, word = now + TRY_AGAIN, "not_planned"
@@ -124,7 +124,7 @@ def _plan_one(
 ) -> str:
     """Write down what one reader gets for the newest edition that is due; the word for the statistics."""
     rhythm = (reader.cadence, reader.weekday, reader.hour, reader.zone)
-    due = _newest_due(reader, now)
+    due = newest_due(reader, now)
     reader.next_due_at = cadence.next_due(*rhythm, now)
     edition = cadence.edition(reader.zone, due)
     row: dict[str, Any] = {"subscriber_id": reader.id or 0, "edition": edition, "due_at": due, "now": now}
@@ -137,10 +137,12 @@ def _plan_one(
     return "planned" if written else "planned_before"
 
 
-def _promised(session: Session, ids: Collection[int], since: datetime) -> dict[int, frozenset[int]]:
-    """What each reader was promised since a moment, by the ids that the papers go by today."""
-    promised = deliver.papers_promised(session, ids, since)
-    today = archive.canonical(session, set().union(*promised.values()))
+def promised(
+    session: Session, ids: Collection[int], since: datetime, until: datetime | None = None
+) -> dict[int, frozenset[int]]:
+    """What each reader was promised between two moments, by the ids that the papers go by today."""
+    found = deliver.papers_promised(session, ids, since, until)
+    today = archive.canonical(session, set().union(*found.values()))
     return {
-        reader: frozenset(today.get(paper, paper) for paper in papers) for reader, papers in promised.items()
+        reader: frozenset(today.get(paper, paper) for paper in papers) for reader, papers in found.items()
     }

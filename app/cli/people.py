@@ -12,12 +12,12 @@ from typing import Annotated, Any, TextIO
 
 import typer
 from rich.progress import track
-from sqlmodel import Session, col, select
+from sqlmodel import col, select
 
 from app import audit, clock
 from app import subscribers as readers
 from app.cli import showing
-from app.errors import InvalidInput, NotFound, PaperboyError
+from app.errors import InvalidInput, PaperboyError
 from app.models import Subscriber, SubscriberState
 from app.pipeline import App
 from app.records import Cadence, WhenEmpty, Wish
@@ -122,7 +122,7 @@ def export(
 def show(reader: Reader, as_json: showing.AsJson = False) -> None:
     """A reader's settings, interests, and what they said of papers."""
     with showing.opened() as app, app.db.read() as session:
-        row = _found(session, reader)
+        row = readers.find(session, reader)
         identity = row.id or 0
         wishes = readers.wishes(session, [identity]).get(identity, ())
         said = readers.opinions(session, [identity]).get(identity, ())
@@ -143,21 +143,10 @@ def show(reader: Reader, as_json: showing.AsJson = False) -> None:
 def forget(reader: Reader) -> None:
     """Forget all that a reader said of papers, and the papers that they pasted."""
     with showing.opened() as app, app.db.write() as session:
-        row = _found(session, reader)
+        row = readers.find(session, reader)
         readers.forget_opinions(session, row.id or 0)
         audit.note(session, showing.ACTOR, "subscriber.forget", row.id, clock.utcnow())
     showing.out().print(f"Forgotten what {showing.escaped(row.email)} said of papers.")
-
-
-def _found(session: Session, name: str) -> Subscriber:
-    """The reader with this address or number."""
-    if name.isascii() and name.isdigit() and len(name) < 19:
-        return readers.get(session, int(name))
-    email = readers.normalise_address(name)
-    row = session.exec(select(Subscriber).where(Subscriber.email == email)).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no reader with the address {email}.")
-    return row
 
 
 def _preferences(app: App, interests: Sequence[str], given: dict[str, Any]) -> Preferences:

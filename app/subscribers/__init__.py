@@ -42,7 +42,7 @@ from app.subscribers.preferences import (
     normalise_address,
     problems,
 )
-from app.subscribers.register import get, history, preferences_of
+from app.subscribers.register import find, get, history, preferences_of
 from app.subscribers.staying import change, come_back, pause, resume, wake
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "erase",
     "expire_pending",
     "export",
+    "find",
     "forget_opinions",
     "get",
     "history",

@@ -13,7 +13,7 @@ from app import cadence, deliver
 from app.errors import Conflict, NotFound
 from app.models import Delivery, Event, MailKind, Subscriber, SubscriberState
 from app.subscribers.interests import store, wishes
-from app.subscribers.preferences import Preferences
+from app.subscribers.preferences import Preferences, normalise_address
 
 # A mail that somebody asks for again within the hour is on its way already.
 BETWEEN_MAILS = timedelta(hours=1)
@@ -27,6 +27,17 @@ def get(session: Session, subscriber_id: int) -> Subscriber:
     if found is None:
         raise NotFound("There is no such reader.")
     return found
+
+
+def find(session: Session, name: str) -> Subscriber:
+    """The reader with this address or number, or NotFound."""
+    if name.isascii() and name.isdigit() and len(name) < 19:
+        return get(session, int(name))
+    email = normalise_address(name)
+    row = session.exec(select(Subscriber).where(Subscriber.email == email)).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no reader with the address {email}.")
+    return row
 
 
 def take(session: Session, subscriber_id: int) -> Subscriber:
