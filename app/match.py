@@ -11,6 +11,7 @@ z = WORDS·B + P + WHOLE·(all of its words are there), and relevance rises with
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,7 @@ from app.words import pairs
 # `benchmarks/relevance.py` measures these; docs/benchmarks.md says what else was tried.
 WORDS, WHOLE = 0.4, 1.5
 NEAREST = 15  # examples; the best count most: 1/√rank
+RANKS = 1 / np.sqrt(np.arange(1, NEAREST + 1))
 FARTHEST, CLOSEST = -3.0, 8.0  # standard deviations: beyond, P says nothing more
 # Where no archive says what an interest means, P is what it is on average where its words are found.
 GUESS_WORDS, GUESS_WHOLE, GUESS = 0.5, 0.42, -0.14
@@ -78,6 +80,15 @@ class _Scores:
         return np.asarray(np.where(self.titled, np.maximum(relevance, TITLE_RELEVANCE), relevance))
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A batch of interests: a row of terms for each."""
+
+    terms: Sequence[Sequence[str]]
+    texts: Sequence[Sequence[str]]  # the same, and its pairs of neighbours
+    full: Matrix  # the score of a paper that has each word once or so
+
+
 class Index:
     """The candidates of a digest, ready to be asked for any number of interests."""
 
@@ -85,6 +96,7 @@ class Index:
         self._corpus, self._space = corpus, corpus.space
         self._passages = [Passage(paper) for paper in papers]
         self._places = {passage.paper.id: place for place, passage in enumerate(self._passages)}
+        self._ids = np.array([*self._places], np.int64)
         documents = [corpus.document(p.paper.title, p.paper.abstract) for p in self._passages]
         texts = [text for document in documents for text in document]
         seen = dict.fromkeys(term for text in texts for term in (*text, *pairs(text)))
@@ -116,11 +128,11 @@ class Index:
             relevance = np.full(len(self._passages), FILTER_RELEVANCE)
         elif query.phrases:
             relevance = np.maximum(relevance, PHRASE_RELEVANCE)
-        places = np.flatnonzero(relevance).tolist()
+        places = np.flatnonzero(relevance)
         if query.strict:
-            places = [place for place in places if not self._passages[place].left_out(query)]
-        amounts = relevance[places].tolist()
-        return {self._passages[p].paper.id: amount for p, amount in zip(places, amounts, strict=True)}
+            allowed = [not self._passages[place].left_out(query) for place in places]
+            places = places[np.array(allowed, bool)]
+        return dict(zip(self._ids[places].tolist(), relevance[places].tolist(), strict=True))
 
     def excluded(self, query: Query) -> frozenset[int]:
         """The papers that the exclusions of an interest forbid, by id."""
@@ -165,8 +177,12 @@ class Index:
         """
         if not (self._space and self._examples):
             return []
-        direction, _ = self._meanings(self._examples, [query], self._words([query]))
+        asked = self._asked([query])
+        direction, _ = self._examples.meanings(asked.texts, self._words(asked), asked.full)
         paper = passage.paper
+        place = self._vectors[[self._places[paper.id]]]
+        if self._space.standardised(direction, place).item() <= 0:  # it fits by its words alone
+            return []
         row = self._space.tfidf([self._corpus.document(paper.title, paper.abstract)])
         gains = row.data * (self._space.projection[row.indices] @ direction[0])
         stems, own = list(self._space.stems.columns), set(self._folded(query)[0])
@@ -175,39 +191,30 @@ class Index:
         return [passage.spelled(stem, self._corpus.abbreviations) for stem in named]
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
-        terms = [self._folded(query)[0] for query in queries]
-        singles = _rows(terms, self._terms)
-        sizes = np.array([max(1, len(row)) for row in terms])[:, None]
-        words = self._words(queries)
-        whole = (singles @ self._present).toarray() >= sizes
+        asked = self._asked(queries)
+        words = self._words(asked)
+        whole = (_rows(asked.terms, self._terms) @ self._present).toarray() >= _sizes(asked.terms)
+        # All words stand in a title next to each other as they were typed where their pairs do, too.
+        titled = (_rows(asked.texts, self._terms) @ self._titled).toarray() >= _sizes(asked.texts)
         if self._space and self._examples:
-            directions, known = self._meanings(self._examples, queries, words)
+            directions, known = self._examples.meanings(asked.texts, words, asked.full)
             away = self._space.standardised(directions, self._vectors)
             closeness = known[:, None] * np.clip(away, FARTHEST, CLOSEST)
         else:
             known = np.zeros(len(queries))
             closeness = np.where(words > 0, GUESS_WORDS * words + GUESS_WHOLE * whole + GUESS, 0)
-        return _Scores(words, closeness, known, whole, self._in_titles(queries))
+        return _Scores(words, closeness, known, whole, titled)
 
-    def _in_titles(self, queries: Sequence[Query]) -> Matrix:
-        """Whether all words of an interest stand in a title, next to each other as they were typed."""
-        wanted = [[*terms, *joined] for terms, joined in map(self._folded, queries)]
-        sizes = np.array([max(1, len(row)) for row in wanted])[:, None]
-        return np.asarray((_rows(wanted, self._terms) @ self._titled).toarray() >= sizes)
-
-    def _words(self, queries: Sequence[Query]) -> Matrix:
+    def _words(self, asked: _Asked) -> Matrix:
         """B: interests × papers."""
-        wanted = _rows([[*terms, *joined] for terms, joined in map(self._folded, queries)], self._terms)
-        return np.asarray((wanted @ self._impacts).toarray())
+        return np.asarray((_rows(asked.texts, self._terms) @ self._impacts).toarray())
 
-    def _meanings(
-        self, examples: _Examples, queries: Sequence[Query], words: Matrix
-    ) -> tuple[Matrix, Matrix]:
-        """Each interest's direction, and how well the archive knows it."""
+    def _asked(self, queries: Sequence[Query]) -> _Asked:
+        """A batch of interests, as the archive counts their words."""
         idf = self._corpus.statistics.idf
         folded = [self._folded(query) for query in queries]
         full = np.array([sum(idf(term) for term in terms) for terms, _ in folded])
-        return examples.meanings([[*terms, *joined] for terms, joined in folded], words, full)
+        return _Asked([terms for terms, _ in folded], [[*terms, *joined] for terms, joined in folded], full)
 
     def _folded(self, query: Query) -> tuple[list[str], list[str]]:
         """The terms of an interest and its pairs of neighbours, each once, as the archive counts them."""
@@ -226,27 +233,24 @@ class _Examples:
         self._new = [place for place, title in enumerate(titles) if fingerprint(title) not in known]
         self._vectors = np.concatenate([space.examples, vectors[self._new]])
 
-    def meanings(self, terms: Sequence[Sequence[str]], words: Matrix, full: Matrix) -> tuple[Matrix, Matrix]:
+    def meanings(self, texts: Sequence[Sequence[str]], words: Matrix, full: Matrix) -> tuple[Matrix, Matrix]:
         """Unit rows that point to each interest's best examples; how well those have its words, in 0…1.
 
         `words` is B of the candidates; `full` is the score of a paper that has each word once or so.
         """
-        found = sparse.csr_matrix(_rows(terms, self._space.terms) @ self._space.impacts)
-        directions = np.zeros((len(terms), self._vectors.shape[1]), np.float32)
-        known = np.zeros(len(terms))
-        for number, (start, end) in enumerate(zip(found.indptr, found.indptr[1:], strict=False)):
-            own = words[number, self._new]
-            fresh = np.flatnonzero(own)
-            scores = np.concatenate([found.data[start:end], own[fresh]])
-            places = np.concatenate([found.indices[start:end], fresh + len(self._space.examples)])
-            best = _highest(scores, NEAREST)
-            weights = 1 / np.sqrt(np.arange(1, len(best) + 1))
-            directions[number] = weights @ self._vectors[places[best]]
-            if len(best):
-                cover = np.minimum(scores[best], full[number]) / full[number]
-                known[number] = cover @ weights / weights.sum()
+        found = sparse.csr_matrix(_rows(texts, self._space.terms) @ self._space.impacts)
+        found = sparse.hstack([found, sparse.csr_matrix(words[:, self._new])], format="csr")
+        spans = itertools.pairwise(found.indptr.tolist())
+        best = [start + _highest(found.data[start:end], NEAREST) for start, end in spans]
+        ends = np.cumsum([0, *map(len, best)])
+        places, row = np.concatenate(best), np.repeat(np.arange(len(best)), np.diff(ends))
+        weights = np.concatenate([RANKS[: len(places)] for places in best])
+        chosen = sparse.csr_matrix((weights, found.indices[places], ends), (len(best), len(self._vectors)))
+        directions = np.asarray(chosen @ self._vectors, np.float32)
+        cover = weights * np.minimum(found.data[places], full[row]) / full[row]
+        known, total = (np.bincount(row, each, len(best)) for each in (cover, weights))
         norms = np.linalg.norm(directions, axis=1, keepdims=True)
-        return directions / np.maximum(norms, 1e-9), known
+        return directions / np.maximum(norms, 1e-9), known / np.maximum(total, 1e-9)
 
 
 def _highest(scores: Matrix, most: int) -> Matrix:
@@ -257,6 +261,10 @@ def _highest(scores: Matrix, most: int) -> Matrix:
     else:
         places = np.arange(len(scores))
     return places[np.argsort(-scores[places], kind="stable")][:most]
+
+
+def _sizes(texts: Sequence[Sequence[str]]) -> Matrix:
+    return np.array([max(1, len(text)) for text in texts])[:, None]
 
 
 def _rows(texts: Sequence[Sequence[str]], terms: Terms) -> sparse.csr_matrix:

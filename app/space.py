@@ -176,7 +176,7 @@ class Space:
 
         Mean and deviation of q·x over all of the archive are q·μ and √(qᵀΣq): no sample is needed.
         """
-        deviation = np.sqrt(np.einsum("kd,kd->k", wanted @ self.covariance, wanted))
+        deviation = np.sqrt(((wanted @ self.covariance) * wanted).sum(1))
         away: Matrix = wanted @ vectors.T - (wanted @ self.mean)[:, None]
         return np.asarray(away / np.maximum(deviation, 1e-6)[:, None])
 

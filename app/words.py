@@ -65,7 +65,8 @@ def _stem(word: str) -> str:
 
 def telling(stems: Iterable[str]) -> list[str]:
     """Without the words that are in every text: "text to image" and "text-image" are one pair."""
-    return [stem for stem in stems if stem not in _stop_stems()]
+    common = _stop_stems()
+    return [stem for stem in stems if stem not in common]
 
 
 @cache
