@@ -1,0 +1,106 @@
+"""What a reader typed is understood as they meant it, or refused with what to change."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import interest
+from app.errors import InvalidInterest
+from app.interest import Query
+
+
+def parsed(text: str) -> Query:
+    """Without the text itself, which every query holds."""
+    query = interest.parse(text)
+    assert query.text == interest.normalise(text)
+    return Query("", *(getattr(query, name) for name in Query.__dataclass_fields__ if name != "text"))
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("world models", Query("", words=("world", "model"))),
+        ('"world models"', Query("", phrases=(("world", "model"),))),
+        ("text-to-image", Query("", words=("text", "to", "imag"))),
+        (
+            'agents -crypto -"stock market"',
+            Query("", words=("agent",), without=(("crypto",), ("stock", "market"))),
+        ),
+        ("author:García", Query("", authors=("garcia",))),
+        ('AUTHOR: "Ada  Lovelace"', Query("", authors=("ada lovelace",))),
+        ("cat:cs.CL -cat:eess", Query("", categories=("cs.cl",), without_categories=("eess",))),
+        ("agents -author:ng", Query("", words=("agent",), without_authors=("ng",))),
+        ("“world models” −video", Query("", phrases=(("world", "model"),), without=(("video",),))),
+        ("agents author: ", Query("", words=("agent",))),
+        ("RL - a survey", Query("", words=("rl", "a", "survey"))),  # a dash alone excludes nothing
+        ("state-of-the-art", Query("", words=("state", "of", "the", "art"))),
+    ],
+)
+def test_what_was_typed_is_understood(text: str, query: Query) -> None:
+    """Words, phrases, exclusions, authors and categories, each where it belongs."""
+    assert parsed(text) == query
+
+
+def test_small_words_count_for_nothing_but_in_phrases() -> None:
+    """ "text to image" is looked for as two words; in quotes all three must be there."""
+    assert interest.parse("text to image").terms == ("text", "imag")
+    assert interest.parse('"text to image"').phrases == (("text", "to", "imag"),)
+
+
+def test_words_and_each_phrase_are_runs_of_their_own() -> None:
+    """The last word of one and the first of the next are no pair."""
+    assert interest.parse('agents "world models" video').runs == (("agent", "video"), ("world", "model"))
+
+
+@pytest.mark.parametrize(
+    ("text", "strict"),
+    [
+        ("agents", False),
+        ('"agents"', True),
+        ("agents -crypto", True),
+        ("author:ng", True),
+        ("a -cat:cs b", True),
+    ],
+)
+def test_strict_interests_are_known(text: str, strict: bool) -> None:
+    """Where nothing must or must not be there, no paper has to be read."""
+    assert interest.parse(text).strict is strict
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("x" * 10_000, "300 characters"),
+        ("!!! ... ???", "at least one word"),
+        ("", "at least one word"),
+        ("-crypto", "at least one word"),
+        ("the of and", "at least one word"),
+        ('""', "at least one word"),
+        ("author:", "at least one word"),
+        ("diffusion\x00models", "plain text"),
+        ("diffusion\u202emodels", "plain text"),
+    ],
+)
+def test_an_interest_that_cannot_be_searched_for_says_why(text: str, word: str) -> None:
+    """The message tells what to change."""
+    with pytest.raises(InvalidInterest, match=word):
+        interest.parse(text)
+
+
+def test_spelling_is_unified_before_it_is_stored() -> None:
+    """Two readers with the same interest share one row."""
+    assert interest.normalise("  “world  models” ") == interest.normalise('"world models"')
+
+
+@given(st.text(max_size=120))
+def test_any_text_is_understood_or_refused(text: str) -> None:
+    """Normalising twice changes nothing, and what is stored means what was typed."""
+    once = interest.normalise(text)
+    assert interest.normalise(once) == once
+    try:
+        query = interest.parse(text)
+    except InvalidInterest:
+        return
+    assert interest.parse(query.text) == query

@@ -1,0 +1,94 @@
+"""What is said to stand in a paper does literally stand there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.abbreviations import Abbreviations
+from app.interest import parse
+from app.passages import QUOTED, Passage
+from app.records import PaperView
+
+FOLDING = Abbreviations({}, {("larg", "languag", "model"): "llm"})
+PASSAGE = Passage(
+    PaperView(
+        1,
+        "Drafting for Large Language Models",
+        "Speculative decoding of LLMs, by José. Decoding twice: drafts, and models.",
+        ("Grace Hopper", "José García"),
+        categories=("cs.CL", "stat.ML"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "there"),
+    [
+        ("speculative decoding", True),
+        ("drafts, and models", True),
+        ("decoding speculative", False),
+        ("language model", True),  # stems
+        ("models speculative", False),  # the title ends, the abstract begins
+        ("jose", True),
+    ],
+)
+def test_a_phrase_stands_there_or_not(phrase: str, there: bool) -> None:
+    """Stem by stem, in one field."""
+    assert PASSAGE.contains(parse(f'"{phrase}"').phrases[0]) is there
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        ("decoding", ""),
+        ('"speculative decoding" author:garcia cat:cs', ""),
+        ("decoding -drafts", "a word or phrase that the interest excludes is in it"),
+        ("decoding -author:hopper", "an author whom the interest excludes wrote it"),
+        ("decoding -cat:stat", "it is filed under a category that the interest excludes"),
+        ('"tree attention"', "a phrase in quotes is not in it"),
+        ("author:hop", "it is by other authors"),
+        ("cat:cs.CV", "it is filed under other categories"),
+        ("cat:c", "it is filed under other categories"),
+        ('"tree attention" -drafts', "a word or phrase that the interest excludes is in it"),
+    ],
+)
+def test_what_is_left_out_says_why(wish: str, why: str) -> None:
+    """An exclusion is named before anything that is missing."""
+    assert PASSAGE.left_out(parse(wish)) == why
+
+
+def quotes(*wanted: str) -> list[str]:
+    return PASSAGE.quotes(set(wanted), FOLDING, lambda _: 1.0)
+
+
+def test_neighbours_are_quoted_as_one() -> None:
+    """As the paper spells them; first the field that says most of them at a stretch."""
+    assert quotes("specul", "decod") == ["“Speculative decoding” in the abstract"]
+    assert quotes("draft", "jose") == ["“Drafting” in the title", "“José” in the abstract"]
+
+
+def test_a_short_form_is_quoted_as_it_is_written() -> None:
+    """The long form in the title is the first place."""
+    assert quotes("llm") == ["“Large Language Models” in the title"]
+    assert PASSAGE.spelled("llm", FOLDING) == "Large Language Models"
+    assert PASSAGE.spelled("tree", FOLDING) == ""
+
+
+def test_few_stretches_are_quoted() -> None:
+    """A long interest's reason stays short: the most telling stretches are chosen."""
+    passage = Passage(PaperView(1, "One, with two; by three, as four, or five."))
+    telling = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0}
+    (said,) = passage.quotes({*telling}, Abbreviations({}, {}), telling.__getitem__)
+    assert said.count("“") <= QUOTED
+    assert "five" in said
+
+
+@given(st.sets(st.sampled_from(["llm", "decod", "specul", "model", "draft", "jose", "twice", "tree"])))
+def test_whatever_is_quoted_is_in_its_field(wanted: set[str]) -> None:
+    """Each stretch once, and never a word that is not there."""
+    for part in PASSAGE.quotes(wanted, FOLDING, lambda _: 1.0):
+        quoted, field = part.rsplit(" in the ", 1)
+        text = {"title": PASSAGE.paper.title, "abstract": PASSAGE.paper.abstract}[field]
+        assert all(stretch.strip("“”") in text for stretch in quoted.split(", “"))
