@@ -7,6 +7,7 @@ The stages, in the order in which data passes through them:
     planning      its middle: everyone who is due gets a delivery, or a reason why not
     desk          where planning lays out digests: candidates ranked and matched once a run
     hindsight     what interests would have brought over the last days
+    explaining    why a reader was sent a paper, or why not
     posting       its second half: what the ledger gives out is written and handed to the relay
     bibliography  PURE: pasted links, ids, titles or BibTeX → records
     sources       one file an upstream: huggingface, arxiv, feed, pages; client is the polite HTTP client

@@ -135,5 +135,10 @@ class Desk:
             self._hits[text] = hits
             self._excluded[text] = self._index.excluded(query)
 
+    def numbers(self, text: str, paper: PaperView) -> match.Numbers:
+        """How a paper fits an interest; it need not be a candidate."""
+        index = self._index if paper.id in self._all else match.Index([paper], self._corpus)
+        return index.numbers(interest.parse(text), paper.id)
+
     def _reason(self, text: str, paper_id: int) -> str:
         return self._index.reason(interest.parse(text), paper_id)

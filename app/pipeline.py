@@ -7,6 +7,7 @@ send_due()      who is due → match → compose → the ledger → mails
 send_pending()  the ledger → HTML, text → bytes → the relay → the ledger, what was put off or cut off too
 preview()       the digest that somebody with these interests would get; foresee(), what readers would
 backtest()      the digests that somebody with these interests would have got over the last days
+explain()       why a reader was sent a paper, or why not
 show()          a digest as the mail that it would be; send_test(), the same to any address, off the ledger
 prune()         what is past its retention
 """
@@ -22,7 +23,19 @@ from pathlib import Path
 import structlog
 from sqlmodel import col, delete, or_, select
 
-from app import compose, deliver, hindsight, intake, leases, planning, posting, runs, subscribers, summaries
+from app import (
+    compose,
+    deliver,
+    explaining,
+    hindsight,
+    intake,
+    leases,
+    planning,
+    posting,
+    runs,
+    subscribers,
+    summaries,
+)
 from app.desk import Desk
 from app.errors import InvalidInput
 from app.intake import FilesRead as FilesRead
@@ -165,6 +178,11 @@ def backtest(
 def foresee(app: App, now: datetime, ids: Collection[int] | None = None) -> list[planning.Foreseen]:
     """What everyone who is due, or each of these readers, would get now; nothing is written."""
     return planning.foresee(app, now, ids)
+
+
+def explain(app: App, now: datetime, subscriber: str, paper: str) -> explaining.Explanation:
+    """Why a reader was sent a paper, or why not, as of `now`; nothing is written."""
+    return explaining.explain(app, now, subscriber, paper)
 
 
 def show(app: App, digest: Digest, to: str, now: datetime) -> RenderedMail:

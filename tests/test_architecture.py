@@ -19,7 +19,7 @@ STAGES = {
     "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs", "keys",
     "audit",
 }  # fmt: skip
-PIPELINE = {"pipeline", "intake", "planning", "desk", "hindsight", "posting", "parts"}
+PIPELINE = {"pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "parts"}
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
 # The pipeline passes values from stage to stage; these few build on another one's words instead.
 STAGE_USES = {

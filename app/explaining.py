@@ -1,0 +1,378 @@
+"""Why a reader was sent a paper, or why not: every number on the way, by the code that composes digests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, select
+
+from app import archive, cadence, compose, deliver, planning, subscribers, suppression
+from app.compose import Fate, Weighed
+from app.desk import Desk
+from app.errors import NotFound
+from app.match import Numbers
+from app.models import Delivery, DeliveryState, Listing, MailKind, Paper, Source, Subscriber, SubscriberState
+from app.parts import App
+from app.records import Digest, Match, PaperView, Pick, Section, Skip, Wish
+from app.sources import clean
+
+BEFORE = 10  # papers that stand before this one are named
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderNow:
+    """The reader: whether anything may be sent, and when."""
+
+    id: int
+    email: str
+    state: SubscriberState
+    paused_until: datetime | None
+    suppressed: str  # why the address gets no mail, or nothing
+    next_due_at: datetime | None
+    min_papers: int
+    max_papers: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaperNow:
+    """The paper, and where it was seen."""
+
+    id: int
+    asked_for: int  # another id, where that paper was merged into this one
+    title: str
+    arxiv_id: str
+    withdrawn_at: datetime | None
+    listed: tuple[tuple[date, str], ...]  # day and source, oldest first
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A digest of the reader's that has the paper, as the ledger knows it."""
+
+    delivery_id: int
+    edition: str
+    state: DeliveryState
+    state_reason: str
+    held: str  # why no mail of its edition leaves, or nothing
+    maybe_delivered: bool
+    made_at: datetime
+    sent_at: datetime | None
+    interest: str  # under which the paper stood
+    reason: str
+    trend: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One of the reader's interests, and how the paper fits it."""
+
+    wish: Wish
+    numbers: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Better:
+    """A paper with a better score."""
+
+    id: int
+    title: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The paper among those that the next digest is made from."""
+
+    weighed: Weighed  # relevance to the reader, trend, freshness and score
+    fate: Fate | None  # None: it is not relevant enough, or was promised before
+    place: int | None  # by score among the relevant ones, from 1
+    relevant: int  # how many those are
+    candidates: int  # that were not promised before
+    before: tuple[Better, ...]  # the best of those with better scores
+    likeness: float  # to that pick which is most like it: a cosine
+    like: str  # the title of that
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The paper as it would stand in the next digest."""
+
+    interest: str
+    reason: str
+    trend: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why, in one sentence, and every number on the way."""
+
+    verdict: str
+    at: datetime
+    reader: ReaderNow
+    paper: PaperNow
+    recorded: tuple[Recorded, ...]  # the newest first
+    floor: float
+    interests: tuple[Judged, ...]
+    taste: Match | None
+    no_candidate: str  # why it cannot be in the next digest, or nothing
+    standing: Standing | None  # of a candidate
+    card: Card | None  # where it would be in the next digest
+    no_digest: str  # why there would be none, or nothing
+
+
+def explain(app: App, now: datetime, subscriber: str, paper: str) -> Explanation:
+    """Why a reader (address or number) was sent a paper (id, arXiv id, DOI or URL), or why not, as of `now`.
+
+    The reader's settings and interests are today's; listings, votes and what was promised are those of
+    `now`. NotFound where there is no such reader or paper.
+    """
+    with app.db.read() as session:
+        row = subscribers.find(session, subscriber)
+        reader = _reader(session, row)
+        paper_now, view = _paper(session, paper)
+        wishes = subscribers.wishes(session, [reader.id]).get(reader.id, ())
+        recorded = _recorded(session, reader.id, view.id)
+        desk = Desk(app, session, now)
+        desk.turn_to(now)
+        already = planning.promised(session, [reader.id], desk.oldest, now)[reader.id]
+    asked, shelf = desk.laid_out(row, wishes)
+    edition = cadence.edition(row.zone, planning.newest_due(row, now))
+    digest = compose.compose(edition, asked, shelf, already)
+    candidate = shelf.papers.get(view.id)
+    oldest = now.date() - timedelta(days=desk.days_back(row) - 1)
+    facts = Explanation(
+        verdict="",
+        at=now,
+        reader=reader,
+        paper=paper_now,
+        recorded=recorded,
+        floor=compose.FLOOR,
+        interests=tuple(Judged(wish, desk.numbers(wish.text, view)) for wish in asked.wishes),
+        taste=asked.taste.get(view.id),
+        no_candidate="" if candidate else _no_candidate(paper_now, oldest, now.date()),
+        standing=_standing(asked, shelf, already, candidate) if candidate else None,
+        card=_card(digest, view.id),
+        no_digest=digest.reason if isinstance(digest, Skip) else "",
+    )
+    return replace(facts, verdict=_verdict(facts))
+
+
+# --- what is known
+
+
+def _reader(session: Session, row: Subscriber) -> ReaderNow:
+    listed = suppression.found(session, row.email)
+    return ReaderNow(
+        id=row.id or 0,
+        email=row.email,
+        state=row.state,
+        paused_until=row.paused_until,
+        suppressed=listed.reason if listed else "",
+        next_due_at=row.next_due_at,
+        min_papers=row.min_papers,
+        max_papers=row.max_papers,
+    )
+
+
+def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
+    """The paper that is called so, as it is known today."""
+    asked_for = session.exec(select(Paper.id).where(_called(name.strip()))).first()
+    if asked_for is None:
+        raise NotFound(f"There is no paper {name.strip()[:100]} in the archive.")
+    row = archive.papers(session, [asked_for])[asked_for]
+    listed = select(col(Listing.listed_on), col(Source.name)).join(Source).where(Listing.paper_id == row.id)
+    paper = PaperNow(
+        id=row.id or 0,
+        asked_for=asked_for,
+        title=row.title,
+        arxiv_id=row.arxiv_id or "",
+        withdrawn_at=row.withdrawn_at,
+        listed=tuple(sorted({(day, source) for day, source in session.exec(listed)})),
+    )
+    return paper, archive.views(session, [asked_for])[0]
+
+
+def _called(name: str) -> ColumnElement[bool]:
+    """The rows that an id, an arXiv id, a DOI or a URL means; an id may be the end of a URL."""
+    if name.isascii() and name.isdigit() and len(name) < 19:
+        return col(Paper.id) == int(name)
+    doi = clean.doi(name)
+    last = name.rstrip("/").rpartition("/")[2]
+    arxiv_id = clean.arxiv_id(name)[0] or clean.arxiv_id(last)[0] or clean.arxiv_id_of_doi(doi)
+    if arxiv_id:
+        return col(Paper.arxiv_id) == arxiv_id
+    return col(Paper.doi) == doi if doi else col(Paper.url) == name
+
+
+def _recorded(session: Session, reader: int, paper: int) -> tuple[Recorded, ...]:
+    """Each digest with the paper, whatever id it went by then; the newest first."""
+    digests = select(Delivery).where(Delivery.subscriber_id == reader, Delivery.kind == MailKind.DIGEST)
+    rows = session.exec(digests.order_by(col(Delivery.created_at).desc())).all()
+    read = [(row, Digest.from_dict(row.digest)) for row in rows if row.digest]
+    today = archive.canonical(session, {pick.paper_id for _, digest in read for pick in digest.picks})
+    pauses = {pause.edition: pause.reason for pause in deliver.pauses(session)}
+    return tuple(
+        _mention(row, section, pick, pauses)
+        for row, digest in read
+        for section in digest.sections
+        for pick in section.picks
+        if today.get(pick.paper_id) == paper
+    )
+
+
+def _mention(row: Delivery, section: Section, pick: Pick, pauses: Mapping[str, str]) -> Recorded:
+    return Recorded(
+        delivery_id=row.id or 0,
+        edition=row.edition,
+        state=row.state,
+        state_reason=row.reason or row.smtp_text,
+        held=pauses.get(deliver.EVERYTHING) or pauses.get(row.edition, ""),
+        maybe_delivered=row.maybe_delivered,
+        made_at=row.created_at,
+        sent_at=row.sent_at,
+        interest=section.interest,
+        reason=pick.reason,
+        trend=pick.trend,
+        score=pick.score,
+    )
+
+
+def _no_candidate(paper: PaperNow, oldest: date, today: date) -> str:
+    """Why a paper is not among those that the reader's digest is made from."""
+    days = [day for day, _ in paper.listed if day <= today]
+    if paper.withdrawn_at:
+        return f"it was withdrawn by {paper.withdrawn_at.date()}"
+    if not days:
+        return f"no source lists it before {paper.listed[0][0]}" if paper.listed else "no source listed it"
+    if days[-1] < oldest:
+        return f"it was last listed on {days[-1]}, and the reader's digests look back to {oldest}"
+    return f"it is known since {days[0]}, and deliveries of so long ago may be forgotten"
+
+
+def _standing(
+    asked: compose.Reader, shelf: compose.Shelf, already: frozenset[int], paper: PaperView
+) -> Standing:
+    fresh = {number: each for number, each in shelf.papers.items() if number not in already}
+    selection = compose.choose(asked, shelf, fresh)
+    ranked = list(selection.fates)
+    place = ranked.index(paper.id) if paper.id in selection.fates else None
+    likeness, like = _likest(shelf, paper, [choice.paper for choice in selection.chosen])
+    before = [fresh[number] for number in ranked[:place][:BEFORE]] if place is not None else []
+    return Standing(
+        weighed=compose.weigh(asked, shelf, paper),
+        fate=selection.fates.get(paper.id),
+        place=None if place is None else place + 1,
+        relevant=len(ranked),
+        candidates=len(fresh),
+        before=tuple(Better(each.id, each.title, compose.weigh(asked, shelf, each).score) for each in before),
+        likeness=likeness,
+        like=like,
+    )
+
+
+def _likest(shelf: compose.Shelf, paper: PaperView, picked: Sequence[PaperView]) -> tuple[float, str]:
+    """How like a paper is to that pick which is most like it, and the title of that."""
+    place = shelf.vectors.get(paper.id)
+    others = [pick for pick in picked if pick.id != paper.id and pick.id in shelf.vectors]
+    if place is None or not others:
+        return 0.0, ""
+    return max((round(float(shelf.vectors[pick.id] @ place), 4), pick.title) for pick in others)
+
+
+def _card(digest: Digest | Skip, paper: int) -> Card | None:
+    """The paper as it would stand in the digest."""
+    for section in digest.sections if isinstance(digest, Digest) else ():
+        for pick in section.picks:
+            if pick.paper_id == paper:
+                return Card(section.interest, pick.reason, pick.trend, pick.score)
+    return None
+
+
+# --- the one sentence
+
+
+def _verdict(facts: Explanation) -> str:
+    known = [_of_ledger(one) for one in facts.recorded if one.made_at <= facts.at]
+    if said := next(filter(None, known), "") or _of_reader(facts.reader):
+        return said
+    if facts.no_candidate:
+        return f"Not sent: {facts.no_candidate}."
+    return _of_digest(facts)
+
+
+def _of_ledger(one: Recorded) -> str:
+    """What a digest did for the paper; nothing where it never left."""
+    digest = f"the digest {one.edition}"
+    if one.state is DeliveryState.SENT:
+        under = f", under “{one.interest}”" if one.interest else ""
+        return f"Sent on {(one.sent_at or one.made_at).date()} in {digest}{under}: {one.reason}."
+    if one.state is DeliveryState.UNCERTAIN or one.maybe_delivered:
+        return f"It may have been sent in {digest}: the relay did not answer in the end."
+    if one.state in deliver.UNDELIVERED:
+        return ""
+    if one.held:
+        return f"It is in {digest}, which is held back: {one.held}."
+    if one.state is DeliveryState.DEFERRED:
+        return f"It is in {digest}, which is tried again: {one.state_reason or 'the relay put it off'}."
+    return f"It is in {digest}, which is about to be sent."
+
+
+def _of_reader(reader: ReaderNow) -> str:
+    """Why nothing at all is sent to this reader, if so."""
+    until = f" until {reader.paused_until.date()}" if reader.paused_until else ""
+    said = {
+        SubscriberState.PENDING: "the reader has not confirmed the address yet",
+        SubscriberState.PAUSED: f"the reader has paused{until}",
+        SubscriberState.UNSUBSCRIBED: "the reader has unsubscribed",
+        SubscriberState.BOUNCING: "mail to the address comes back",
+        SubscriberState.ERASED: "the reader was erased",
+    }.get(reader.state)
+    if said is None and reader.suppressed:
+        said = f"the address gets no mail ({reader.suppressed})"
+    return f"Not sent: {said}." if said else ""
+
+
+def _of_digest(facts: Explanation) -> str:
+    """What the next digest would do for a candidate."""
+    standing = facts.standing
+    if facts.card:
+        due = f", due {facts.reader.next_due_at:%Y-%m-%d %H:%M} UTC" if facts.reader.next_due_at else ""
+        under = f", under “{facts.card.interest}”" if facts.card.interest else ""
+        return f"Would be sent in the next digest{due}{under}: {facts.card.reason}."
+    if standing is None or standing.fate is None:
+        return _of_floor(facts)
+    if standing.fate is Fate.PICKED:
+        return f"Not sent yet: {facts.no_digest}."
+    return f"Not in the next digest: {_of_room(facts, standing)}."
+
+
+def _of_floor(facts: Explanation) -> str:
+    if not facts.interests:
+        return f"Not in the next digest: {facts.reader.max_papers} papers that trend more fill it."
+    relevance = facts.standing.weighed.relevance if facts.standing else 0.0
+    # Rounded down, so that what is under the floor never reads as if it were not.
+    under = f"its relevance {math.floor(relevance * 100) / 100:.2f} is under the floor of {facts.floor:.2f}"
+    nearest = max(facts.interests, key=lambda one: one.numbers.agreement)
+    if nearest.numbers.left_out:
+        return f"Not sent: “{nearest.wish.text}” leaves it out ({nearest.numbers.left_out}), and {under}."
+    return f"Not sent: {under}."
+
+
+def _of_room(facts: Explanation, standing: Standing) -> str:
+    most, where = facts.reader.max_papers, f"number {standing.place} of {standing.relevant} by its score"
+    if standing.fate is Fate.QUOTA:
+        limited = [one for one in facts.interests if one.wish.quota is not None and one.numbers.relevance]
+        texts = ", ".join(f"“{one.wish.text}” ({one.wish.quota})" for one in limited)
+        return f"the quota of {texts} is taken by papers that fit better"
+    if standing.fate is Fate.BEHIND:
+        return f"only the best {compose.CONSIDERED * most} are looked at, and it is {where}"
+    if (standing.place or 0) <= most:
+        rules = "each interest's best paper goes first, and one that says the same as another goes last"
+        return f"it has room for {most} papers; it is {where}, but {rules}"
+    return f"it has room for {most} papers, and it is {where}"
