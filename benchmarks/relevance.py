@@ -2,47 +2,222 @@
 
     python -m benchmarks.relevance ../shared
 
-runs the evaluation there over the product's own code and over its baselines, in one go. The evaluation
-can also be run by itself: `--ranker benchmarks.relevance:ranker`, `--same benchmarks.relevance:same_title`.
+runs the evaluation there over the product's own code and over its baselines, in one go, and shows what
+each cut-off would send. The evaluation can also be run by itself: `--ranker benchmarks.relevance:ranker`
+(or another factory of this module), `--same benchmarks.relevance:same_title`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import re
 import sys
 from argparse import Namespace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, time
+from functools import cached_property, lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from app import compose, corpus, dedupe, interest, match
-from app.records import PaperView
+import numpy as np
+
+from app import compose, dedupe, interest, match, trend
+from app.corpus import Corpus
+from app.records import PaperView, Trend, VotePoint
+from app.words import stems
+
+Paper = dict[str, Any]
+Factory = Callable[[list[Paper]], Any]
+REFIT = 500  # papers after which the model is learned anew: days of real life, where it is every night
+CUTS = tuple(sorted({compose.FLOOR, *(n / 20 for n in range(4, 20))}))
 
 
-def view(number: int, paper: dict[str, Any]) -> PaperView:
-    """A paper of the evaluation as the product sees it."""
-    return PaperView(number, paper["title"], paper["abstract"], tuple(paper["authors"]))
+def view(number: int, paper: Paper) -> PaperView:
+    """A paper of the evaluation as the product sees it in the morning of its day."""
+    day = date.fromisoformat(paper["listed_on"])
+    votes = VotePoint(datetime.combine(day, time(9), UTC), paper["upvotes"])
+    seen = {"first_listed_on": day, "last_listed_on": day, "upvotes": paper["upvotes"], "votes": (votes,)}
+    return PaperView(number, paper["title"], paper["abstract"], tuple(paper["authors"]), **seen)
+
+
+@lru_cache(maxsize=16)
+def learn(texts: tuple[tuple[str, str], ...]) -> Corpus:
+    """The model of an archive, given the newest first; the runs of the evaluation share it."""
+    return Corpus.of(texts)
+
+
+class Archive:
+    """All that was listed before a moment. It grows by the papers that the evaluation shows, as a
+    service's does from day to day: models are learned again, and what is newer lies among the candidates.
+    """
+
+    def __init__(self, history: Sequence[Paper], grows: bool) -> None:
+        self._learned, self._grows = list(history), grows
+        self._recent: dict[str, Paper] = {}
+
+    def show(self, papers: Sequence[Paper]) -> None:
+        """Take in papers, where there is a new one among them."""
+        unseen = any(paper["id"] not in self._recent for paper in papers)
+        if unseen and (not self._grows or len(self._recent) >= REFIT):
+            self._learned += self._recent.values() if self._grows else ()
+            self._recent = {}
+        if unseen:
+            self._recent |= {paper["id"]: paper for paper in papers}
+            for known in ("_views", "_index", "_trends"):
+                vars(self).pop(known, None)
+
+    @cached_property
+    def _views(self) -> dict[str, PaperView]:
+        return {
+            identity: view(number, paper) for number, (identity, paper) in enumerate(self._recent.items())
+        }
+
+    @cached_property
+    def _index(self) -> match.Index:
+        newest_first = sorted(self._learned, key=lambda paper: paper["listed_on"], reverse=True)
+        corpus = learn(tuple((paper["title"], paper["abstract"]) for paper in newest_first))
+        return match.Index(self._views.values(), corpus)
+
+    @cached_property
+    def _trends(self) -> dict[int, Trend]:
+        return trend.trends([*self._views.values()], datetime(2026, 11, 21, tzinfo=UTC))
+
+    def relevance(self, interests: Sequence[str], papers: Sequence[Paper]) -> list[float]:
+        """Of papers that were shown to a reader with these interests."""
+        found = self._index.match([interest.parse(text) for text in interests])
+        numbers = [self._views[paper["id"]].id for paper in papers]
+        return [compose.combined([(hits[n], 1.0) for hits in found if n in hits]) for n in numbers]
+
+    def gains(self, papers: Sequence[Paper]) -> list[float]:
+        """What each paper's votes multiply its relevance by in a digest."""
+        return [1 + compose.TREND * self._trends[self._views[paper["id"]].id].score for paper in papers]
+
+
+# By archive and call: rankers that differ by the votes alone are matched once.
+_matched: dict[tuple[Any, ...], list[float]] = {}
 
 
 class Ranker:
-    """The product's own matching over an archive that is all that was listed before."""
+    """The product's own matching, in the order of a digest; by relevance alone where votes are left out."""
 
-    def __init__(self, history: list[dict[str, Any]]) -> None:
-        newest_first = sorted(history, key=lambda paper: paper["listed_on"], reverse=True)
-        self._corpus = corpus.Corpus.of([(p["title"], p["abstract"]) for p in newest_first])
+    def __init__(self, history: Sequence[Paper], grows: bool = True, votes: bool = True) -> None:
+        self._archive, self._votes = Archive(history, grows), votes
+        self._key = (len(history), grows)
 
-    def score(
-        self, interests: list[str], papers: list[dict[str, Any]], likes: list[dict[str, Any]]
-    ) -> list[float]:
-        index = match.Index([view(number, paper) for number, paper in enumerate(papers)], self._corpus)
-        found = index.match([interest.parse(text) for text in interests])
-        return [
-            compose.combined([(hits[number], 1.0) for hits in found if number in hits])
-            for number in range(len(papers))
-        ]
+    def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
+        self._archive.show(papers)
+        key = (*self._key, *interests, *(paper["id"] for paper in papers))
+        if key not in _matched:
+            _matched[key] = self._archive.relevance(interests, papers)
+        gains = self._archive.gains(papers) if self._votes else [1.0] * len(papers)
+        return [relevance * gain for relevance, gain in zip(_matched[key], gains, strict=True)]
 
 
-def ranker(history: list[dict[str, Any]]) -> Ranker:
-    """The factory that the evaluation calls once a fold."""
+def ranker(history: list[Paper]) -> Ranker:
+    """The factory that the evaluation calls once a fold: papers in the order of a digest."""
     return Ranker(history)
+
+
+def matching(history: list[Paper]) -> Ranker:
+    """Relevance alone."""
+    return Ranker(history, votes=False)
+
+
+def frozen(history: list[Paper]) -> Ranker:
+    """Relevance alone, by a model that nobody learns again for the half year of the fold."""
+    return Ranker(history, grows=False, votes=False)
+
+
+class Substring:
+    """The first thing to try: an interest fits where it stands as typed, the more often the better."""
+
+    def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
+        texts = [f"{paper['title']} {paper['abstract']}".lower() for paper in papers]
+        return [float(sum(text.count(interest.lower()) for interest in interests)) for text in texts]
+
+
+def substring(history: list[Paper]) -> Substring:
+    """The factory of the baseline, which learns nothing from history."""
+    return Substring()
+
+
+class Bm25:
+    """Okapi BM25 (k1 1.2, b .75) over stems, summed over the interests."""
+
+    def __init__(self, history: list[Paper]) -> None:
+        texts = [words(paper) for paper in history]
+        self._papers, self._length = len(texts), float(np.mean([len(text) for text in texts]))
+        self._seen = Counter(stem for text in texts for stem in set(text))
+        self._counted: dict[str, tuple[Counter[str], int]] = {}
+
+    def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
+        wanted = [stem for text in interests for stem in set(stems(text))]
+        return [sum(self._gain(stem, *self._counts(paper)) for stem in wanted) for paper in papers]
+
+    def _counts(self, paper: Paper) -> tuple[Counter[str], int]:
+        if paper["id"] not in self._counted:
+            self._counted[paper["id"]] = (Counter(words(paper)), len(words(paper)))
+        return self._counted[paper["id"]]
+
+    def _gain(self, stem: str, counts: Counter[str], size: int) -> float:
+        idf = np.log(1 + (self._papers - self._seen[stem] + 0.5) / (self._seen[stem] + 0.5))
+        norm = 1.2 * (1 - 0.75 + 0.75 * size / self._length)
+        return float(idf * counts[stem] * 2.2 / (counts[stem] + norm))
+
+
+def bm25(history: list[Paper]) -> Bm25:
+    """The factory of the baseline of search engines."""
+    return Bm25(history)
+
+
+class Sanity:
+    """As arxiv-sanity-lite recommends: TF-IDF of words and pairs, and a linear SVM that tells the papers of
+    a tag, here the text of the interests, from all others of the archive.
+    """
+
+    def __init__(self, history: list[Paper]) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self._tfidf = TfidfVectorizer(
+            stop_words="english",
+            token_pattern=r"(?u)\b[a-zA-Z_][a-zA-Z0-9_]+\b",  # noqa: S106  a pattern of words
+            ngram_range=(1, 2),
+            max_features=20_000,
+            max_df=0.1,
+            min_df=5,
+            sublinear_tf=True,
+        )
+        self._rows = self._tfidf.fit_transform([f"{paper['title']} {paper['abstract']}" for paper in history])
+        self._taught: dict[tuple[str, ...], Any] = {}
+
+    def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
+        rows = self._tfidf.transform([f"{paper['title']} {paper['abstract']}" for paper in papers])
+        return [float(score) for score in self._svm(tuple(interests)).decision_function(rows)]
+
+    def _svm(self, interests: tuple[str, ...]) -> Any:
+        from scipy import sparse
+        from sklearn.svm import LinearSVC
+
+        if interests not in self._taught:
+            rows = sparse.vstack([self._tfidf.transform(interests), self._rows])
+            wanted = np.arange(rows.shape[0]) < len(interests)
+            svm = LinearSVC(class_weight="balanced", C=0.01, max_iter=10_000, tol=1e-6, dual=True)
+            self._taught[interests] = svm.fit(rows, wanted)
+        return self._taught[interests]
+
+
+def sanity(history: list[Paper]) -> Sanity:
+    """The factory of the baseline of recommenders."""
+    return Sanity(history)
+
+
+def words(paper: Paper) -> list[str]:
+    """The stems of a paper's title and abstract."""
+    return stems(f"{paper['title']} {paper['abstract']}")
 
 
 def same_title(a: str, b: str) -> bool:
@@ -50,24 +225,77 @@ def same_title(a: str, b: str) -> bool:
     return dedupe.same_title(a, b)
 
 
-class Substring:
-    """The baseline: an interest fits where its words stand as typed; more of them fit better."""
-
-    def score(
-        self, interests: list[str], papers: list[dict[str, Any]], likes: list[dict[str, Any]]
-    ) -> list[float]:
-        texts = [f"{paper['title']} {paper['abstract']}".lower() for paper in papers]
-        return [float(sum(text.count(interest.lower()) for interest in interests)) for text in texts]
-
-
-def substring(history: list[dict[str, Any]]) -> Substring:
-    """The factory of the baseline, which learns nothing from history."""
-    return Substring()
-
-
 def same_key(a: str, b: str) -> bool:
     """The baseline: two titles are one paper's when their letters and digits are the same."""
     return dedupe.title_key(a) == dedupe.title_key(b)
+
+
+RANKERS = ("substring", "sanity", "bm25", "frozen", "matching", "ranker")
+KINDS = {
+    "keywords, weekly": ("week", False),
+    "heading only, weekly": ("week", True),
+    "keywords, daily": ("day", False),
+}
+
+
+def told(run: Callable[[Namespace], None], **asked: Any) -> str:
+    """What a part of the evaluation prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        run(Namespace(**asked))
+    return printed.getvalue()
+
+
+def figures(printed: str) -> list[str]:
+    """Average precision with its interval, nDCG@10, recall@10, macro-F1 at the best cut, ms a call."""
+    precision = re.search(r"average_precision\s+(\S+ \[.*?\])", printed)
+    patterns = (r"ndcg\s+(\S+)", r"recall\s+(\S+)", r"F1 (\S+)", r"(\S+) ms")
+    others = [re.search(pattern, printed) for pattern in patterns]
+    return [found.group(1) if found else "?" for found in (precision, *others)]
+
+
+class Recorder:
+    """A ranker that keeps what it said."""
+
+    def __init__(self, inner: Ranker) -> None:
+        self._inner = inner
+        self.said: dict[tuple[str, ...], list[tuple[str, float]]] = defaultdict(list)
+        self.calls = Counter[tuple[str, ...]]()
+
+    def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
+        scores = self._inner.score(interests, papers, likes)
+        self.said[tuple(interests)] += zip((paper["id"] for paper in papers), scores, strict=True)
+        self.calls[tuple(interests)] += 1
+        return scores
+
+
+def cuts(evaluation: ModuleType, data: Path, heading_only: bool) -> Iterator[tuple[float, ...]]:
+    """(cut-off, macro-F1, labelled precision, recall, papers a week), of relevance as a digest is cut by."""
+    recorders: list[Recorder] = []
+    matched = evaluation.named("benchmarks.relevance:matching")
+
+    def recorded(history: list[Paper]) -> Recorder:
+        recorders.append(Recorder(matched(history)))
+        return recorders[-1]
+
+    evaluation.recorded = recorded  # type: ignore[attr-defined]
+    told(evaluation.keywords, data=data, ranker="relevance:recorded", pool="week", heading_only=heading_only)
+    rows = list[tuple[np.ndarray, np.ndarray, int]]()
+    for each in json.loads((data / "topics/interests.json").read_text()):
+        wanted = (each["heading"],) if heading_only else tuple(each["keywords"])
+        said = [pair for recorder in recorders for pair in recorder.said[wanted]]
+        labels = np.array([identity in each["relevant"] for identity, _ in said], bool)
+        if labels.any():
+            weeks = sum(recorder.calls[wanted] for recorder in recorders)
+            rows.append((labels, np.array([score for _, score in said]), weeks))
+    for cut in CUTS:
+        each_sent = [sent(labels, scores >= cut, weeks) for labels, scores, weeks in rows]
+        yield cut, *np.mean(each_sent, axis=0).tolist()
+
+
+def sent(labels: np.ndarray, taken: np.ndarray, weeks: int) -> tuple[float, ...]:
+    """One interest's F1, labelled precision and recall, and papers a week, of what is taken."""
+    hits, count, wanted = (labels & taken).sum(), taken.sum(), labels.sum()
+    return 2 * hits / max(1, count + wanted), hits / max(1, count), hits / wanted, count / weeks
 
 
 def main() -> None:
@@ -75,18 +303,21 @@ def main() -> None:
     sys.path.insert(0, str(shared / "eval"))
     import relevance as evaluation  # type: ignore[import-not-found]
 
-    here = "benchmarks.relevance"
+    data, here = shared / "data", "benchmarks.relevance"
+    for kind, (pool, heading_only) in KINDS.items():
+        print(f"\n{kind:22} AP                    nDCG@10  recall@10  macro-F1, best cut  ms a call")
+        for name in RANKERS:
+            asked = {"data": data, "ranker": f"{here}:{name}", "pool": pool, "heading_only": heading_only}
+            row = figures(told(evaluation.keywords, **asked))
+            print("{:22} {:21} {:>7} {:>10} {:>19} {:>10}".format(name, *row), flush=True)
     for heading_only in (False, True):
-        for name in ("substring", "ranker"):
-            print(f"\n{name}, weekly pools{', heading only' if heading_only else ''}")
-            evaluation.keywords(
-                Namespace(
-                    data=shared / "data", ranker=f"{here}:{name}", pool="week", heading_only=heading_only
-                )
-            )
+        print(f"\nrelevance cut at, {'heading only' if heading_only else 'keywords'}, weekly")
+        print("cut   macro-F1  labelled precision  recall  papers a week")
+        for row in cuts(evaluation, data, heading_only):
+            product = "  (FLOOR)" if row[0] == compose.FLOOR else ""
+            print("{:.2f} {:9.3f} {:19.3f} {:7.3f} {:14.2f}".format(*row) + product, flush=True)
     for name in ("same_key", "same_title"):
-        print(f"\n{name}")
-        evaluation.titles(Namespace(data=shared / "data", same=f"{here}:{name}"))
+        print(f"\n{name}\n{told(evaluation.titles, data=data, same=f'{here}:{name}')}", end="")
 
 
 if __name__ == "__main__":

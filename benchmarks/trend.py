@@ -26,7 +26,7 @@ import numpy as np
 from app import compose, sources, trend
 from app.errors import SourceError
 from app.records import PaperView, VotePoint
-from benchmarks.relevance import Ranker
+from benchmarks.relevance import matching
 
 FIRST_DAY = "2025-04-01"  # before it, the morning's votes and the last ones are the same figure
 MIN_PAPERS = 15
@@ -154,7 +154,7 @@ def _pools(papers: Sequence[Paper], shared: Path) -> Any:
     """(papers of a week, relevance, is on the list) for each interest that has papers on its list then."""
     interests = json.loads((shared / "data/topics/interests.json").read_text())
     history = [paper for paper in papers if paper["listed_on"] < FIRST_DAY]
-    ranker = Ranker(history)
+    ranker = matching(history)
     weeks = defaultdict(list)
     for paper in papers:
         if paper["listed_on"] >= FIRST_DAY:
