@@ -6,6 +6,7 @@ With --json there is one JSON document on standard output and nothing else; logs
 service      serve, worker, migrate, doctor      people   subscribers add, import, export
 papers       ingest, preview, send, sources      access   key create, list, revoke, secret
 model        model learn, list                   showing  what all of them use to speak
+asking       explain, backtest
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import access, model, papers, people, service, showing
+from app.cli import access, asking, model, papers, people, service, showing
 
 cli = typer.Typer(
     name="paperboy",
@@ -31,6 +32,8 @@ for command in (
     papers.ingest,
     papers.preview,
     papers.send,
+    asking.explain,
+    asking.backtest,
 ):
     cli.command()(command)
 cli.command("doctor")(service.doctor_command)

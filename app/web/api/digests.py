@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from app import audit, pipeline, subscribers
+from app import audit, hindsight, pipeline, subscribers
 from app.errors import Conflict, NotFound
+from app.explaining import Explanation
 from app.interest import parse
 from app.pipeline import App
 from app.records import Digest, Skip, Verdict, Wish
@@ -48,6 +50,31 @@ class Wanted(BaseModel):
     max_papers: int = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
 
 
+class Back(BaseModel):
+    """Interests of nobody in particular, and how far to look back."""
+
+    model_config = ConfigDict(extra="forbid")
+    interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
+    days: int = Field(default=14, ge=1, le=hindsight.MOST_DAYS)
+    max_papers: int = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
+
+
+class EditionOut(BaseModel):
+    """What a day would have brought."""
+
+    edition: str = Field(examples=["2026-11-20"])
+    at: datetime = Field(description="When it would have been due.")
+    skipped: str | None = Field(description="Why there would have been no digest.")
+    considered: int = Field(description="How many papers were looked at.", examples=[412])
+    sections: list[dict[str, Any]]
+
+
+class LookBack(BaseModel):
+    """The digests of the last days, the oldest first."""
+
+    items: list[EditionOut]
+
+
 class Recipient(BaseModel):
     """Where a test goes."""
 
@@ -71,11 +98,34 @@ def _limits(request: Request) -> Limits:
 @router.post("/previews")
 def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted) -> Preview:
     """The digest that a new reader with these interests would get."""
-    wishes = [Wish(each.text, each.weight, each.quota) for each in wanted.interests]
-    for wish in wishes:
-        parse(wish.text)
-    digest = pipeline.preview(app, wishes, now, day=wanted.day, max_papers=wanted.max_papers)
+    digest = pipeline.preview(
+        app, _wishes(wanted.interests), now, day=wanted.day, max_papers=wanted.max_papers
+    )
     return _shown(app, digest, (wanted.day or now.date()).isoformat(), now)
+
+
+@router.post("/backtests")
+def backtest(app: Paperboy, _key: Reader, now: Now, wanted: Back) -> LookBack:
+    """What these interests would have brought, day by day, each paper once."""
+    wishes = _wishes(wanted.interests)
+    editions = pipeline.backtest(app, now, wishes, wanted.days, max_papers=wanted.max_papers)
+    return LookBack(items=[_brought(edition) for edition in editions])
+
+
+@router.get("/subscribers/{subscriber_id}/explain/{paper_id}", responses=problems.responses(404))
+def explain(
+    app: Paperboy,
+    _key: Reader,
+    now: Now,
+    subscriber_id: Id,
+    paper_id: Id,
+    at: Annotated[AwareDatetime | None, Query(description="As at this moment; now, if left out.")] = None,
+) -> Explanation:
+    """Why this reader was sent this paper, or why not: every number on the way.
+
+    Listings, votes and what was promised are those of the moment; settings and interests are today's.
+    """
+    return pipeline.explain(app, at or now, str(subscriber_id), str(paper_id))
 
 
 @router.get("/subscribers/{subscriber_id}/preview", responses=problems.responses(404))
@@ -108,6 +158,21 @@ def send_test(
         audit.note(session, key.name, "digest.test", subscriber_id, now, to=to)
     answer = pipeline.send_test(app, digest, to, now)
     return Outcome(verdict=answer.verdict, code=answer.code, answer=answer.text)
+
+
+def _wishes(interests: Sequence[InterestIn]) -> list[Wish]:
+    """Interests as the pipeline takes them, or the error that says what to change about one."""
+    for each in interests:
+        parse(each.text)
+    return [Wish(each.text, each.weight, each.quota) for each in interests]
+
+
+def _brought(edition: hindsight.Edition) -> EditionOut:
+    digest, when = edition.digest, {"edition": edition.edition, "at": edition.at}
+    if isinstance(digest, Skip):
+        return EditionOut(**when, skipped=digest.reason, considered=0, sections=[])
+    sections = [asdict(section) for section in digest.sections]
+    return EditionOut(**when, skipped=None, considered=digest.considered, sections=sections)
 
 
 def _foreseen(app: App, subscriber_id: int, now: datetime) -> tuple[str, Digest | Skip]:

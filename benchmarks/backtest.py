@@ -1,0 +1,139 @@
+"""What a look back over 14 days costs, beside asking for the preview of each of its days.
+
+    python -m benchmarks.backtest ../shared
+
+An archive of 10,000 real papers with the model that is learned from it, 50 of them listed on each day, in
+SQLite; real reading lists' keywords as interests. Cold: the first look in a process that has its model.
+Warm: the median of later looks, each with interests that were not asked for before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlmodel import Session
+
+from app import archive, db, dedupe, main, match, pipeline
+from app.models import Listing, Paper, Source, SourceKind, Votes
+from app.pipeline import App
+from app.records import Digest, Skip, Wish
+from app.settings import Settings
+
+PAPERS, A_DAY, DAYS, REPEATS = 10_000, 50, 14, 7
+INTERESTS = 5  # of one reader
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+
+
+def filled(folder: str, shared: Path) -> App:
+    """The application on an archive whose newest papers were listed today."""
+    url = f"sqlite:///{folder}/papers.db"
+    db.migrate(url)
+    app = main.build(Settings(_env_file=None, database_url=url, secret_keys=("0" * 32,), scheduler=False))
+    sys.path.insert(0, str(shared / "eval"))
+    import relevance as evaluation  # type: ignore[import-not-found]
+
+    papers = sorted(evaluation.load_papers(shared / "data"), key=lambda paper: paper["listed_on"])
+    with app.db.write() as session:
+        source = Source(name="daily", kind=SourceKind.HUGGINGFACE, created_at=NOW)
+        session.add(source)
+        session.flush()
+        for number, paper in enumerate(reversed(papers[-PAPERS:])):
+            add(session, source, paper, NOW - timedelta(days=number // A_DAY))
+    pipeline.learn(app, NOW)
+    return app
+
+
+def add(session: Session, source: Source, paper: dict[str, Any], listed: datetime) -> None:
+    """A paper with votes of its morning and of the next."""
+    day = listed.date()
+    known = {"authors": paper["authors"], "first_listed_on": day, "last_listed_on": day}
+    titled = {"title": paper["title"], "title_key": dedupe.title_key(paper["title"])[:1000]}
+    row = Paper(
+        **titled, **known, abstract=paper["abstract"], content_hash="", created_at=listed, updated_at=listed
+    )
+    session.add(row)
+    session.flush()
+    one = {"paper_id": row.id, "seen_as_id": row.id, "source_id": source.id}
+    session.add(Listing(**one, listed_on=day))
+    session.add(Votes(**one, at=listed - timedelta(hours=3), upvotes=paper["upvotes"]))
+    session.add(Votes(**one, at=listed + timedelta(hours=20), upvotes=paper["upvotes_final"]))
+
+
+def readers(shared: Path) -> Iterator[list[Wish]]:
+    """Interests, no two the same, as long as there are any."""
+    lists = json.loads((shared / "data/topics/interests.json").read_text())
+    keywords = iter(dict.fromkeys(keyword for one in lists for keyword in one["keywords"]))
+    while wishes := [Wish(keyword) for keyword in itertools.islice(keywords, INTERESTS)]:
+        yield wishes
+
+
+def previews(app: App, wishes: list[Wish]) -> list[Digest | Skip]:
+    """The baseline: each day for itself, so that it knows nothing of the days before."""
+    days = (NOW.date() - timedelta(days=back) for back in reversed(range(DAYS)))
+    return [pipeline.preview(app, wishes, NOW, day=day) for day in days]
+
+
+def backtest(app: App, wishes: list[Wish]) -> list[Digest | Skip]:
+    return [edition.digest for edition in pipeline.backtest(app, NOW, wishes, DAYS)]
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return (time.perf_counter() - started) * 1000
+
+
+def picked(digests: list[Digest | Skip]) -> list[int]:
+    return [pick.paper_id for digest in digests if isinstance(digest, Digest) for pick in digest.picks]
+
+
+def parts(app: App) -> None:
+    """Where the time of a look goes that finds nothing prepared."""
+    with app.db.read() as session:
+        corpus = app.lexicon.current(session)
+        since = NOW.date() - timedelta(days=DAYS + 8)
+        found: list[Any] = []
+        read = milliseconds(lambda: found.extend(archive.candidates(session, since, NOW.date())))
+    indexed = milliseconds(lambda: match.Index(found, corpus))
+    print(f"of {len(found)} candidates: read {read:.0f} ms, index {indexed:.0f} ms")
+
+
+def compare(app: App, wished: Iterator[list[Wish]]) -> None:
+    """Both ways in turn."""
+    ways = {"14 × preview": previews, "backtest": backtest}
+    for name, way in ways.items():
+        wishes = next(wished)
+        cold = milliseconds(lambda way=way, wishes=wishes: way(app, wishes))
+        print(f"{name:14} cold {cold:6.0f} ms")
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for wishes in itertools.islice(wished, REPEATS):
+        for name, way in ways.items():
+            times[name].append(milliseconds(lambda way=way, wishes=wishes: way(app, wishes)))
+    for name, taken in times.items():
+        print(f"{name:14} warm {statistics.median(taken):6.0f} ms (median of {len(taken)})")
+    wishes = next(wished)
+    for name, way in ways.items():
+        ids = picked(way(app, wishes))
+        print(f"{name:14} {len(ids)} picks, {len(set(ids))} of them different")
+
+
+def run() -> None:
+    shared = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        app = filled(folder, shared)
+        parts(app)
+        compare(app, readers(shared))
+        app.db.dispose()
+
+
+if __name__ == "__main__":
+    run()
