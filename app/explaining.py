@@ -137,11 +137,12 @@ def explain(app: App, now: datetime, subscriber: str, paper: str) -> Explanation
         reader = _reader(session, row)
         paper_now, view = _paper(session, paper)
         wishes = subscribers.wishes(session, [reader.id]).get(reader.id, ())
+        opinions = subscribers.opinions(session, [reader.id]).get(reader.id, ())
         recorded = _recorded(session, reader.id, view.id)
         desk = Desk(app, session, now)
         desk.turn_to(now)
         already = planning.promised(session, [reader.id], desk.oldest, now)[reader.id]
-    asked, shelf = desk.laid_out(row, wishes)
+    asked, shelf = desk.laid_out(row, wishes, opinions)
     edition = cadence.edition(row.zone, planning.newest_due(row, now))
     digest = compose.compose(edition, asked, shelf, already)
     candidate = shelf.papers.get(view.id)
@@ -207,7 +208,7 @@ def _called(name: str) -> ColumnElement[bool]:
     arxiv_id = clean.arxiv_id(name)[0] or clean.arxiv_id(last)[0] or clean.arxiv_id_of_doi(doi)
     if arxiv_id:
         return col(Paper.arxiv_id) == arxiv_id
-    return col(Paper.doi) == doi if doi else col(Paper.url) == name
+    return col(Paper.doi) == doi if doi else (col(Paper.url) == name) & (col(Paper.url) != "")
 
 
 def _recorded(session: Session, reader: int, paper: int) -> tuple[Recorded, ...]:
@@ -366,13 +367,14 @@ def _of_floor(facts: Explanation) -> str:
 
 def _of_room(facts: Explanation, standing: Standing) -> str:
     most, where = facts.reader.max_papers, f"number {standing.place} of {standing.relevant} by its score"
+    room = f"it has room for {most} papers" if most > 1 else "it has room for one paper"
     if standing.fate is Fate.QUOTA:
         limited = [one for one in facts.interests if one.wish.quota is not None and one.numbers.relevance]
         texts = ", ".join(f"“{one.wish.text}” ({one.wish.quota})" for one in limited)
         return f"the quota of {texts} is taken by papers that fit better"
     if standing.fate is Fate.BEHIND:
-        return f"only the best {compose.CONSIDERED * most} are looked at, and it is {where}"
+        return f"only the best {compose.CONSIDERED * most} are looked at, and this one is {where}"
     if (standing.place or 0) <= most:
         rules = "each interest's best paper goes first, and one that says the same as another goes last"
-        return f"it has room for {most} papers; it is {where}, but {rules}"
-    return f"it has room for {most} papers, and it is {where}"
+        return f"{room}; this one is {where}, but {rules}"
+    return f"{room}, and this one is {where}"

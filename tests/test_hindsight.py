@@ -1,0 +1,139 @@
+"""A look back brings what the days would have brought: nothing twice, nothing before its day."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlmodel import select
+
+from app import archive, pipeline, planning
+from app.errors import InvalidInput
+from app.hindsight import Edition
+from app.models import Delivery, Listing, Source, Votes
+from app.pipeline import App
+from app.records import Digest, PaperView, Skip, VotePoint, Wish
+from tests import shelves
+from tests.conftest import NOW
+
+TODAY = NOW.date()
+AGENTS = [Wish("agents")]
+
+
+def list_paper(app: App, title: str, ago: int, upvotes: int = 10) -> int:
+    """A paper listed some days ago, its votes of eight o'clock that day; its id."""
+    with app.db.write() as session:
+        source = session.exec(select(Source)).first() or shelves.source(session, NOW)
+        day = NOW - timedelta(days=ago, hours=2)
+        return shelves.paper(
+            session, source, title, day.date(), day, upvotes=upvotes, abstract=f"{title}, at last."
+        )
+
+
+def brought(editions: list[Edition]) -> dict[str, list[int]]:
+    """The papers of each day that has any."""
+    return {
+        each.edition: [pick.paper_id for pick in each.digest.picks]
+        for each in editions
+        if isinstance(each.digest, Digest)
+    }
+
+
+def test_each_day_brings_what_was_listed_by_then(app: App) -> None:
+    """The first looks back as every digest does; then each paper comes once, on its day."""
+    older = list_paper(app, "Agents Before", 4)
+    first, second = list_paper(app, "Agents that Plan", 2), list_paper(app, "Agents that Rest", 0)
+    list_paper(app, "Video Diffusion", 1)
+    editions = pipeline.backtest(app, NOW, AGENTS, 3)
+    assert [each.edition for each in editions] == ["2026-11-18", "2026-11-19", "2026-11-20"]
+    assert brought(editions) == {"2026-11-18": [first, older], "2026-11-20": [second]}
+    assert isinstance(editions[1].digest, Skip)
+    assert editions[1].digest.reason == "none of the 1 new paper matched your interests."
+
+
+def test_it_agrees_with_what_planning_did(app: App) -> None:
+    """A reader who had been there got the same papers, for the same reasons, in the same order."""
+    for ago in range(6):
+        for number in range(3):
+            list_paper(app, f"Agents {ago} of {number}", ago, upvotes=5 * number + ago)
+    start = NOW - timedelta(days=4)
+    with app.db.write() as session:
+        shelves.reader(
+            session, "alice@example.org", ["agents"], start.replace(hour=8, minute=0), max_papers=4
+        )
+    for ago in reversed(range(5)):
+        planning.plan(app, (NOW - timedelta(days=ago)).replace(hour=8, minute=0))
+    with app.db.read() as session:
+        rows = session.exec(select(Delivery).order_by(Delivery.edition)).all()  # type: ignore[arg-type]
+        real = {row.edition: Digest.from_dict(row.digest) for row in rows}
+    editions = pipeline.backtest(app, NOW, AGENTS, 5, max_papers=4)
+    told = {each.edition: each.digest for each in editions}
+    assert len(told) == 5
+    for name, digest in told.items():
+        assert isinstance(digest, Digest)
+        assert [pick.paper_id for pick in digest.picks] == [pick.paper_id for pick in real[name].picks]
+
+
+def test_votes_are_those_of_then(app: App) -> None:
+    """What the readers of a source thought later does not rank an earlier day."""
+    quiet, loud = list_paper(app, "Agents one", 1, upvotes=3), list_paper(app, "Agents two", 1, upvotes=8)
+    with app.db.write() as session:
+        source_id = session.exec(select(Source)).one().id
+        votes = {"paper_id": quiet, "seen_as_id": quiet, "source_id": source_id}
+        session.add(Votes(**votes, at=NOW - timedelta(hours=3), upvotes=500))
+    yesterday, _ = pipeline.backtest(app, NOW, AGENTS, 2)
+    assert isinstance(yesterday.digest, Digest)
+    assert [(pick.paper_id, pick.trend) for pick in yesterday.digest.picks] == [
+        (loud, "8 votes"),
+        (quiet, "3 votes"),
+    ]
+
+
+def test_listed_again_is_not_listed_earlier(app: App) -> None:
+    """A later listing makes no paper fresher on the days before it."""
+    number = list_paper(app, "Agents again", 6)
+    with app.db.write() as session:
+        source_id = session.exec(select(Source)).one().id
+        session.add(Listing(paper_id=number, seen_as_id=number, source_id=source_id, listed_on=TODAY))
+    with app.db.read() as session:
+        (paper,) = archive.views(session, [number])
+    assert paper.listed_on == (TODAY - timedelta(days=6), TODAY)
+    assert archive.as_of(paper, NOW - timedelta(days=1)).last_listed_on == TODAY - timedelta(days=6)
+    assert archive.as_of(paper, NOW) == paper
+
+
+def test_the_first_figure_serves_where_none_is_as_old() -> None:
+    """Votes that were read only later are nearer to the truth than none; momentum is not told from them."""
+    later = VotePoint(NOW, 40)
+    paper = PaperView(1, "Paper", upvotes=90, votes=(later, VotePoint(NOW + timedelta(days=1), 90)))
+    then = archive.as_of(replace(paper, listed_on=(TODAY,)), NOW - timedelta(days=1))
+    assert (then.votes, then.upvotes, then.listed_on) == ((later,), 40, ())
+    assert archive.as_of(PaperView(1, "Paper"), NOW).votes == ()
+
+
+def test_nothing_is_written(app: App) -> None:
+    """However often somebody looks."""
+    list_paper(app, "Agents that Plan", 0)
+    assert pipeline.backtest(app, NOW, AGENTS) == pipeline.backtest(app, NOW, AGENTS)
+    with app.db.read() as session:
+        assert session.exec(select(Delivery)).all() == []
+
+
+@pytest.mark.parametrize("days", [0, -1, 61])
+def test_so_many_days_and_no_more(app: App, days: int) -> None:
+    """A look back has its bounds."""
+    with pytest.raises(InvalidInput, match="from 1 to 60"):
+        pipeline.backtest(app, NOW, AGENTS, days)
+
+
+def test_an_index_is_made_once(app: App) -> None:
+    """While papers and model stay, the next visitor need not wait; votes alone change nothing."""
+    number = list_paper(app, "Agents that Plan", 0)
+    with app.db.read() as session:
+        papers, corpus = archive.views(session, [number]), app.lexicon.current(session)
+    made = app.indices.of(papers, corpus)
+    assert app.indices.of([replace(papers[0], upvotes=99)], corpus) is made
+    assert app.indices.of([replace(papers[0], title="Another")], corpus) is not made
+    assert app.indices.of([], corpus) is not made
+    assert app.indices.of(papers, corpus) is made
