@@ -241,6 +241,37 @@ def alice_is_due(app: App, run: Run, rows: Path) -> None:
         shelves.reader(session, "alice@example.org", ["language agents"], now, hour=now.hour)
 
 
+def test_why_a_paper_would_be_sent(run: Run, alice_is_due: None) -> None:
+    """The sentence first, then the numbers; one document for machines, and one line for what is missing."""
+    told = run("explain", "alice@example.org", "1").stdout
+    assert told.startswith("Would be sent in the next digest")
+    assert "language agents" in told
+    assert "floor 0.330" in told
+    explained = says(run("explain", "alice@example.org", "1", "--json"))
+    assert explained["standing"]["fate"] == "picked"
+    earlier = says(run("explain", "1", "1", "--at", "2026-01-01", "--json"))
+    assert earlier["no_candidate"].startswith("no source lists it before")
+    assert "no paper 99 in the archive" in run("explain", "1", "99", code=1).stderr
+
+
+def test_what_was_sent_is_explained_from_the_ledger(run: Run, alice_is_due: None) -> None:
+    """With the delivery, and what was said then."""
+    run("send")
+    told = run("explain", "1", "1").stdout
+    assert told.startswith("Sent on ")
+    assert "score then" in told
+
+
+def test_what_interests_would_have_brought(run: Run, alice_is_due: None) -> None:
+    """A line a paper, a line for a day without any; the same for machines."""
+    hour = clock.utcnow().hour
+    told = run("backtest", "language agents", "video", "--days", "2").stdout
+    assert told.count("nothing: ") == (1 if hour >= 8 else 2)
+    days = says(run("backtest", "language agents", "--days", "2", "--json"))
+    assert [bool(day["digest"].get("sections")) for day in days] == [False, hour >= 8]
+    assert "from 1 to 60" in run("backtest", "agents", "--days", "0", code=1).stderr
+
+
 @pytest.mark.usefixtures("alice_is_due")
 def test_sending_sends_and_a_dry_run_does_not(run: Run, mail_server: MailServer) -> None:
     """Who is due, and what they would get; then they get it, once."""

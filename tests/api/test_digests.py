@@ -118,3 +118,43 @@ def test_a_preview_of_a_day_beyond_the_calendar_is_refused(day: str, call: Call)
     answer = call("POST", "/previews", scope=Scope.READ, json={"interests": [{"text": "agents"}], "day": day})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == "/body/day"
+
+
+def test_an_explanation_with_every_number(alice: int, shelf: dict[str, int], call: Call) -> None:
+    """The sentence, the interests with their numbers, and the paper's place; as at another moment, too."""
+    path = f"/subscribers/{alice}/explain/{shelf[AGENTS]}"
+    told = call("GET", path)
+    assert told.status_code == 200, told.text
+    explained = told.json()
+    assert explained["verdict"].startswith("Would be sent in the next digest")
+    assert explained["interests"][0]["wish"]["text"] == "language agents"
+    assert explained["interests"][0]["numbers"]["relevance"] > explained["floor"]
+    assert explained["standing"]["fate"] == "picked"
+    earlier = call("GET", path, params={"at": "2026-11-19T08:00:00Z"}).json()
+    assert earlier["verdict"] == "Not sent: no source lists it before 2026-11-20."
+
+
+@pytest.mark.parametrize("path", ["/subscribers/99/explain/1", "/subscribers/1/explain/99"])
+def test_nothing_to_explain(alice: int, shelf: dict[str, int], call: Call, path: str) -> None:
+    """There is no such reader, or no such paper."""
+    assert alice == 1
+    assert call("GET", path).status_code == 404
+
+
+def test_what_the_last_days_would_have_brought(shelf: dict[str, int], call: Call) -> None:
+    """A digest or a reason for each day."""
+    wanted = {"interests": [{"text": "language agents"}], "days": 2}
+    told = call("POST", "/backtests", scope=Scope.READ, json=wanted)
+    assert told.status_code == 200, told.text
+    yesterday, today = told.json()["items"]
+    assert (yesterday["skipped"], yesterday["sections"]) == ("no new papers.", [])
+    assert (titles(today), today["edition"], today["considered"]) == ([AGENTS], "2026-11-20", 2)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"days": 0}, {"days": 61}, {"interests": [{"text": "?!"}]}, {"interests": []}]
+)
+def test_a_look_back_has_its_bounds(call: Call, wrong: dict[str, Any]) -> None:
+    """Refused before anything is matched."""
+    wanted = {"interests": [{"text": "agents"}]} | wrong
+    assert call("POST", "/backtests", scope=Scope.READ, json=wanted).status_code == 422

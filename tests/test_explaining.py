@@ -1,0 +1,277 @@
+"""Why, or why not: the sentence is true, and agrees with what planning then does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlmodel import Session, col, select
+
+from app import compose, deliver, ingest, pipeline, planning, suppression
+from app.errors import NotFound
+from app.explaining import Explanation
+from app.models import Delivery, DeliveryState, Interest, Merge, Source, Subscriber, SubscriberState
+from app.pipeline import App
+from app.records import Digest, PaperRecord, Parsed, WhenEmpty
+from tests import shelves
+from tests.conftest import NOW
+
+TODAY = NOW.date()
+ALICE = "alice@example.org"
+TITLES = (
+    "Language Agents that Plan",
+    "Language Agents that Remember",
+    "Language Agents that Trade in Markets",
+    "Video Diffusion in Real Time",
+)
+
+
+@pytest.fixture
+def papers(app: App) -> dict[str, int]:
+    """Four papers of today by title, and Alice, who likes language agents, but no markets."""
+    with app.db.write() as session:
+        source = shelves.source(session, NOW - timedelta(days=30))
+        made = {
+            title: shelves.paper(
+                session, source, title, TODAY, NOW, upvotes=40 - number, abstract=f"{title}, at last."
+            )
+            for number, title in enumerate(TITLES)
+        }
+        shelves.reader(session, ALICE, ["language agents -markets"], NOW)
+    return made
+
+
+def explain(app: App, paper: object, **options: Any) -> Explanation:
+    return pipeline.explain(app, options.pop("now", NOW), ALICE, str(paper))
+
+
+def change(app: App, **fields: Any) -> None:
+    """Change how Alice is, or wants her digest."""
+    with app.db.write() as session:
+        alice = session.exec(select(Subscriber)).one()
+        for name, value in fields.items():
+            setattr(alice, name, value)
+
+
+def deliveries(session: Session) -> list[Delivery]:
+    return list(session.exec(select(Delivery).order_by(col(Delivery.id))))
+
+
+def planned(app: App) -> set[int]:
+    """What Alice's digest holds once it is planned."""
+    planning.plan(app, NOW)
+    with app.db.read() as session:
+        digests = [Digest.from_dict(row.digest) for row in deliveries(session) if row.digest]
+    return {pick.paper_id for digest in digests for pick in digest.picks}
+
+
+@pytest.mark.parametrize(
+    "wish", [{}, {"max_papers": 1}, {"min_papers": 5}, {"when_empty": WhenEmpty.TRENDING, "max_papers": 2}]
+)
+@pytest.mark.parametrize("interests", [True, False])
+def test_it_foretells_what_planning_does(
+    app: App, papers: dict[str, int], wish: dict[str, Any], interests: bool
+) -> None:
+    """Whatever Alice asked for: a paper would be sent if, and only if, it is then planned."""
+    change(app, **wish)
+    if not interests:
+        with app.db.write() as session:
+            session.delete(session.exec(select(Interest)).one())
+    told = {number: explain(app, number) for number in papers.values()}
+    promised = {number for number, each in told.items() if each.verdict.startswith("Would be sent")}
+    assert promised == planned(app)
+    assert promised == {number for number, each in told.items() if each.card}
+
+
+def test_every_number_of_a_paper_that_fits(app: App, papers: dict[str, int]) -> None:
+    """They are those of matching and composing, and combine to the score as documented."""
+    told = explain(app, papers[TITLES[0]])
+    assert told.verdict.startswith(
+        "Would be sent in the next digest, due 2026-11-20 09:30 UTC, under “language agents -markets”: "
+    )
+    (judged,) = told.interests
+    assert judged.numbers.whole
+    assert judged.numbers.words > 0
+    assert told.standing
+    weighed = told.standing.weighed
+    assert weighed.relevance == pytest.approx(judged.numbers.relevance)
+    assert weighed.score == pytest.approx(
+        weighed.relevance * (1 + compose.TREND * weighed.trend.score) * weighed.freshness
+    )
+    assert (told.standing.place, told.standing.candidates, told.floor) == (1, 4, compose.FLOOR)
+    assert told.paper.listed == ((TODAY, "Hugging Face Daily Papers"),)
+
+
+def test_what_does_not_fit_is_under_the_floor(app: App, papers: dict[str, int]) -> None:
+    """The numbers say so."""
+    told = explain(app, papers["Video Diffusion in Real Time"])
+    assert told.verdict == "Not sent: its relevance 0.00 is under the floor of 0.33."
+    assert told.standing
+    assert (told.standing.fate, told.standing.place) == (None, None)
+
+
+def test_an_exclusion_is_named(app: App, papers: dict[str, int]) -> None:
+    """It fits, but the interest leaves it out."""
+    told = explain(app, papers["Language Agents that Trade in Markets"])
+    excluded = "a word or phrase that the interest excludes is in it"
+    assert told.interests[0].numbers.left_out == excluded
+    assert told.verdict.startswith(f"Not sent: “language agents -markets” leaves it out ({excluded})")
+
+
+def test_a_full_digest_and_a_quota(app: App, papers: dict[str, int]) -> None:
+    """What stands before a paper without room is named."""
+    change(app, max_papers=1)
+    told = explain(app, papers[TITLES[1]])
+    assert told.verdict == (
+        "Not in the next digest: it has room for one paper, and this one is number 2 of 2 by its score."
+    )
+    assert told.standing
+    assert [better.title for better in told.standing.before] == [TITLES[0]]
+    change(app, max_papers=10)
+    with app.db.write() as session:
+        session.exec(select(Interest)).one().quota = 1
+    assert explain(app, papers[TITLES[1]]).verdict == (
+        "Not in the next digest: "
+        "the quota of “language agents -markets” (1) is taken by papers that fit better."
+    )
+
+
+def test_a_thin_day_keeps_it(app: App, papers: dict[str, int]) -> None:
+    """It was picked, but the digest waits for more."""
+    change(app, min_papers=5)
+    said = explain(app, papers[TITLES[0]]).verdict
+    assert said == "Not sent yet: 2 of at least 5 papers: kept for the next digest."
+
+
+def test_what_was_sent_is_told_by_the_ledger(app: App, papers: dict[str, int]) -> None:
+    """With the reason and score of then, beside the numbers of now; before it was planned, as before."""
+    number = papers[TITLES[0]]
+    before = explain(app, number)
+    planning.plan(app, NOW)
+    assert explain(app, number).verdict == "It is in the digest 2026-11-20, which is about to be sent."
+    with app.db.write() as session:
+        deliver.pause(session, "a wrong subject", NOW, "2026-11-20")
+    assert (
+        explain(app, number).verdict == "It is in the digest 2026-11-20, which is held back: a wrong subject."
+    )
+    with app.db.write() as session:
+        (row,) = deliveries(session)
+        row.state, row.sent_at = DeliveryState.SENT, NOW
+    told = explain(app, number, now=NOW + timedelta(hours=1))
+    assert told.verdict.startswith(
+        "Sent on 2026-11-20 in the digest 2026-11-20, under “language agents -markets”: “Language Agents”"
+    )
+    (kept,) = told.recorded
+    assert before.card
+    assert (kept.delivery_id, kept.score, kept.reason) == (row.id, before.card.score, before.card.reason)
+    assert told.standing
+    assert told.standing.weighed.relevance == pytest.approx(told.interests[0].numbers.relevance)
+    earlier = explain(app, number, now=NOW - timedelta(minutes=1))
+    assert earlier.verdict.startswith("Would be sent")
+
+
+@pytest.mark.parametrize(
+    ("state", "maybe", "verdict"),
+    [
+        (DeliveryState.DEFERRED, False, "It is in the digest 2026-11-20, which is tried again: 451 later."),
+        (DeliveryState.UNCERTAIN, False, "It may have been sent in the digest 2026-11-20"),
+        (DeliveryState.FAILED, True, "It may have been sent in the digest 2026-11-20"),
+        (DeliveryState.FAILED, False, "Would be sent"),
+    ],
+)
+def test_what_came_between(
+    app: App, papers: dict[str, int], state: DeliveryState, maybe: bool, verdict: str
+) -> None:
+    """A paper of a digest that never left comes with the next one."""
+    planning.plan(app, NOW)
+    with app.db.write() as session:
+        (row,) = deliveries(session)
+        row.state, row.maybe_delivered, row.smtp_text = state, maybe, "451 later"
+    assert explain(app, papers[TITLES[0]]).verdict.startswith(verdict)
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [
+        ({"state": SubscriberState.PENDING}, "Not sent: the reader has not confirmed the address yet."),
+        (
+            {"state": SubscriberState.PAUSED, "paused_until": NOW + timedelta(days=3)},
+            "Not sent: the reader has paused until 2026-11-23.",
+        ),
+        ({"state": SubscriberState.UNSUBSCRIBED}, "Not sent: the reader has unsubscribed."),
+        ({"state": SubscriberState.BOUNCING}, "Not sent: mail to the address comes back."),
+        ({"state": SubscriberState.ERASED}, "Not sent: the reader was erased."),
+    ],
+)
+def test_a_reader_who_gets_nothing(
+    app: App, papers: dict[str, int], fields: dict[str, Any], verdict: str
+) -> None:
+    """The reader's state comes before any number."""
+    change(app, **fields)
+    assert explain(app, papers[TITLES[0]]).verdict == verdict
+
+
+def test_a_suppressed_address_gets_nothing(app: App, papers: dict[str, int]) -> None:
+    """With the reason for which it is on the list."""
+    with app.db.write() as session:
+        suppression.suppress(session, ALICE, "complaint", NOW)
+    assert explain(app, papers[TITLES[0]]).verdict == "Not sent: the address gets no mail (complaint)."
+
+
+def test_what_is_no_candidate(app: App, papers: dict[str, int]) -> None:
+    """Too old, too new, withdrawn or never listed: each is said, and interests are judged all the same."""
+    with app.db.write() as session:
+        source = session.exec(select(Source)).one()
+        old = shelves.paper(session, source, "Old Language Agents", TODAY - timedelta(days=9), NOW)
+        gone = shelves.paper(session, source, "Withdrawn Agents", TODAY, NOW, withdrawn_at=NOW)
+        shelves.archive(session, 1, NOW)
+    told = explain(app, old)
+    assert told.verdict == (
+        "Not sent: it was last listed on 2026-11-11, and the reader's digests look back to 2026-11-14."
+    )
+    assert told.interests[0].numbers.relevance > 0
+    assert told.standing is None
+    assert explain(app, gone).verdict == "Not sent: it was withdrawn by 2026-11-20."
+    assert explain(app, gone + 1).verdict == "Not sent: no source listed it."
+    yesterday = explain(app, papers[TITLES[0]], now=NOW - timedelta(days=1))
+    assert yesterday.verdict == "Not sent: no source lists it before 2026-11-20."
+
+
+def test_a_merged_paper_is_the_one_it_is_now(app: App, papers: dict[str, int]) -> None:
+    """Under either id, and what was sent under either was sent."""
+    page = PaperRecord(
+        "Pigeons that Plan in Cities", abstract="Language agents for pigeons.", listed_on=TODAY
+    )
+    own = replace(page, arxiv_id="2611.00001", listed_on=None)
+    with app.db.write() as session:
+        source = session.exec(select(Source)).one()
+        ingest.store(session, source, Parsed(2, (own, page)), NOW)
+        merge = session.exec(select(Merge)).one()
+    told = explain(app, merge.absorbed_id)
+    assert (told.paper.id, told.paper.asked_for) == (merge.kept_id, merge.absorbed_id)
+    for name in ("2611.00001v2", "arxiv.org/abs/2611.00001", "https://huggingface.co/papers/2611.00001"):
+        assert explain(app, name).paper.id == merge.kept_id
+    planning.plan(app, NOW)
+    assert len(explain(app, merge.absorbed_id).recorded) == len(explain(app, merge.kept_id).recorded) == 1
+
+
+@pytest.mark.parametrize(
+    ("subscriber", "paper", "missing"),
+    [
+        ("bob@example.org", "1", "There is no reader with the address bob@example.org."),
+        ("99", "1", "There is no such reader."),
+        (ALICE, "99", "There is no paper 99 in the archive."),
+        (ALICE, "2611.99999", "There is no paper 2611.99999 in the archive."),
+        (ALICE, "10.1000/none", "There is no paper 10.1000/none in the archive."),
+        (ALICE, "https://example.org/x", "There is no paper https://example.org/x in the archive."),
+        (ALICE, "", "There is no paper"),
+    ],
+)
+def test_what_is_missing_is_said(
+    app: App, papers: dict[str, int], subscriber: str, paper: str, missing: str
+) -> None:
+    """Nobody has to guess which of the two was wrong."""
+    with pytest.raises(NotFound, match=missing):
+        pipeline.explain(app, NOW, subscriber, paper)
