@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from app.words import Token, stems, telling, tokenise
+from app.words import Token, pairs, stems, telling, tokenise
 
 LEAST = 3  # papers that must agree
 SHARE = 0.15  # of the most usual long form: what is rarer is a slip or another sense
@@ -75,11 +75,14 @@ def _spells(letters: str, words: Sequence[str]) -> bool:
     return True
 
 
-def learn(texts: Iterable[str]) -> dict[tuple[str, ...], str]:
+def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
     """Long form → short form, both as stems, from texts of which each counts once."""
+    joined = Abbreviations(compounds, {})
     counted: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for text in texts:
-        for short, long in sorted({(_one(short), _run(long)) for short, long in explained(text)}):
+        for short, long in sorted(
+            {(_one(short), tuple(joined.fold(_run(long)))) for short, long in explained(text)}
+        ):
             if short and len(long) > 1:
                 counted[short][long] += 1
     return _nested(_agreed(counted))
@@ -154,6 +157,22 @@ class Abbreviations:
 
     compounds: Table
     shorts: Table
+
+    @cached_property
+    def parts(self) -> Mapping[str, tuple[str, ...]]:
+        """What a short form says besides: stems, pairs and shorter forms that all its long forms hold.
+
+        A paper on "video diffusion models" is one on diffusion and on diffusion models, though both are
+        folded away.
+        """
+        shorts, found = set(self.shorts.values()), dict[str, set[str]]()
+        for long, short in self.shorts.items():
+            if shorts.isdisjoint(long):  # written out in full
+                spans = itertools.combinations(range(len(long) + 1), 2)
+                inner = {self.shorts.get(long[start:end], "") for start, end in spans}
+                said = {*long, *pairs(long), *inner} - {short, ""}
+                found[short] = found.get(short, said) & said
+        return {short: tuple(sorted(said)) for short, said in found.items()}
 
     @cached_property
     def _passes(self) -> tuple[dict[str, list[tuple[str, ...]]], ...]:

@@ -16,8 +16,8 @@ import numpy as np
 from app import abbreviations
 from app.abbreviations import Abbreviations
 from app.errors import CorruptModel
-from app.space import Document, Space
-from app.words import pairs, stems
+from app.space import Document, Parts, Space, said
+from app.words import stems
 
 # Raised when an array is added or means something else, or when `words` stems differently.
 FORMAT = 1
@@ -36,12 +36,12 @@ class Statistics:
     abstract_length: float
 
     @classmethod
-    def of(cls, documents: Iterable[Document]) -> Statistics:
-        """Count the terms of (title, abstract). Pairs of stems that occur once are left out."""
+    def of(cls, documents: Iterable[Document], parts: Parts) -> Statistics:
+        """Count what (title, abstract) say. Pairs of stems that occur once are left out."""
         frequencies: Counter[str] = Counter()
         count = titles = abstracts = 0
         for title, abstract in documents:
-            frequencies.update({*title, *abstract, *pairs(title), *pairs(abstract)})
+            frequencies.update({*said(title, parts), *said(abstract, parts)})
             count, titles, abstracts = count + 1, titles + len(title), abstracts + len(abstract)
         kept = {term: n for term, n in frequencies.items() if n > 1 or " " not in term}
         return cls(count, kept, titles / max(1, count) or 10.0, abstracts / max(1, count) or 150.0)
@@ -86,12 +86,13 @@ class Corpus:
     def of(cls, papers: Sequence[tuple[str, str]]) -> Corpus:
         """Learn from (title, abstract) pairs, the newest first."""
         bare = [(stems(title), stems(abstract)) for title, abstract in papers]
-        shorts = abbreviations.learn(abstract for _, abstract in papers)
-        learned = Abbreviations(abbreviations.compounds(bare), shorts)
+        compounds = abbreviations.compounds(bare)
+        shorts = abbreviations.learn((abstract for _, abstract in papers), compounds)
+        learned = Abbreviations(compounds, shorts)
         documents = [(learned.fold(title), learned.fold(abstract)) for title, abstract in bare]
-        counted = Statistics.of(documents)
+        counted = Statistics.of(documents, learned.parts)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
-        space = Space.fit(titled, counted.frequencies, counted.idf, counted.lengths)
+        space = Space.fit(titled, counted.frequencies, counted.idf, counted.lengths, learned.parts)
         return cls(counted, learned, space)
 
     @classmethod

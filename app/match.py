@@ -23,13 +23,13 @@ from app.corpus import Corpus
 from app.interest import Query
 from app.passages import Passage
 from app.records import PaperView
-from app.space import Matrix, Space, Terms, counts, fingerprint
+from app.space import Matrix, Space, Terms, counts, fingerprint, said
 from app.words import pairs
 
 # `benchmarks/relevance.py` measures these; docs/benchmarks.md says what else was tried.
 WORDS, WHOLE = 0.4, 1.5
 NEAREST = 15  # examples; the best count most: 1/√rank
-RANKS = 1 / np.sqrt(np.arange(1, NEAREST + 1))
+RANKS = (1 / np.sqrt(np.arange(1, NEAREST + 1))).astype(np.float32)
 FARTHEST, CLOSEST = -3.0, 8.0  # standard deviations: beyond, P says nothing more
 # Where no archive says what an interest means, P is what it is on average where its words are found.
 GUESS_WORDS, GUESS_WHOLE, GUESS = 0.5, 0.42, -0.14
@@ -99,11 +99,12 @@ class Index:
         self._ids = np.array([*self._places], np.int64)
         documents = [corpus.document(p.paper.title, p.paper.abstract) for p in self._passages]
         texts = [text for document in documents for text in document]
-        seen = dict.fromkeys(term for text in texts for term in (*text, *pairs(text)))
-        self._terms = Terms.of(list(seen), corpus.statistics.idf)
+        parts = corpus.abbreviations.parts
+        seen = dict.fromkeys(term for text in texts for term in said(text, parts))
+        self._terms = Terms.of(list(seen), corpus.statistics.idf, parts)
         self._impacts = self._terms.impacts(documents, corpus.statistics.lengths).T.tocsr()
         self._present = (self._impacts > 0).astype(np.float32)
-        titles = counts([title for title, _ in documents], self._terms.columns)
+        titles = counts([title for title, _ in documents], self._terms.columns, parts)
         self._titled = (titles > 0).astype(np.float32).T.tocsr()
         self._vectors = self._space.vectors(documents) if self._space else np.zeros((len(documents), 0))
         self._examples = _Examples(self._space, self._passages, self._vectors) if self._space else None

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from app.abbreviations import Abbreviations
@@ -91,7 +91,7 @@ class Passage:
         def weight(run: Sequence[Token]) -> float:
             return sum(idf(token.stem) for token in run)
 
-        fields = [(name, text, folding.fold_tokens(tokens)) for name, text, tokens in self.fields]
+        fields = [(name, text, _saying(wanted, tokens, folding)) for name, text, tokens in self.fields]
         fields.sort(key=lambda field: -max(map(weight, _runs(field[2], wanted)), default=0.0))
         said, parts = set[str](), []
         for name, text, tokens in fields:
@@ -105,10 +105,19 @@ class Passage:
     def spelled(self, term: str, folding: Abbreviations) -> str:
         """A term as the paper spells it first, or nothing."""
         for _, text, tokens in self.fields:
-            for token in folding.fold_tokens(tokens):
+            for token in _saying({term}, tokens, folding):
                 if token.stem == term:
                     return text[token.start : token.end]
         return ""
+
+
+def _saying(wanted: Set[str], tokens: Sequence[Token], folding: Abbreviations) -> list[Token]:
+    """The folded words of a text; one that only says a wanted term besides stands for that term."""
+    return [
+        token if token.stem in wanted or not inner else replace(token, stem=min(inner))
+        for token in folding.fold_tokens(tokens)
+        for inner in [wanted & set(folding.parts.get(token.stem, ()))]
+    ]
 
 
 def _best_runs(tokens: Sequence[Token], wanted: set[str], weight: Weight) -> list[list[Token]]:

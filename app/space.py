@@ -9,9 +9,10 @@ paper is then a sum, and many interests × many papers are one sparse product.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,21 @@ LEAST_FREQUENCY = 3  # papers: rarer words place no paper
 EXAMPLES = 10_000  # the newest papers serve as examples of what an interest means
 
 
-def counts(texts: Sequence[Sequence[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
-    """How often each term and pair occurs in each text; what has no column is left out."""
+Parts = Mapping[str, Sequence[str]]  # a folded term → the terms that it says besides
+
+
+def said(text: Sequence[str], parts: Parts) -> Iterator[str]:
+    """Each term and pair of a text, and what its folded terms say besides."""
+    return itertools.chain(text, pairs(text), *(parts[term] for term in text if term in parts))
+
+
+def counts(
+    texts: Sequence[Sequence[str]], columns: Mapping[str, int], parts: Parts = MappingProxyType({})
+) -> sparse.csr_matrix:
+    """How often each term and pair is said in each text; what has no column is left out."""
     ends, numbers = [0], list[int]()
     for text in texts:
-        known = (columns.get(term) for term in itertools.chain(text, pairs(text)))
+        known = (columns.get(term) for term in said(text, parts))
         numbers.extend(number for number in known if number is not None)
         ends.append(len(numbers))
     shape = (len(texts), len(columns))
@@ -54,12 +65,16 @@ class Terms:
     columns: Mapping[str, int]
     idf: Matrix
     is_pair: Matrix
+    parts: Parts
 
     @classmethod
-    def of(cls, terms: Sequence[str], idf: Callable[[str], float]) -> Terms:
+    def of(
+        cls, terms: Sequence[str], idf: Callable[[str], float], parts: Parts = MappingProxyType({})
+    ) -> Terms:
         """Columns in this order."""
         columns = {term: number for number, term in enumerate(terms)}
-        return cls(columns, np.array([idf(t) for t in terms]), np.array([" " in t for t in terms], bool))
+        is_pair = np.array([" " in term for term in terms], bool)
+        return cls(columns, np.array([idf(term) for term in terms]), is_pair, parts)
 
     def impacts(self, documents: Sequence[Document], lengths: tuple[float, float]) -> sparse.csr_matrix:
         """Documents × terms: what each adds. `lengths` are the archive's means, in terms, of both fields."""
@@ -76,7 +91,9 @@ class Terms:
         for field, (gain, mean) in enumerate(zip((TITLE_WEIGHT, 1.0), lengths, strict=True)):
             texts = [document[field] for document in documents]
             sizes = np.array([len(text) for text in texts], np.float64)
-            fields.append(sparse.diags(gain / (1 - B + B * sizes / mean)) @ counts(texts, self.columns))
+            fields.append(
+                sparse.diags(gain / (1 - B + B * sizes / mean)) @ counts(texts, self.columns, self.parts)
+            )
         return sparse.csr_matrix(fields[0] + fields[1])
 
 
@@ -105,9 +122,10 @@ class Space:
         frequencies: Mapping[str, int],
         idf: Callable[[str], float],
         lengths: tuple[float, float],
+        parts: Parts,
     ) -> Space | None:
         """Fit to (title, document) of an archive, the newest first; None if it is too small."""
-        stems, terms = spanned(frequencies, idf), indexed(frequencies, idf)
+        stems, terms = spanned(frequencies, idf), indexed(frequencies, idf, parts)
         if len(papers) < LEAST_PAPERS or len(stems.columns) <= DIMENSIONS:
             return None
         documents = [document for _, document in papers]
@@ -188,9 +206,11 @@ def spanned(frequencies: Mapping[str, int], idf: Callable[[str], float]) -> Term
     )
 
 
-def indexed(frequencies: Mapping[str, int], idf: Callable[[str], float]) -> Terms:
+def indexed(
+    frequencies: Mapping[str, int], idf: Callable[[str], float], parts: Parts = MappingProxyType({})
+) -> Terms:
     """The stems and pairs by which examples are found: what one paper alone says leads to no other."""
-    return Terms.of(sorted(term for term, papers in frequencies.items() if papers > 1), idf)
+    return Terms.of(sorted(term for term, papers in frequencies.items() if papers > 1), idf, parts)
 
 
 def _tfidf(documents: Sequence[Document], stems: Terms) -> sparse.csr_matrix:

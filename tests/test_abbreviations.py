@@ -74,6 +74,28 @@ def test_long_and_short_are_one_term(one: str, other: str) -> None:
     assert KNOWN.terms(one) == KNOWN.terms(other)
 
 
+def test_a_short_form_says_what_it_is_made_of() -> None:
+    """A paper that is folded into a longer form is still one on what that holds."""
+    known = learned(
+        *["Video diffusion models (VDMs) move."] * 3,
+        *["Diffusion models (DMs) draw."] * 3,
+        *["Multimodal large language models (MLLMs) see, large language models (LLMs) read."] * 3,
+    )
+    assert known.parts["dm"] == ("diffus", "diffus model", "model")
+    assert {"dm", "video", "diffus", "video diffus"} < {*known.parts["vdm"]}
+    assert {"llm", "multimod", "languag model"} < {*known.parts["mllm"]}
+
+
+def test_a_long_form_may_hold_a_compound() -> None:
+    """ "supervised fine-tuning" is SFT, however the last word is written."""
+    known = learned(
+        "Supervised finetuning (SFT) works.",
+        *["Supervised fine-tuning (SFT) works."] * 3,
+        *["We finetune, and fine-tune."] * 3,
+    )
+    assert known.terms("SFT") == known.terms("supervised fine-tuning") == known.terms("supervised finetuning")
+
+
 def test_two_papers_are_too_few() -> None:
     """What fewer than three explain may be a slip."""
     assert learned(*["We use reinforcement learning (RL)."] * 2).shorts == {}

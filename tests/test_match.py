@@ -64,6 +64,9 @@ def why(text: str, paper: int, index: match.Index = INDEX) -> str:
         ("decode", {1, 3}),  # stems
         ('"diffusion models"', {2, 3}),
         ('"models diffusion"', set()),
+        ("diffusion -video", {3}),
+        ('diffusion -"text to image"', {2}),
+        ("diffusion -author:liskov", {2}),
         ("text-to-image", {3}),
         ("TEXT TO IMAGE", {3}),
         ("author:turing", {2}),
@@ -111,11 +114,18 @@ def test_words_apart_in_a_title_are_not_the_interest() -> None:
     [
         ("speculative decoding", 1, "“Speculative Decoding” in the title"),
         ("quantization", 2, "“Quantized” in the title"),
-        ("low-bit video quantization", 2, "“Low-bit quantization” in the abstract; “Video” in the title"),
+        (
+            "low-bit quantization of transformers",
+            2,
+            "“Low-bit quantization” in the abstract; “Diffusion Transformers” in the title",
+        ),
         ("author:turing", 2, "by Turing"),
         ("image cat:cs.CV", 3, "“Image” in the title; filed under cs.CV, eess.IV"),
         ("LLMs", 1, "“large language models” in the abstract"),
         ("large language models", 4, "“LLM” in the abstract"),
+        ("language models", 4, "“LLM” in the abstract"),  # a large one is one
+        ("diffusion", 3, "“Diffusion models” in the abstract"),
+        ('"diffusion models"', 2, "“video diffusion models” in the abstract"),
     ],
 )
 def test_the_reason_names_what_matched(wish: str, paper: int, reason: str) -> None:

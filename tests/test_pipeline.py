@@ -130,11 +130,11 @@ def test_a_paper_of_a_failed_digest_comes_with_the_next(app: App) -> None:
 
 def test_after_an_outage_one_digest_holds_what_was_missed(app: App) -> None:
     """Three days without a tick make one digest, not three."""
-    list_paper(app, "Agents that Remember Language", TODAY + timedelta(days=2))
+    list_paper(app, "Language Agents that Remember", TODAY + timedelta(days=2))
     plan(app, NOW + timedelta(days=3))
     (delivery,) = deliveries(app)
     assert delivery.edition == "2026-11-23"
-    assert set(titles(delivery)) == {AGENTS, "Agents that Remember Language"}
+    assert set(titles(delivery)) == {AGENTS, "Language Agents that Remember"}
 
 
 def test_two_interests_are_two_sections(app: App) -> None:
@@ -207,13 +207,13 @@ def test_nobody_but_the_active_is_planned_for(app: App, state: SubscriberState) 
 
 def test_a_weekly_reader_looks_back_on_the_week(app: App) -> None:
     """A paper of last Saturday is in Friday's weekly digest."""
-    list_paper(app, "Agents of Language on Saturday", date(2026, 11, 14))
+    list_paper(app, "Language Agents on Saturday", date(2026, 11, 14))
     with app.db.write() as session:
         weekly = {"cadence": Cadence.WEEKLY, "weekday": 4}
-        dave = shelves.reader(session, "dave@example.org", ["agents language"], NOW, **weekly)
+        dave = shelves.reader(session, "dave@example.org", ["language agents"], NOW, **weekly)
     plan(app, NOW)
     (row,) = [row for row in deliveries(app) if row.subscriber_id == dave]
-    assert set(titles(row)) == {AGENTS, "Agents of Language on Saturday"}
+    assert set(titles(row)) == {AGENTS, "Language Agents on Saturday"}
 
 
 @pytest.mark.parametrize(
