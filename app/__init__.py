@@ -24,6 +24,7 @@ The stages, in the order in which data passes through them:
     interest      PURE: what a reader typed → words, phrases, exclusions, filters
     passages      PURE: what literally stands in a paper
     match         PURE: interests × papers → relevance with its reason
+    taste         PURE: likes and dislikes → how close papers are to them
     cadence       PURE: who is due, and when next, in their own time zone
     summaries     a language model's sentence on a paper, where an operator wants it
     gist          PURE: an abstract → the sentence that tells most

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from app import gist
-from app.records import Digest, Match, PaperView, Pick, Section, Skip, Trend, WhenEmpty, Wish
+from app.records import Digest, PaperView, Pick, Section, Skip, Trend, WhenEmpty, Wish
 
 Vector = np.ndarray[Any, Any]
 
@@ -38,7 +38,8 @@ class Reader:
     min_papers: int = 1
     max_papers: int = 10
     when_empty: WhenEmpty = WhenEmpty.SKIP
-    taste: Mapping[int, Match] = field(default_factory=dict)  # by paper: close to what they liked
+    taste: Mapping[int, float] = field(default_factory=dict)  # relevance by paper; under 0: rather not
+    why_liked: Callable[[int], str] = str  # the reason why a paper is to their taste
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def choose(reader: Reader, shelf: Shelf, fresh: Mapping[int, PaperView]) -> Sele
     Every interest's own best paper comes before any other, so a loud interest drowns no quiet one.
     """
     muted = _muted(reader, shelf)
-    fits = {n: options for n, paper in fresh.items() if (options := _fits(reader, shelf, paper, muted))}
+    likely = _likely(reader, shelf, muted)
+    fits = {n: options for n in likely if n in fresh and (options := _fits(reader, shelf, fresh[n], muted))}
     champions = {wish.text: _champion(wish, shelf, fits) for wish in reader.wishes}
     first = {number for number in champions.values() if number is not None}
     ranked = sorted(fits, key=lambda number: (-fits[number][0].score, number))
@@ -188,6 +190,16 @@ def _has_room(option: _Choice, chosen: Mapping[int, _Choice], champions: Mapping
     return sum(choice.wish == wish for choice in chosen.values()) + kept < wish.quota
 
 
+def _likely(reader: Reader, shelf: Shelf, muted: Set[int]) -> list[int]:
+    """The papers that may be relevant enough: a quick look, so that few need a closer one."""
+    lacking = {number: 1 - liked for number, liked in reader.taste.items() if number not in muted}
+    for wish in reader.wishes:
+        for number, hit in shelf.matches.get(wish.text, {}).items():
+            lacking[number] = lacking.get(number, 1.0) * (1 - hit) ** wish.weight
+    most = 1 - FLOOR + 1e-9  # a product in another order differs in its last digits
+    return [number for number, lack in lacking.items() if lack <= most]
+
+
 def _fits(reader: Reader, shelf: Shelf, paper: PaperView, muted: Set[int]) -> list[_Choice]:
     """The interests that a relevant paper may stand under, the best first; none if it is not relevant."""
     found = _hits(reader, shelf, paper, muted)
@@ -213,7 +225,7 @@ def _hits(reader: Reader, shelf: Shelf, paper: PaperView, muted: Set[int]) -> li
         if (hit := shelf.matches.get(wish.text, {}).get(paper.id)) is not None
     ]
     if paper.id in reader.taste and paper.id not in muted:
-        found.append((LIKED, reader.taste[paper.id].relevance))
+        found.append((LIKED, reader.taste[paper.id]))
     return found
 
 
@@ -244,8 +256,8 @@ def _reason(choice: _Choice, reader: Reader, shelf: Shelf) -> str:
     """Why it fits the interest it stands under, and the reader's taste where that agrees."""
     number = choice.paper.id
     said = [shelf.reason(choice.wish.text, number)] if choice.wish.text else []
-    if number in reader.taste and (not said or reader.taste[number].relevance >= FLOOR):
-        said.append(reader.taste[number].reason)
+    if number in reader.taste and (not said or reader.taste[number] >= FLOOR):
+        said.append(reader.why_liked(number))
     return "; ".join(filter(None, said))
 
 

@@ -9,10 +9,10 @@ from functools import cached_property
 import structlog
 from sqlmodel import Session, col, select
 
-from app import archive, cadence, compose, interest, match, trend
+from app import archive, cadence, compose, interest, match, taste, trend
 from app.models import Source, Subscriber
 from app.parts import App
-from app.records import Cadence, Digest, PaperView, Skip, Wish
+from app.records import Cadence, Digest, Opinion, PaperView, Skip, Wish
 from app.sources import quiet
 
 log = structlog.get_logger(__name__)
@@ -44,6 +44,7 @@ class Desk:
         self._kinds = sorted(session.exec(kinds))
         self._hits: dict[str, dict[int, float]] = {}
         self._excluded: dict[str, frozenset[int]] = {}
+        self._tastes: dict[tuple[Opinion, ...], taste.Taste | None] = {}
         self._stand(now, today, self._all)
 
     def turn_to(self, at: datetime) -> None:
@@ -76,20 +77,41 @@ class Desk:
         return min(listed, self._parted_since or listed)
 
     def digest(
-        self, reader: Subscriber, wishes: Sequence[Wish], edition: str, already: frozenset[int]
+        self,
+        reader: Subscriber,
+        wishes: Sequence[Wish],
+        edition: str,
+        already: frozenset[int],
+        opinions: Sequence[Opinion] = (),
     ) -> Digest | Skip:
         """One reader's digest. What goes wrong with one reader is written down and stops no other."""
         try:
-            return compose.compose(edition, *self.laid_out(reader, wishes), already)
+            return compose.compose(edition, *self.laid_out(reader, wishes, opinions), already)
         except Exception as error:
             log.exception("digest not composed", subscriber=reader.id)
             return Skip(f"it could not be composed ({type(error).__name__}): see the log")
 
-    def laid_out(self, reader: Subscriber, wishes: Sequence[Wish]) -> tuple[compose.Reader, compose.Shelf]:
+    def laid_out(
+        self, reader: Subscriber, wishes: Sequence[Wish], opinions: Sequence[Opinion] = ()
+    ) -> tuple[compose.Reader, compose.Shelf]:
         """What a reader asks for, and what there is to pick from for them."""
-        asked = compose.Reader(tuple(wishes), reader.min_papers, reader.max_papers, reader.when_empty)
+        amounts = (reader.min_papers, reader.max_papers, reader.when_empty)
+        liked = self.liking(tuple(opinions))
+        taste = (liked.relevance, liked.reason) if liked else ()
+        asked = compose.Reader(tuple(wishes), *amounts, *taste)
         following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, self._now)
         return asked, self.shelf(wishes, self.days_back(reader), following.date())
+
+    def liking(self, opinions: tuple[Opinion, ...]) -> taste.Taste | None:
+        """What a reader's likes and dislikes say of the candidates; a young archive cannot tell."""
+        if opinions and opinions not in self._tastes and self._tasted:
+            self._tastes[opinions] = taste.learn(opinions, self._tasted)
+        return self._tastes.get(opinions)
+
+    @cached_property
+    def _tasted(self) -> taste.Candidates | None:
+        space = self._corpus.space
+        return taste.Candidates([*self._all.values()], self._corpus, space) if space else None
 
     def days_back(self, reader: Subscriber) -> int:
         """On how many days a reader's digest looks back, today included."""

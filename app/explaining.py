@@ -155,7 +155,7 @@ def explain(app: App, now: datetime, subscriber: str, paper: str) -> Explanation
         recorded=recorded,
         floor=compose.FLOOR,
         interests=tuple(Judged(wish, desk.numbers(wish.text, view)) for wish in asked.wishes),
-        taste=asked.taste.get(view.id),
+        taste=Match(asked.taste[view.id], asked.why_liked(view.id)) if view.id in asked.taste else None,
         no_candidate="" if candidate else _no_candidate(paper_now, oldest, now.date()),
         standing=_standing(asked, shelf, already, candidate) if candidate else None,
         card=_card(digest, view.id),

@@ -17,7 +17,7 @@ from app import archive, cadence, deliver, subscribers
 from app.desk import Desk
 from app.models import MailKind, Subscriber, SubscriberState
 from app.parts import App
-from app.records import Digest, Skip, Wish
+from app.records import Digest, Opinion, Skip, Wish
 
 SHARD = 200  # readers planned in one transaction
 TRY_AGAIN = timedelta(hours=1)
@@ -43,10 +43,11 @@ def _match_ahead(app: App, desk: Desk, now: datetime) -> None:
     """Match what the next readers wish for while nothing is locked: it is the long part of planning."""
     with app.db.read() as session:
         ids = [reader.id for reader in session.exec(_due(now).limit(SHARD)) if reader.id is not None]
-        wishes = subscribers.wishes(session, ids)
+        wishes, opinions = subscribers.wishes(session, ids), subscribers.opinions(session, ids)
     for number in ids:
         with suppress(Exception):  # it is raised again, and written down, when this reader is planned
             desk.prepare(wishes.get(number, ()))
+            desk.liking(opinions.get(number, ()))
 
 
 def anyone_due(session: Session, now: datetime) -> bool:
@@ -76,12 +77,13 @@ def foresee(app: App, now: datetime, ids: Collection[int] | None) -> list[Forese
     with app.db.read() as session:
         desk = Desk(app, session, now)
         readers = {reader.id or 0: reader for reader in session.exec(wanted)}
-        wishes = subscribers.wishes(session, readers)
+        wishes, opinions = subscribers.wishes(session, readers), subscribers.opinions(session, [*readers])
         already = promised(session, readers, desk.oldest)
     foreseen = []
     for number, reader in readers.items():
         edition = cadence.edition(reader.zone, newest_due(reader, now))
-        digest = desk.digest(reader, wishes.get(number, ()), edition, already[number])
+        asked = wishes.get(number, ())
+        digest = desk.digest(reader, asked, edition, already[number], opinions.get(number, ()))
         foreseen.append(Foreseen(number, reader.email, edition, digest))
     return foreseen
 
@@ -100,13 +102,14 @@ def _plan_shard(app: App, desk: Desk, now: datetime) -> Counter[str]:
     with app.db.write() as session:
         readers = session.exec(_due(now).limit(SHARD).with_for_update(skip_locked=True)).all()
         ids = [reader.id for reader in readers if reader.id is not None]
-        wishes = subscribers.wishes(session, ids)
+        wishes, opinions = subscribers.wishes(session, ids), subscribers.opinions(session, ids)
         already = promised(session, ids, desk.oldest)
         for reader in readers:
             number = reader.id or 0
             try:
                 with session.begin_nested():
-                    word = _plan_one(session, desk, reader, wishes.get(number, ()), already[number], now)
+                    asked = _Asked(wishes.get(number, ()), opinions.get(number, ()), already[number])
+                    word = _plan_one(session, desk, reader, asked, now)
             except Exception:  # one reader's broken row must not stop everybody's mail
                 log.exception("reader not planned", subscriber=number)
                 reader.next_due_at, word = now + TRY_AGAIN, "not_planned"
@@ -114,21 +117,23 @@ def _plan_shard(app: App, desk: Desk, now: datetime) -> Counter[str]:
     return planned
 
 
-def _plan_one(
-    session: Session,
-    desk: Desk,
-    reader: Subscriber,
-    wishes: Sequence[Wish],
-    already: frozenset[int],
-    now: datetime,
-) -> str:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What one reader wants, said of papers, and was promised already."""
+
+    wishes: Sequence[Wish]
+    opinions: Sequence[Opinion]
+    already: frozenset[int]
+
+
+def _plan_one(session: Session, desk: Desk, reader: Subscriber, asked: _Asked, now: datetime) -> str:
     """Write down what one reader gets for the newest edition that is due; the word for the statistics."""
     rhythm = (reader.cadence, reader.weekday, reader.hour, reader.zone)
     due = newest_due(reader, now)
     reader.next_due_at = cadence.next_due(*rhythm, now)
     edition = cadence.edition(reader.zone, due)
     row: dict[str, Any] = {"subscriber_id": reader.id or 0, "edition": edition, "due_at": due, "now": now}
-    digest = desk.digest(reader, wishes, edition, already)
+    digest = desk.digest(reader, asked.wishes, edition, asked.already, asked.opinions)
     if isinstance(digest, Skip):
         return "skipped" if deliver.skip(session, **row, reason=digest.reason) else "planned_before"
     written = deliver.enqueue(

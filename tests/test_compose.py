@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app import compose
 from app.compose import FLOOR, Reader, Shelf, Vector
-from app.records import Digest, Match, PaperView, Skip, Trend, WhenEmpty, Wish
+from app.records import Digest, PaperView, Skip, Trend, WhenEmpty, Wish
 
 TODAY = date(2026, 11, 20)
 AGENTS, VIDEO = Wish("agents"), Wish("video")
@@ -150,8 +150,10 @@ def test_without_interests_a_reader_gets_what_trends() -> None:
 
 def test_what_a_reader_liked_is_a_reason_and_brings_papers_of_its_own() -> None:
     """Under an interest it is added to the interest's reason; alone it has a section at the end."""
-    taste = {1: Match(0.6, "close to “Plans”"), 2: Match(0.6, "close to “Plans”")}
-    composed = digest(Reader((AGENTS,), taste=taste), shelf({"agents": {1: 0.9}}))
+    taste = {1: 0.6, 2: 0.6}
+    composed = digest(
+        Reader((AGENTS,), taste=taste, why_liked=lambda _: "close to “Plans”"), shelf({"agents": {1: 0.9}})
+    )
     assert ids(composed) == {"agents": [1], "": [2]}
     assert [pick.reason for pick in composed.picks] == [
         "1 because of agents; close to “Plans”",
@@ -179,7 +181,7 @@ def test_a_much_better_paper_comes_however_like_another() -> None:
 TRAPS = Wish("traps")
 numbers = st.integers(1, 9)
 relevances = st.dictionaries(numbers, st.floats(0.0, 0.99), max_size=9)
-tastes = st.dictionaries(numbers, st.floats(0.0, 0.99).map(lambda worth: Match(worth, "liked")), max_size=9)
+tastes = st.dictionaries(numbers, st.floats(-0.99, 0.99), max_size=9)
 angles = st.fixed_dictionaries({number: st.floats(0.0, 1.5) for number in range(1, 10)})
 places = angles.map(lambda of: {n: np.array([math.cos(angle), math.sin(angle)]) for n, angle in of.items()})
 quotas = st.one_of(st.none(), st.integers(1, 3))
@@ -198,7 +200,7 @@ quotas = st.one_of(st.none(), st.integers(1, 3))
 def test_whatever_matches(
     hits: Sequence[dict[int, float]],
     quota: int | None,
-    taste: dict[int, Match],
+    taste: dict[int, float],
     vectors: dict[int, Vector],
     most: int,
     least: int,
@@ -224,7 +226,7 @@ def test_whatever_matches(
     assert len(ids(composed).get("agents", ())) <= (quota or most)
     for number in picked:
         worth = [(own[number], 1.0) for own in hits if number in own]
-        liked = [(taste[number].relevance, 1.0)] if number in taste else []
+        liked = [(taste[number], 1.0)] if number in taste else []
         assert compose.combined([*worth, *liked]) >= FLOOR
 
 
@@ -243,7 +245,7 @@ def test_another_interest_never_costs_an_interest_its_best_paper(
 
 @given(hits=relevances, taste=tastes, muted=st.frozensets(numbers), empty=st.sampled_from(WhenEmpty))
 def test_nothing_outweighs_an_exclusion(
-    hits: dict[int, float], taste: dict[int, Match], muted: frozenset[int], empty: WhenEmpty
+    hits: dict[int, float], taste: dict[int, float], muted: frozenset[int], empty: WhenEmpty
 ) -> None:
     """Neither taste nor trend brings what an interest excludes; only another interest may."""
     on = shelf({"agents": {}, "video": hits}, trends=dict.fromkeys(muted, 0.99), excluded={"agents": muted})
