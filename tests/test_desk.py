@@ -1,0 +1,42 @@
+"""A desk lays out digests from candidates, interests and what readers said of papers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from sqlmodel import select
+
+from app import pipeline, subscribers
+from app.models import Delivery, Paper
+from app.pipeline import App
+from tests import corpora, shelves
+from tests.mailserver import MailServer
+
+
+def test_what_a_reader_liked_brings_papers_of_its_kind(
+    app: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five likes of a subject bring more of it, although no interest names it; dislikes do not."""
+    monkeypatch.setattr(app.lexicon, "current", lambda session: corpora.corpus())
+    day = now.date()
+    with app.db.write() as session:
+        source = shelves.source(session, now)
+        ids = {
+            paper.id: shelves.paper(session, source, paper.title, day, now, abstract=paper.abstract)
+            for paper in corpora.papers()
+        }
+        alice, bob = (shelves.reader(session, f"{name}@example.org", [], now) for name in ("alice", "bob"))
+    liked = [paper for paper in corpora.papers() if "protein folding" in paper.abstract][:6]
+    with app.db.write() as session:
+        for paper in liked:
+            subscribers.say(session, alice, ids[paper.id], True, now)
+            subscribers.say(session, bob, ids[paper.id], False, now)
+    pipeline.send_due(app, now)
+    with app.db.read() as session:
+        digests = {row.subscriber_id: row.digest for row in session.exec(select(Delivery)) if row.digest}
+        abstracts = {row.id: row.abstract for row in session.exec(select(Paper))}
+    close = next(s for s in digests[alice]["sections"] if s["heading"] == "Close to what you liked")
+    assert all("protein folding" in abstracts[pick["paper_id"]] for pick in close["picks"])
+    assert all("that you liked, through" in pick["reason"] for pick in close["picks"])
+    assert bob not in digests or not any(section["heading"] for section in digests[bob]["sections"])
