@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import date, datetime
+from typing import NamedTuple
 
 from sqlmodel import Session, col, func, or_, select
 
@@ -15,6 +16,16 @@ from app.records import PaperView, VotePoint
 # SQLite takes 32,766 variables in a statement; ids are asked for in slices well below.
 SLICE = 5_000
 ARXIV = "https://arxiv.org"
+
+
+class VoteRow(NamedTuple):
+    """A row of votes, read and not to be changed."""
+
+    paper_id: int
+    source_id: int
+    at: datetime
+    upvotes: int
+    comments: int
 
 
 def candidates(session: Session, since: date, until: date) -> list[PaperView]:
@@ -128,7 +139,7 @@ def _views(session: Session, papers: Sequence[Paper]) -> list[PaperView]:
 
 def _view(
     paper: Paper,
-    votes: Sequence[Votes],
+    votes: Sequence[VoteRow],
     listings: Iterable[tuple[date, str]],
     written: WrittenSummary | None,
 ) -> PaperView:
@@ -186,7 +197,7 @@ def _address(paper: Paper) -> str:
     return paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else "")
 
 
-def series(votes: Sequence[Votes]) -> list[VotePoint]:
+def series(votes: Sequence[VoteRow]) -> list[VotePoint]:
     """One curve from the votes of several sources, ordered by time: at each moment their sum."""
     now_of: dict[int, int] = {}
     points: list[VotePoint] = []
@@ -200,16 +211,18 @@ def series(votes: Sequence[Votes]) -> list[VotePoint]:
     return points
 
 
-def _latest_comments(votes: Sequence[Votes]) -> int:
+def _latest_comments(votes: Sequence[VoteRow]) -> int:
     return sum({row.source_id: row.comments for row in votes}.values())
 
 
-def _votes(session: Session, ids: Sequence[int]) -> dict[int, list[Votes]]:
-    found: dict[int, list[Votes]] = defaultdict(list)
+def _votes(session: Session, ids: Sequence[int]) -> dict[int, list[VoteRow]]:
+    found: dict[int, list[VoteRow]] = defaultdict(list)
     for part in _slices(ids):
-        rows = select(Votes).where(col(Votes.paper_id).in_(part)).order_by(col(Votes.at), col(Votes.id))
-        for row in session.exec(rows):
-            found[row.paper_id].append(row)
+        # As plain rows: there are many, and an object of the session for each is most of the work.
+        rows = select(*(getattr(Votes, name) for name in VoteRow._fields))
+        of_part = rows.where(col(Votes.paper_id).in_(part)).order_by(col(Votes.at), col(Votes.id))
+        for row in session.execute(of_part):
+            found[row.paper_id].append(VoteRow(*row))
     return found
 
 
