@@ -44,6 +44,7 @@ class Desk:
         self._kinds = sorted(session.exec(kinds))
         self._hits: dict[str, dict[int, float]] = {}
         self._excluded: dict[str, frozenset[int]] = {}
+        self._reasons: dict[tuple[str, int], str] = {}
         self._tastes: dict[tuple[Opinion, ...], taste.Taste | None] = {}
         self._stand(now, today, self._all)
 
@@ -163,4 +164,6 @@ class Desk:
         return index.numbers(interest.parse(text), paper.id)
 
     def _reason(self, text: str, paper_id: int) -> str:
-        return self._index.reason(interest.parse(text), paper_id)
+        if (text, paper_id) not in self._reasons:
+            self._reasons[text, paper_id] = self._index.reason(interest.parse(text), paper_id)
+        return self._reasons[text, paper_id]

@@ -94,7 +94,7 @@ class Index:
 
     def __init__(self, papers: Iterable[PaperView], corpus: Corpus) -> None:
         self._corpus, self._space = corpus, corpus.space
-        self._passages = [Passage(paper) for paper in papers]
+        self._passages = [Passage(paper, corpus.abbreviations) for paper in papers]
         self._places = {passage.paper.id: place for place, passage in enumerate(self._passages)}
         self._ids = np.array([*self._places], np.int64)
         documents = [corpus.document(p.paper.title, p.paper.abstract) for p in self._passages]
@@ -106,7 +106,8 @@ class Index:
         self._present = (self._impacts > 0).astype(np.float32)
         titles = counts([title for title, _ in documents], self._terms.columns, parts)
         self._titled = (titles > 0).astype(np.float32).T.tocsr()
-        self._vectors = self._space.vectors(documents) if self._space else np.zeros((len(documents), 0))
+        self._tfidf = self._space.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
+        self._vectors = self._space.placed(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._examples = _Examples(self._space, self._passages, self._vectors) if self._space else None
 
     @cached_property
@@ -160,10 +161,10 @@ class Index:
 
         Where not all words are there, also the words that bring the paper close to the interest.
         """
-        passage, folding = self._passages[self._places[paper_id]], self._corpus.abbreviations
+        passage = self._passages[self._places[paper_id]]
         wanted = set(self._folded(query)[0])
-        said = passage.quotes(wanted, folding, self._corpus.statistics.idf)
-        missing = any(not passage.spelled(term, folding) for term in wanted)
+        said = passage.quotes(wanted, self._corpus.statistics.idf)
+        missing = any(not passage.spelled(term) for term in wanted)
         if missing and (close := self._close_words(query, passage)):
             said.append(f"close to your interest through {', '.join(f'“{word}”' for word in close)}")
         said += [f"by {name.title()}" for name in query.authors]
@@ -184,12 +185,12 @@ class Index:
         place = self._vectors[[self._places[paper.id]]]
         if self._space.standardised(direction, place).item() <= 0:  # it fits by its words alone
             return []
-        row = self._space.tfidf([self._corpus.document(paper.title, paper.abstract)])
+        row = self._tfidf[self._places[paper.id]]
         gains = row.data * (self._space.projection[row.indices] @ direction[0])
-        stems, own = list(self._space.stems.columns), set(self._folded(query)[0])
+        stems, own = self._space.stems.names, set(self._folded(query)[0])
         strongest = [stems[row.indices[n]] for n in np.argsort(-gains, kind="stable") if gains[n] > 0]
         named = [stem for stem in strongest if stem not in own][:CLOSE_WORDS]
-        return [passage.spelled(stem, self._corpus.abbreviations) for stem in named]
+        return [passage.spelled(stem) for stem in named]
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         asked = self._asked(queries)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,12 +26,18 @@ class Passage:
     """A paper, read word by word."""
 
     paper: PaperView
+    folding: Abbreviations
 
     @cached_property
     def fields(self) -> tuple[tuple[str, str, list[Token]], ...]:
         """Each field's name, text and words."""
         texts = (("title", self.paper.title), ("abstract", self.paper.abstract))
         return tuple((name, text, tokenise(text)) for name, text in texts)
+
+    @cached_property
+    def _folded(self) -> tuple[tuple[str, str, list[Token]], ...]:
+        """The same, long forms folded into their short ones."""
+        return tuple((name, text, self.folding.fold_tokens(tokens)) for name, text, tokens in self.fields)
 
     @cached_property
     def _authors(self) -> str:
@@ -82,7 +88,7 @@ class Passage:
         own = [name.casefold() for name in self.paper.categories]
         return any(name == category or name.startswith(f"{category}.") for name in own)
 
-    def quotes(self, wanted: set[str], folding: Abbreviations, idf: Idf) -> list[str]:
+    def quotes(self, wanted: set[str], idf: Idf) -> list[str]:
         """The wanted terms as the paper spells them, and where: `“speculative decoding” in the title`.
 
         The field that says more of them at a stretch comes first; the other adds what it lacks.
@@ -91,7 +97,8 @@ class Passage:
         def weight(run: Sequence[Token]) -> float:
             return sum(idf(token.stem) for token in run)
 
-        fields = [(name, text, _saying(wanted, tokens, folding)) for name, text, tokens in self.fields]
+        parts_of = self.folding.parts
+        fields = [(name, text, _saying(wanted, tokens, parts_of)) for name, text, tokens in self._folded]
         fields.sort(key=lambda field: -max(map(weight, _runs(field[2], wanted)), default=0.0))
         said, parts = set[str](), []
         for name, text, tokens in fields:
@@ -102,21 +109,22 @@ class Passage:
                 parts.append(f"{', '.join(quoted)} in the {name}")
         return parts
 
-    def spelled(self, term: str, folding: Abbreviations) -> str:
+    def spelled(self, term: str) -> str:
         """A term as the paper spells it first, or nothing."""
-        for _, text, tokens in self.fields:
-            for token in _saying({term}, tokens, folding):
-                if token.stem == term:
+        parts_of = self.folding.parts
+        for _, text, tokens in self._folded:
+            for token in tokens:
+                if token.stem == term or term in parts_of.get(token.stem, ()):
                     return text[token.start : token.end]
         return ""
 
 
-def _saying(wanted: Set[str], tokens: Sequence[Token], folding: Abbreviations) -> list[Token]:
+def _saying(wanted: Set[str], tokens: Sequence[Token], parts_of: Mapping[str, Sequence[str]]) -> list[Token]:
     """The folded words of a text; one that only says a wanted term besides stands for that term."""
     return [
         token if token.stem in wanted or not inner else replace(token, stem=min(inner))
-        for token in folding.fold_tokens(tokens)
-        for inner in [wanted & set(folding.parts.get(token.stem, ()))]
+        for token in tokens
+        for inner in [wanted & set(parts_of[token.stem]) if token.stem in parts_of else ()]
     ]
 
 

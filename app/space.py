@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
@@ -75,6 +76,11 @@ class Terms:
         columns = {term: number for number, term in enumerate(terms)}
         is_pair = np.array([" " in term for term in terms], bool)
         return cls(columns, np.array([idf(term) for term in terms]), is_pair, parts)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The terms, in the order of the columns."""
+        return list(self.columns)
 
     def impacts(self, documents: Sequence[Document], lengths: tuple[float, float]) -> sparse.csr_matrix:
         """Documents × terms: what each adds. `lengths` are the archive's means, in terms, of both fields."""
@@ -187,7 +193,11 @@ class Space:
 
     def vectors(self, documents: Sequence[Document]) -> Matrix:
         """Documents × dimensions, unit rows (a row of zeros where no word is known)."""
-        return _unit(self.tfidf(documents) @ self.projection)
+        return self.placed(self.tfidf(documents))
+
+    def placed(self, tfidf: sparse.csr_matrix) -> Matrix:
+        """The same, of documents whose rows are known."""
+        return _unit(tfidf @ self.projection)
 
     def standardised(self, wanted: Matrix, vectors: Matrix) -> Matrix:
         """How close papers are to each of the wanted directions (unit rows), in standard deviations.

@@ -27,7 +27,7 @@ TERMS, MEANING = 2.0, 1.0  # how much either space counts
 # A taste shown by three papers or fewer counts once, by five or more twice (DESIGN §5).
 FEW, MANY = 3, 5
 ODDS, SCALE = 4.0, 8.0  # as in `match`: evidence is softplus(agreement − ODDS) above that of nothing shared
-AUTHOR, MOST_BY_AUTHORS = 2.0, 4.0  # evidence for ln(1 + liked papers) of each author, and at most
+AUTHOR, MOST_BY_AUTHORS = 4.0, 12.0  # evidence for ln(1 + liked papers) of each author, and at most
 SAMPLE = 2_000  # newest examples of the archive that say what is usual
 CLOSE_WORDS = 3
 LEAST = 0.02  # relevance: what says less, for or against, is not kept
@@ -38,7 +38,7 @@ class Candidates:
 
     def __init__(self, papers: Sequence[PaperView], corpus: Corpus, space: Space) -> None:
         self.corpus, self.space = corpus, space
-        self.passages = [Passage(paper) for paper in papers]
+        self.passages = [Passage(paper, corpus.abbreviations) for paper in papers]
         self.places = {paper.id: place for place, paper in enumerate(papers)}
         self.terms = self.rows(papers)
         self.vectors = space.vectors([corpus.document(paper.title, paper.abstract) for paper in papers])
@@ -48,11 +48,6 @@ class Candidates:
         """Papers × terms and pairs: unit rows of BM25 impacts."""
         documents = [self.corpus.document(paper.title, paper.abstract) for paper in papers]
         return _unit_rows(self.space.terms.impacts(documents, self.corpus.statistics.lengths))
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The terms, in the order of the columns."""
-        return list(self.space.terms.columns)
 
     @cached_property
     def usual(self) -> tuple[sparse.csr_matrix, Matrix]:
@@ -114,9 +109,9 @@ class Taste:
         row, passage = self.candidates.terms[place], self.candidates.passages[place]
         nearest = int(np.argmax(np.asarray((self._rows @ row.T).toarray()).ravel()))
         shared = sparse.csr_matrix(self._rows[nearest].multiply(row))
-        names, folding = self.candidates.names, self.candidates.corpus.abbreviations
+        names = self.candidates.space.terms.names
         terms = [names[number] for number in shared.indices[np.argsort(-shared.data, kind="stable")]]
-        spelled = (passage.spelled(term, folding) for term in terms if " " not in term)
+        spelled = (passage.spelled(term) for term in terms if " " not in term)
         return self.liked[nearest], list(itertools.islice(filter(None, spelled), CLOSE_WORDS))
 
     @cached_property

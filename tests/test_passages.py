@@ -19,7 +19,8 @@ PASSAGE = Passage(
         "Speculative decoding of LLMs, by José. Decoding twice: drafts, and models.",
         ("Grace Hopper", "José García"),
         categories=("cs.CL", "stat.ML"),
-    )
+    ),
+    FOLDING,
 )
 
 
@@ -60,7 +61,7 @@ def test_what_is_left_out_says_why(wish: str, why: str) -> None:
 
 
 def quotes(*wanted: str) -> list[str]:
-    return PASSAGE.quotes(set(wanted), FOLDING, lambda _: 1.0)
+    return PASSAGE.quotes(set(wanted), lambda _: 1.0)
 
 
 def test_neighbours_are_quoted_as_one() -> None:
@@ -72,15 +73,15 @@ def test_neighbours_are_quoted_as_one() -> None:
 def test_a_short_form_is_quoted_as_it_is_written() -> None:
     """The long form in the title is the first place."""
     assert quotes("llm") == ["“Large Language Models” in the title"]
-    assert PASSAGE.spelled("llm", FOLDING) == "Large Language Models"
-    assert PASSAGE.spelled("tree", FOLDING) == ""
+    assert PASSAGE.spelled("llm") == "Large Language Models"
+    assert PASSAGE.spelled("tree") == ""
 
 
 def test_few_stretches_are_quoted() -> None:
     """A long interest's reason stays short: the most telling stretches are chosen."""
-    passage = Passage(PaperView(1, "One, with two; by three, as four, or five."))
+    passage = Passage(PaperView(1, "One, with two; by three, as four, or five."), Abbreviations({}, {}))
     telling = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0}
-    (said,) = passage.quotes({*telling}, Abbreviations({}, {}), telling.__getitem__)
+    (said,) = passage.quotes({*telling}, telling.__getitem__)
     assert said.count("“") <= QUOTED
     assert "five" in said
 
@@ -88,7 +89,7 @@ def test_few_stretches_are_quoted() -> None:
 @given(st.sets(st.sampled_from(["llm", "decod", "specul", "model", "draft", "jose", "twice", "tree"])))
 def test_whatever_is_quoted_is_in_its_field(wanted: set[str]) -> None:
     """Each stretch once, and never a word that is not there."""
-    for part in PASSAGE.quotes(wanted, FOLDING, lambda _: 1.0):
+    for part in PASSAGE.quotes(wanted, lambda _: 1.0):
         quoted, field = part.rsplit(" in the ", 1)
         text = {"title": PASSAGE.paper.title, "abstract": PASSAGE.paper.abstract}[field]
         assert all(stretch.strip("“”") in text for stretch in quoted.split(", “"))
