@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,18 +117,13 @@ def parts(app: App) -> None:
 
 
 def compare(app: App, wished: Iterator[list[Wish]]) -> None:
-    """Both ways in turn."""
+    """One way after the other: in turn, the many indices of the first would push out that of the second."""
     ways = {"14 × preview": previews, "backtest": backtest}
     for name, way in ways.items():
-        wishes = next(wished)
-        cold = milliseconds(lambda way=way, wishes=wishes: way(app, wishes))
+        looks = [partial(way, app, next(wished)) for _ in range(1 + REPEATS)]
+        cold, *warm = [milliseconds(look) for look in looks]
         print(f"{name:14} cold {told([cold])}")
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for wishes in itertools.islice(wished, REPEATS):
-        for name, way in ways.items():
-            times[name].append(milliseconds(lambda way=way, wishes=wishes: way(app, wishes)))
-    for name, taken in times.items():
-        print(f"{name:14} warm {told(taken)}, median of {len(taken)}")
+        print(f"{name:14} warm {told(warm)}, median of {len(warm)}")
     wishes = next(wished)
     for name, way in ways.items():
         ids = picked(way(app, wishes))
