@@ -354,13 +354,13 @@ def _of_digest(facts: Explanation) -> str:
 
 
 def _of_floor(facts: Explanation) -> str:
-    if not facts.interests:
+    if not (facts.interests or (facts.standing and facts.standing.relevant)):
         return f"Not in the next digest: {facts.reader.max_papers} papers that trend more fill it."
     relevance = facts.standing.weighed.relevance if facts.standing else 0.0
     # Rounded down, so that what is under the floor never reads as if it were not.
     under = f"its relevance {math.floor(relevance * 100) / 100:.2f} is under the floor of {facts.floor:.2f}"
-    nearest = max(facts.interests, key=lambda one: one.numbers.agreement)
-    if nearest.numbers.left_out:
+    nearest = max(facts.interests, key=lambda one: one.numbers.agreement, default=None)
+    if nearest and nearest.numbers.left_out:
         return f"Not sent: “{nearest.wish.text}” leaves it out ({nearest.numbers.left_out}), and {under}."
     return f"Not sent: {under}."
 
