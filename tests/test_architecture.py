@@ -15,8 +15,8 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__
 GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "tokens", "logs"}
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
-    "corpus", "lexicon", "interest", "passages", "trend", "match", "taste", "cadence", "summaries", "gist", "compose",
-    "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs", "keys",
+    "corpus", "lexicon", "interest", "passages", "trend", "match", "taste", "cadence", "summaries", "gist",
+    "compose", "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs", "keys",
     "audit",
 }  # fmt: skip
 PIPELINE = {"pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "parts"}
