@@ -22,7 +22,7 @@ from app.models import Model, Paper
 # An archive smaller than this knows too little of what is common; the shipped counts serve instead.
 YOUNG = 300
 NEWEST = 20_000  # papers: older ones say little of how people write now
-OUTGROWN = 1.2  # an archive that has grown by a fifth does not wait for the night
+OUTGROWN = 1.5  # an archive that has grown by half does not wait for the night
 KEPT = 3  # models: one to use, and older ones to go back to
 
 log = structlog.get_logger(__name__)

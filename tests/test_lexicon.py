@@ -154,14 +154,14 @@ def pages(folder: Path, first: int, count: int) -> list[Path]:
 
 
 def test_the_first_intake_teaches(app: App, tmp_path: Path) -> None:
-    """And the next ones do so once the archive has grown by a fifth."""
+    """And the next ones do so once the archive has grown by half."""
     assert pipeline.read_files(app, pages(tmp_path, 1, YOUNG), NOW).summary.papers_new == YOUNG
     assert zebrafish(app) == YOUNG
-    fifth = YOUNG // 5
-    pipeline.read_files(app, pages(tmp_path, 1_000, fifth), NOW)
+    half = YOUNG // 2
+    pipeline.read_files(app, pages(tmp_path, 1_000, half), NOW)
     assert zebrafish(app) == YOUNG
     pipeline.read_files(app, pages(tmp_path, 2_000, 1), NOW)
-    assert zebrafish(app) == YOUNG + fifth + 1
+    assert zebrafish(app) == YOUNG + half + 1
     with app.db.read() as session:
         assert session.exec(select(Run.job).order_by(col(Run.id))).all() == [
             "ingest", "learn", "ingest", "ingest", "learn",

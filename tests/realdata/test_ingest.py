@@ -19,7 +19,7 @@ from app.records import SourceKind
 from app.settings import Settings
 from tests.conftest import SECRET, SHARED_DATA
 
-pytestmark = pytest.mark.realdata
+pytestmark = [pytest.mark.realdata, pytest.mark.timeout(400)]  # reading everything teaches, too
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 FOLDERS = (
