@@ -130,7 +130,7 @@ class Index:
             relevance = np.full(len(self._passages), FILTER_RELEVANCE)
         elif query.phrases:
             relevance = np.maximum(relevance, PHRASE_RELEVANCE)
-        places = np.flatnonzero(relevance)
+        places = (relevance > 0).nonzero()[0]
         if query.strict:
             allowed = [not self._passages[place].left_out(query) for place in places]
             places = places[np.array(allowed, bool)]
@@ -241,7 +241,8 @@ class _Examples:
         `words` is B of the candidates; `full` is the score of a paper that has each word once or so.
         """
         found = sparse.csr_matrix(_rows(texts, self._space.terms) @ self._space.impacts)
-        found = sparse.hstack([found, sparse.csr_matrix(words[:, self._new])], format="csr")
+        if self._new:
+            found = sparse.hstack([found, sparse.csr_matrix(words[:, self._new])], format="csr")
         spans = itertools.pairwise(found.indptr.tolist())
         best = [start + _highest(found.data[start:end], NEAREST) for start, end in spans]
         ends = np.cumsum([0, *map(len, best)])
