@@ -1,18 +1,18 @@
 """PURE. What a reader liked and disliked → how close new papers are to it, with a reason that is true.
 
-A taste is a direction: the centroid of the liked papers less the mean of the archive, once in the space of
-terms and pairs (BM25 impacts, unit rows) and once in the LSA space. Its agreement with a paper is the
-weighted mean of both in standard deviations above the archive's papers (Rocchio 1971, standardised). Who
-wrote what was liked is a term of its own; what was disliked is a taste that counts against.
+A taste is a direction: the centroid of the liked papers, once in the space of terms and pairs (BM25 impacts,
+unit rows, less the archive's mean) and once in the LSA space. How near a paper is to it is told in standard
+deviations above the archive's papers (Rocchio 1971, standardised), and what few papers show counts for less.
+Who wrote what was liked is a term of its own; what was disliked is a taste that counts against.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import sparse
@@ -20,40 +20,101 @@ from scipy import sparse
 from app.corpus import Corpus
 from app.passages import Passage
 from app.records import Opinion, PaperView
-from app.space import Matrix, Space
-from app.words import plain
+from app.space import PAIR_WEIGHT, Matrix, Space
+from app.words import WORD, plain, stems
 
-TERMS, MEANING = 2.0, 1.0  # how much either space counts
-# A taste shown by three papers or fewer counts once, by five or more twice (DESIGN §5).
-FEW, MANY = 3, 5
-ODDS, SCALE = 4.0, 8.0  # as in `match`: evidence is softplus(agreement − ODDS) above that of nothing shared
-AUTHOR, MOST_BY_AUTHORS = 4.0, 12.0  # evidence for ln(1 + liked papers) of each author, and at most
-SAMPLE = 2_000  # newest examples of the archive that say what is usual
-CLOSE_WORDS = 3
+# `benchmarks/likes.py` measures these; docs/benchmarks.md says what else was tried.
+TERMS, MEANING = 1.6, 0.8  # evidence for a standard deviation in either space, when many papers were liked
+AUTHORS = 8.0  # evidence for ln(1 + the share of the liked papers that an author wrote), of all authors
+# As in `match`: evidence is softplus(agreement − ODDS) above that of nothing shared.
+ODDS, SCALE = 4.0, 8.0
+SAMPLE = 1_000  # newest examples of the archive that say what is usual
+CLOSE_WORDS = 3  # that a reason names
 LEAST = 0.02  # relevance: what says less, for or against, is not kept
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A paper as numbers: its unit row of terms, zeros left out, and its vector in the LSA space."""
+
+    columns: Matrix
+    terms: Matrix
+    vector: Matrix
+
+
 class Candidates:
-    """The papers of a digest as tastes see them: made once for all readers."""
+    """The papers of a digest as tastes see them: made once for all readers.
+
+    What readers spoke of is read once, too, however many spoke of it.
+    """
 
     def __init__(self, papers: Sequence[PaperView], corpus: Corpus, space: Space) -> None:
-        self.corpus, self.space = corpus, space
+        self._corpus, self.space = corpus, space
+        # What a folded term says besides helps an interest find papers; here it likens them by common words.
+        self._terms = replace(space.terms, parts={})
         self.passages = [Passage(paper, corpus.abbreviations) for paper in papers]
         self.places = {paper.id: place for place, paper in enumerate(papers)}
-        self.terms = self.rows(papers)
-        self.vectors = space.vectors([corpus.document(paper.title, paper.abstract) for paper in papers])
-        self.authors = [frozenset(map(author_key, paper.authors)) for paper in papers]
+        self.terms, self.vectors = self._rows(papers)
+        usual = _evened(sparse.csr_matrix(space.impacts.T)[:SAMPLE], space)
+        self._mean = np.asarray(usual.mean(0)).ravel()
+        self._measured = sparse.csr_matrix(sparse.vstack([self.terms, usual]))
+        self._spoken_of: dict[tuple[str, str], _Read] = {}
 
-    def rows(self, papers: Sequence[PaperView | Opinion]) -> sparse.csr_matrix:
-        """Papers × terms and pairs: unit rows of BM25 impacts."""
-        documents = [self.corpus.document(paper.title, paper.abstract) for paper in papers]
-        return _unit_rows(self.space.terms.impacts(documents, self.corpus.statistics.lengths))
+    def read(self, opinions: Sequence[Opinion]) -> list[_Read]:
+        """The papers that these opinions are of."""
+        texts = [(one.title, one.abstract) for one in opinions]
+        known = self._spoken_of
+        if unread := [one for one in opinions if (one.title, one.abstract) not in known]:
+            rows, vectors = self._rows(unread)
+            for place, one in enumerate(unread):
+                inside = slice(*rows.indptr[place : place + 2])
+                row = _Read(rows.indices[inside], rows.data[inside], vectors[place])
+                known[one.title, one.abstract] = row
+        return [known[text] for text in texts]
+
+    def _rows(self, papers: Sequence[PaperView | Opinion]) -> tuple[sparse.csr_matrix, Matrix]:
+        documents = [self._corpus.document(paper.title, paper.abstract) for paper in papers]
+        impacts = self._terms.impacts(documents, self._corpus.statistics.lengths)
+        return _evened(impacts, self.space), self.space.vectors(documents)
+
+    def by_terms(self, read: Sequence[_Read]) -> Matrix:
+        """How near each candidate is to what was read, in standard deviations of what is usual."""
+        direction = -self._mean
+        for one in read:
+            direction[one.columns] += one.terms / len(read)
+        near = self._measured @ direction
+        own, usual = near[: len(self.passages)], near[len(self.passages) :]
+        return np.asarray((own - usual.mean()) / max(float(usual.std()), 1e-6))
+
+    def by_meaning(self, read: Sequence[_Read]) -> Matrix:
+        """The same in the LSA space."""
+        centre = np.mean([one.vector for one in read], axis=0, keepdims=True)
+        centre /= max(float(np.linalg.norm(centre)), 1e-9)
+        return np.asarray(self.space.standardised(centre, self.vectors)[0])
 
     @cached_property
-    def usual(self) -> tuple[sparse.csr_matrix, Matrix]:
-        """Rows of what is usual in the archive, and their mean."""
-        newest = _unit_rows(sparse.csr_matrix(self.space.impacts.T)[:SAMPLE])
-        return newest, np.asarray(newest.mean(0)).ravel()
+    def wrote(self) -> Mapping[str, Set[int]]:
+        """The places of each author's papers."""
+        places = defaultdict(set)
+        for place, passage in enumerate(self.passages):
+            for name in people(passage.paper.authors):
+                places[name].add(place)
+        return places
+
+    @cached_property
+    def _namesakes(self) -> Mapping[str, Sequence[str]]:
+        """The authors by their initial and last name."""
+        names = defaultdict(list)
+        for name in self.wrote:
+            names[_short(name)].append(name)
+        return names
+
+    def bearers(self, name: str) -> Sequence[str]:
+        """The authors of candidates who may be meant by a name: initials may stand for several."""
+        short = _short(name)
+        if name == short:
+            return self._namesakes.get(short, ())
+        return [other for other in (name, short) if other in self.wrote]
 
 
 @dataclass(frozen=True)
@@ -66,57 +127,107 @@ class Taste:
 
     @cached_property
     def authors(self) -> dict[str, int]:
-        """Who wrote what was liked, by the key of the name → how many of those papers, the most first."""
-        keys = Counter(key for one in self.liked for key in sorted({author_key(n) for n in one.authors}))
-        return dict(keys.most_common())
+        """Who wrote what was liked, by `person` → how many of those papers, the most first."""
+        return dict(Counter(name for one in self.liked for name in people(one.authors)).most_common())
 
-    @property
+    @cached_property
     def agreement(self) -> Matrix:
         """How near each candidate is to what was liked rather than disliked, authors left out."""
-        return _agreement(self.liked, self.candidates) - _agreement(self.disliked, self.candidates)
+        return _agreement(self.liked, self.candidates) - self._against
 
-    @property
+    @cached_property
     def by_authors(self) -> Matrix:
-        """Evidence for each candidate from who wrote it."""
-        shared = [sum(np.log1p(self.authors.get(key, 0)) for key in keys) for keys in self.candidates.authors]
-        return np.minimum(AUTHOR * np.array(shared, float), MOST_BY_AUTHORS)
+        """Evidence for each candidate from who wrote it. A name that several may bear counts by parts."""
+        shares = np.zeros(len(self.candidates.passages))
+        for name, papers in self.authors.items():
+            bearers = self.candidates.bearers(name)
+            for other in bearers:
+                shares[list(self.candidates.wrote[other])] += papers / len(self.liked) / len(bearers)
+        return np.asarray(AUTHORS * _trust(len(self.liked)) * np.log1p(shares))
 
     @cached_property
     def relevance(self) -> dict[int, float]:
         """The candidates that the taste speaks for, in 0…1, or against, in −1…0, by id."""
-        evidence = _evidence(_agreement(self.liked, self.candidates)) + self.by_authors
-        evidence -= _evidence(_agreement(self.disliked, self.candidates))
-        relevance = np.where(evidence > 0, -np.expm1(-evidence / SCALE), np.expm1(evidence / SCALE))
+        evidence = _evidence(self._for) + self.by_authors - _evidence(self._against)
+        relevance = np.sign(evidence) * -np.expm1(-np.abs(evidence) / SCALE)
         telling = np.flatnonzero(np.abs(relevance) > LEAST).tolist()
         return {self.candidates.passages[place].paper.id: float(relevance[place]) for place in telling}
 
-    def reason(self, paper_id: int) -> str:
-        """Which liked paper a candidate is close to, by which words of both; which authors were liked."""
-        place = self.candidates.places[paper_id]
-        parts = []
-        if (near := self._nearest(place)) and near[1]:
-            through = ", ".join(f"“{word}”" for word in near[1])
-            parts.append(f"close to “{near[0].title}” that you liked, through {through}")
-        authors = self.candidates.passages[place].paper.authors
-        if names := [name for name in authors if author_key(name) in self.authors]:
-            parts.append(f"by {' and '.join(names[:2])}, whom you liked before")
-        return "; ".join(parts)
-
-    def _nearest(self, place: int) -> tuple[Opinion, list[str]] | None:
-        """The liked paper that shares most with a candidate, and the words that they share."""
-        if not self.liked:
-            return None
-        row, passage = self.candidates.terms[place], self.candidates.passages[place]
-        nearest = int(np.argmax(np.asarray((self._rows @ row.T).toarray()).ravel()))
-        shared = sparse.csr_matrix(self._rows[nearest].multiply(row))
-        names = self.candidates.space.terms.names
-        terms = [names[number] for number in shared.indices[np.argsort(-shared.data, kind="stable")]]
-        spelled = (passage.spelled(term) for term in terms if " " not in term)
-        return self.liked[nearest], list(itertools.islice(filter(None, spelled), CLOSE_WORDS))
+    @cached_property
+    def _for(self) -> Matrix:
+        return _agreement(self.liked, self.candidates)
 
     @cached_property
-    def _rows(self) -> sparse.csr_matrix:
-        return self.candidates.rows(self.liked)
+    def _against(self) -> Matrix:
+        return _agreement(self.disliked, self.candidates)
+
+    def reason(self, paper_id: int) -> str:
+        """Which paper a candidate is close to, by which words of both, and whose work was liked."""
+        place = self.candidates.places[paper_id]
+        if self.relevance.get(paper_id, 0.0) < 0:
+            return self._near(place, self.disliked, "that you asked less of")
+        text = float(_evidence(self._for[place]))
+        near = self._near(place, self.liked, "that you liked") if text > SCALE * LEAST else ""
+        parts = [near, self._by(place)]
+        return "; ".join(filter(None, parts if text >= self.by_authors[place] else reversed(parts)))
+
+    def _near(self, place: int, opinions: Sequence[Opinion], said: str) -> str:
+        """The nearest of these papers, and the words that it shares with the candidate."""
+        row, vector = self.candidates.terms[place].toarray().ravel(), self.candidates.vectors[place]
+        read = self.candidates.read(opinions)
+        likeness = [(float(one.terms @ row[one.columns]), float(one.vector @ vector)) for one in read]
+        nearest = likeness.index(max(likeness))
+        names, columns = self.candidates.space.terms.names, read[nearest].columns
+        products = zip(columns.tolist(), (read[nearest].terms * row[columns]).tolist(), strict=True)
+        shared = {names[column]: product for column, product in products if product}
+        words = self._spelled(place, shared, opinions[nearest])
+        through = ", through " + ", ".join(f"“{word}”" for word in words) if words else ""
+        return f"close to “{opinions[nearest].title}” {said}{through}"
+
+    def _spelled(self, place: int, shared: Mapping[str, float], opinion: Opinion) -> list[str]:
+        """The weightiest of these terms as the candidate spells them, where the other paper says them so.
+
+        Two words that stand together in both come before either of them.
+        """
+        theirs = set(stems(f"{opinion.title} {opinion.abstract}"))
+        passage = self.candidates.passages[place]
+
+        def weight(term: str) -> float:
+            return sum(shared.get(part, 0.0) for part in dict.fromkeys([term, *term.split(" ")]))
+
+        found, said = list[str](), set[str]()
+        for term in sorted(shared, key=lambda term: (-weight(term), term)):
+            spelled = _pair(passage, term) if " " in term else passage.spelled(term)
+            words = set(stems(spelled))
+            if words and words <= theirs and not words & said:
+                found.append(spelled)
+                said |= words
+            if len(found) == CLOSE_WORDS:
+                break
+        return found
+
+    @cached_property
+    def _works(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Who wrote which liked paper, oldest opinion first, by initial and last name."""
+        works = defaultdict(list)
+        for one in self.liked:
+            for name in people(one.authors):
+                works[_short(name)].append((name, one.title))
+        return works
+
+    def _by(self, place: int) -> str:
+        """The authors of a candidate whose work was liked, and which."""
+        authors = self.candidates.passages[place].paper.authors
+        said = [(author, title) for author in authors if (title := self._wrote(person(author)))]
+        if not said:
+            return ""
+        names = [author for author, title in said if title == said[0][1]]
+        return f"by {' and '.join(names[:2])}, whose “{said[0][1]}” you liked"
+
+    def _wrote(self, name: str) -> str:
+        """The paper by this author that was liked last, or nothing."""
+        titles = [title for other, title in self._works.get(_short(name), ()) if _same(name, other)]
+        return titles[-1] if titles else ""
 
 
 def learn(opinions: Sequence[Opinion], candidates: Candidates) -> Taste | None:
@@ -128,33 +239,59 @@ def learn(opinions: Sequence[Opinion], candidates: Candidates) -> Taste | None:
 
 
 def _agreement(opinions: Sequence[Opinion], candidates: Candidates) -> Matrix:
-    """In standard deviations, doubled as the opinions become many."""
-    if not opinions:
+    """Evidence for and against each candidate that it is of the kind of these papers."""
+    read = [one for one in candidates.read(opinions) if one.columns.size]  # the rest has no known word
+    if not read:
         return np.zeros(len(candidates.passages))
-    usual, mean = candidates.usual
-    direction = np.asarray(candidates.rows(opinions).mean(0)).ravel() - mean
-    known = usual @ direction
-    by_terms = (candidates.terms @ direction - known.mean()) / max(float(known.std()), 1e-6)
-    space = candidates.space
-    documents = [candidates.corpus.document(one.title, one.abstract) for one in opinions]
-    centre = space.vectors(documents).mean(0, keepdims=True)
-    centre /= max(float(np.linalg.norm(centre)), 1e-9)
-    by_meaning = space.standardised(centre, candidates.vectors)[0]
-    weight = 1 + np.clip((len(opinions) - FEW) / (MANY - FEW), 0, 1)
-    return np.asarray(weight * (TERMS * by_terms + MEANING * by_meaning) / (TERMS + MEANING))
+    near = TERMS * candidates.by_terms(read) + MEANING * candidates.by_meaning(read)
+    return np.asarray(_trust(len(read)) * near)
+
+
+def _trust(papers: int) -> float:
+    """One paper says half of what many do."""
+    return papers / (papers + 1)
+
+
+def _pair(passage: Passage, term: str) -> str:
+    """Two stems as a paper spells them, or nothing where it says them apart."""
+    for _, text, tokens in passage.fields:
+        for first, second in itertools.pairwise(tokens):
+            if f"{first.stem} {second.stem}" == term and text[first.end : second.start] in (" ", "-"):
+                return text[first.start : second.end]
+    return ""
 
 
 def _evidence(agreement: Matrix) -> Matrix:
     return np.asarray(np.maximum(np.logaddexp(0, agreement - ODDS) - np.logaddexp(0, -ODDS), 0))
 
 
-def _unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
+def _evened(impacts: sparse.csr_matrix, space: Space) -> sparse.csr_matrix:
+    """Unit rows in which a pair counts as much as a word: whoever likes a paper typed neither."""
+    rows = sparse.csr_matrix(impacts, copy=True)
+    rows.data /= np.where(space.terms.is_pair[rows.indices], PAIR_WEIGHT, 1.0)
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
-    return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows)
+    return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
 
 
-def author_key(name: str) -> str:
-    """One spelling of a name: "J. Doe", "Jané Doe" and "Doe, Jane" are one person here."""
-    last, comma, first = plain(name).partition(",")
-    words = (f"{first} {last}" if comma else last).replace(".", " ").split()
-    return f"{words[-1]} {words[0][0]}" if len(words) > 1 else "".join(words)
+@lru_cache(maxsize=100_000)
+def person(author: str) -> str:
+    """One spelling of a name: "Jané Q. Doe" and "Doe, Jane" are "jane doe", "J. Doe" is "j doe"."""
+    last, comma, first = plain(author).partition(",")
+    words = WORD.findall(f"{first} {last}" if comma else last)
+    return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
+
+
+def people(authors: Sequence[str]) -> list[str]:
+    """The authors of a paper by one spelling each, every one once."""
+    return sorted({name for author in authors if (name := person(author))})
+
+
+@lru_cache(maxsize=100_000)
+def _short(name: str) -> str:
+    words = name.split(" ")
+    return f"{words[0][:1]} {words[-1]}"
+
+
+def _same(name: str, other: str) -> bool:
+    """Whether two names may be one person's: they are the same, or one has an initial for the first name."""
+    return name == other or (_short(name) == _short(other) and _short(name) in (name, other))
