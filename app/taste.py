@@ -28,7 +28,7 @@ TERMS, MEANING = 1.6, 0.8  # evidence for a standard deviation in either space, 
 AUTHORS = 8.0  # evidence for ln(1 + the share of the liked papers that an author wrote), of all authors
 # As in `match`: evidence is softplus(agreement − ODDS) above that of nothing shared.
 ODDS, SCALE = 4.0, 8.0
-SAMPLE = 1_000  # newest examples of the archive that say what is usual
+SAMPLE = 500  # newest examples of the archive that say what is usual
 CLOSE_WORDS = 3  # that a reason names
 LEAST = 0.02  # relevance: what says less, for or against, is not kept
 
@@ -281,9 +281,10 @@ def person(author: str) -> str:
     return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
 
 
-def people(authors: Sequence[str]) -> list[str]:
+@lru_cache(maxsize=20_000)
+def people(authors: tuple[str, ...]) -> tuple[str, ...]:
     """The authors of a paper by one spelling each, every one once."""
-    return sorted({name for author in authors if (name := person(author))})
+    return tuple(sorted({name for author in authors if (name := person(author))}))
 
 
 @lru_cache(maxsize=100_000)
