@@ -3,7 +3,8 @@
 A taste is a direction: the centroid of the liked papers, once in the space of terms and pairs (BM25 impacts,
 unit rows, less the archive's mean) and once in the LSA space. How near a paper is to it is told in standard
 deviations above the archive's papers (Rocchio 1971, standardised), and what few papers show counts for less.
-Who wrote what was liked is a term of its own; what was disliked is a taste that counts against.
+Who wrote what was liked is a term of its own. What was disliked counts against papers near to it, each by
+itself and by less than a like: they share no direction, and what a reader is shown lies near to their likes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from app.words import WORD, plain, stems
 # `benchmarks/likes.py` measures these; docs/benchmarks.md says what else was tried.
 TERMS, MEANING = 1.6, 0.8  # evidence for a standard deviation in either space, when many papers were liked
 AUTHORS = 8.0  # evidence for ln(1 + the share of the liked papers that an author wrote), of all authors
+DISLIKED = 0.5  # as much as a single like says
 # As in `match`: evidence is softplus(agreement − ODDS) above that of nothing shared.
 ODDS, SCALE = 4.0, 8.0
 SAMPLE = 500  # newest examples of the archive that say what is usual
@@ -59,6 +61,7 @@ class Candidates:
         self._mean = np.asarray(usual.mean(0)).ravel()
         self._measured = sparse.csr_matrix(sparse.vstack([self.terms, usual]))
         self._spoken_of: dict[tuple[str, str], _Read] = {}
+        self._alone: dict[tuple[str, str], Matrix] = {}
 
     def read(self, opinions: Sequence[Opinion]) -> list[_Read]:
         """The papers that these opinions are of."""
@@ -76,6 +79,13 @@ class Candidates:
         documents = [self._corpus.document(paper.title, paper.abstract) for paper in papers]
         impacts = self._terms.impacts(documents, self._corpus.statistics.lengths)
         return _evened(impacts, self.space), self.space.vectors(documents)
+
+    def alone(self, opinion: Opinion) -> Matrix:
+        """The agreement of each candidate with one paper."""
+        text = (opinion.title, opinion.abstract)
+        if text not in self._alone:
+            self._alone[text] = _agreement([opinion], self)
+        return self._alone[text]
 
     def by_terms(self, read: Sequence[_Read]) -> Matrix:
         """How near each candidate is to what was read, in standard deviations of what is usual."""
@@ -159,7 +169,9 @@ class Taste:
 
     @cached_property
     def _against(self) -> Matrix:
-        return _agreement(self.disliked, self.candidates)
+        nothing = np.zeros(len(self.candidates.passages))
+        nearest = np.max([nothing, *map(self.candidates.alone, self.disliked)], axis=0)
+        return np.asarray(DISLIKED * nearest)
 
     def reason(self, paper_id: int) -> str:
         """Which paper a candidate is close to, by which words of both, and whose work was liked."""

@@ -3,30 +3,39 @@
     python -m benchmarks.likes ../shared
 
 runs the evaluation there over `app.taste` and over arxiv-sanity's method, with authors and without, in one
-go. The evaluation can also be run by itself: `--ranker benchmarks.likes:taste` (or another factory here).
+go, and then shows what a taste alone would send. The evaluation can also be run by itself:
+`--ranker benchmarks.likes:taste` (or another factory here).
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import sys
 from argparse import Namespace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 from sklearn.svm import LinearSVC
 
+from app import compose
 from app import taste as tastes
 from app.corpus import Corpus
 from app.records import Opinion, PaperView
 
 Paper = dict[str, Any]
-SYSTEMS = ("sanity", "sanity_with_authors", "taste", "taste_with_authors")
-OTHERS = 2_000  # newest papers of the archive that stand for what was not liked, besides the pool
+SYSTEMS = ("sanity", "taste", "sanity_with_authors", "taste_with_authors")
+WORDS = 20_000  # of arxiv-sanity's vocabulary
+LIKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Taste:
@@ -36,25 +45,30 @@ class Taste:
         newest = sorted(history, key=lambda paper: paper["listed_on"], reverse=True)
         self._corpus = corpus_of(tuple((paper["title"], paper["abstract"]) for paper in newest))
         self._authors = authors
-        self._pools: dict[frozenset[str], tastes.Candidates] = {}
+        self._pools: dict[tuple[str, ...], tastes.Candidates] = {}
 
     def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
-        candidates = self._candidates(papers)
-        learned = candidates and tastes.learn([self._opinion(paper) for paper in likes], candidates)
+        learned = self.learned(papers, likes)
         return (learned.agreement + learned.by_authors).tolist() if learned else [0.0] * len(papers)
 
-    def _opinion(self, paper: Paper) -> Opinion:
-        authors = tuple(paper["authors"]) if self._authors else ()
-        return Opinion(paper["title"], paper["abstract"], authors, True, datetime(2026, 1, 1, tzinfo=UTC))
+    def learned(self, papers: list[Paper], likes: list[Paper]) -> tastes.Taste | None:
+        """What these likes say of these papers, which are numbered from 0."""
+        candidates = self._candidates(papers)
+        opinions = [
+            Opinion(p["title"], p["abstract"], self._authors_of(p), liked=True, at=LIKED_AT) for p in likes
+        ]
+        return tastes.learn(opinions, candidates) if candidates else None
+
+    def _authors_of(self, paper: Paper) -> tuple[str, ...]:
+        return tuple(paper["authors"]) if self._authors else ()
 
     def _candidates(self, papers: list[Paper]) -> tastes.Candidates | None:
-        key = frozenset(paper["id"] for paper in papers)
+        key = tuple(paper["id"] for paper in papers)
         if self._corpus.space and key not in self._pools:
             views = [
-                PaperView(n, p["title"], p["abstract"], tuple(p["authors"]) if self._authors else ())
-                for n, p in enumerate(papers)
+                PaperView(n, p["title"], p["abstract"], self._authors_of(p)) for n, p in enumerate(papers)
             ]
-            self._pools = {key: tastes.Candidates(views, self._corpus, self._corpus.space)}
+            self._pools[key] = tastes.Candidates(views, self._corpus, self._corpus.space)
         return self._pools.get(key)
 
 
@@ -64,32 +78,66 @@ def corpus_of(texts: tuple[tuple[str, str], ...]) -> Corpus:
     return Corpus.of(texts)
 
 
+_words = TfidfVectorizer(
+    strip_accents="unicode",
+    stop_words="english",
+    token_pattern=r"(?u)\b[a-zA-Z_][a-zA-Z0-9_]+\b",
+    ngram_range=(1, 2),
+).build_analyzer()
+_numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+
+
+@cache
+def counted(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of a text's words and pairs of words, and how often each occurs."""
+    return np.unique([_numbers[word] for word in _words(text)], return_counts=True)
+
+
 class Sanity:
     """arxiv-sanity-lite's method: TF-IDF of words and pairs, and a linear SVM of the liked against all else.
 
-    The vocabulary is the archive's; what was not liked are its newest papers and the pool itself.
+    All else is all of the archive and the pool, and the vocabulary is learned from both. The settings are
+    its own, but for the least number of papers that a word is in: 1 here, because it loses by more.
     """
 
     def __init__(self, history: list[Paper], authors: bool) -> None:
-        self._authors = authors
-        self._vectorizer = TfidfVectorizer(
-            stop_words="english", ngram_range=(1, 2), max_features=20_000, sublinear_tf=True, min_df=5
-        )
-        newest = sorted(history, key=lambda paper: paper["listed_on"])
-        rows = self._vectorizer.fit_transform([self._text(paper) for paper in newest])
-        self._others = rows[-OTHERS:]
-
-    def _text(self, paper: Paper) -> str:
-        authors = " ".join(name.replace(" ", "_") for name in paper["authors"]) if self._authors else ""
-        return f"{paper['title']} {paper['abstract']} {authors}"
+        self._history, self._authors = history, authors
+        self._pools: dict[tuple[str, ...], _Features] = {}
 
     def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
-        liked = self._vectorizer.transform([self._text(paper) for paper in likes])
-        pool = self._vectorizer.transform([self._text(paper) for paper in papers])
-        labels = np.r_[np.ones(liked.shape[0]), np.zeros(self._others.shape[0] + pool.shape[0])]
-        svm = LinearSVC(class_weight="balanced", C=0.01, tol=1e-6, max_iter=10_000)
-        svm.fit(sparse.vstack([liked, self._others, pool]), labels)
-        return svm.decision_function(pool).tolist()
+        features, ids = self._features(papers), {paper["id"] for paper in likes}
+        liked = features.weights.transform(self._counts(likes)[:, features.words])
+        known = [n for n, paper in enumerate([*self._history, *papers]) if paper["id"] not in ids]
+        labels = np.r_[np.ones(len(likes)), np.zeros(len(known))]
+        svm = LinearSVC(class_weight="balanced", C=0.01, tol=1e-6, max_iter=10_000, random_state=0)
+        svm.fit(sparse.vstack([liked, features.rows[known]]), labels)
+        return svm.decision_function(features.rows[len(self._history) :]).tolist()
+
+    def _features(self, papers: list[Paper]) -> _Features:
+        key = tuple(paper["id"] for paper in papers)
+        if key not in self._pools:
+            counts = self._counts([*self._history, *papers])
+            words = np.argsort(-np.asarray(counts.sum(0)).ravel(), kind="stable")[:WORDS]
+            weights = TfidfTransformer(sublinear_tf=True).fit(counts[:, words])
+            self._pools[key] = _Features(words, weights, weights.transform(counts[:, words]))
+        return self._pools[key]
+
+    def _counts(self, papers: Sequence[Paper]) -> sparse.csr_matrix:
+        authors = [paper["authors"] if self._authors else [] for paper in papers]
+        texts = [" ".join([p["title"], p["abstract"], *a]) for p, a in zip(papers, authors, strict=True)]
+        numbers, often = zip(*map(counted, texts), strict=True)
+        ends = np.cumsum([0, *map(len, numbers)])
+        parts = (np.concatenate(often).astype(float), np.concatenate(numbers), ends)
+        return sparse.csr_matrix(parts, shape=(len(papers), len(_numbers)))
+
+
+@dataclass(frozen=True)
+class _Features:
+    """An archive and a pool in arxiv-sanity's words."""
+
+    words: np.ndarray
+    weights: TfidfTransformer
+    rows: sparse.csr_matrix
 
 
 def taste(history: list[Paper]) -> Taste:
@@ -108,8 +156,41 @@ def sanity(history: list[Paper]) -> Sanity:
 
 
 def sanity_with_authors(history: list[Paper]) -> Sanity:
-    """The baseline with author names as words."""
+    """The baseline, authors' names among the words, as arxiv-sanity has it."""
     return Sanity(history, authors=True)
+
+
+def sent(evaluation: ModuleType, data: Path) -> None:
+    """Print what a taste alone would send, week by week, and how much of that is on the list it was
+    learned from: readers' own papers, and the reading lists of topics as if a reader liked their papers.
+    """
+    papers = evaluation.load_papers(data)
+    by_id = {paper["id"]: paper for paper in papers}
+    readers = json.loads((data / "topics/readers.json").read_text())
+    topics = json.loads((data / "topics/interests.json").read_text())
+    lists = {
+        "readers": [one["liked_in_order"] for one in readers],
+        "reading lists": [sorted(one["relevant"], key=lambda i: by_id[i]["listed_on"]) for one in topics],
+    }
+    counted_of: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
+    for ranker, pools in evaluation.folds(papers, taste_with_authors, evaluation.week):
+        for pool, (kind, ids), count in itertools.product(pools.values(), _each(lists), evaluation.LIKES):
+            liked, later = ids[:count], set(ids[count:])
+            if by_id[ids[-1]]["listed_on"] < pool[0]["listed_on"] or len(liked) < count:
+                continue
+            if by_id[liked[-1]]["listed_on"] < pool[0]["listed_on"]:
+                relevance = ranker.learned(pool, [by_id[i] for i in liked]).relevance
+                over = [n for n, hit in relevance.items() if hit >= compose.FLOOR]
+                found = sum(pool[n]["id"] in later for n in over)
+                counted_of[kind, count].append((len(pool), len(over), found))
+    print("\nby taste alone, with authors     of 100 papers it sends   of these on the list")
+    for (kind, count), weeks in sorted(counted_of.items()):
+        shown, over, found = np.sum(weeks, axis=0)
+        print(f"{kind:14} {count:2} likes {100 * over / shown:21.2f} {found / max(1, over):20.3f}")
+
+
+def _each(lists: dict[str, list[list[str]]]) -> list[tuple[str, list[str]]]:
+    return [(kind, ids) for kind, every in lists.items() for ids in every]
 
 
 def main() -> None:
@@ -118,8 +199,9 @@ def main() -> None:
     import relevance as evaluation  # type: ignore[import-not-found]
 
     for name in SYSTEMS:
-        print(f"\n{name}")
+        print(f"\n{name}", flush=True)
         evaluation.likes(Namespace(data=shared / "data", ranker=f"benchmarks.likes:{name}"))
+    sent(evaluation, shared / "data")
 
 
 if __name__ == "__main__":
