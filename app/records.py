@@ -214,7 +214,7 @@ class Digest:
         """Rebuild what `asdict` gave to the ledger."""
         data = dict(stored)
         sections = tuple(
-            Section(section["interest"], tuple(Pick(**pick) for pick in section["picks"]))
+            Section(**{**section, "picks": tuple(Pick(**pick) for pick in section["picks"])})
             for section in data.pop("sections", ())  # type: ignore[attr-defined]
         )
         return cls(sections=sections, **data)  # type: ignore[arg-type]
