@@ -14,7 +14,7 @@ from functools import cached_property
 from app.abbreviations import Abbreviations
 from app.interest import Query
 from app.records import PaperView
-from app.words import Token, plain, tokenise
+from app.words import Token, plain, telling, tokenise
 
 Idf = Callable[[str], float]
 Weight = Callable[[Sequence[Token]], float]
@@ -58,7 +58,7 @@ class Passage:
 
     def excluded(self, query: Query) -> str:
         """Which exclusion of a query forbids this paper, or nothing."""
-        if any(self.contains(phrase) for phrase in query.without):
+        if any(self.means(phrase) for phrase in query.without):
             return "a word or phrase that the interest excludes is in it"
         if any(self.wrote(name) for name in query.without_authors):
             return "an author whom the interest excludes wrote it"
@@ -68,16 +68,26 @@ class Passage:
 
     def contains(self, phrase: Sequence[str]) -> bool:
         """Whether these stems stand next to each other, in this order, in the title or in the abstract."""
-        size, wanted = len(phrase), list(phrase)
-        for stems in self._stems:
-            for place in range(len(stems) - size + 1):
-                if stems[place] == wanted[0] and stems[place : place + size] == wanted:
-                    return True
-        return False
+        return any(_stands(phrase, stems) for stems in self._stems)
+
+    def means(self, phrase: Sequence[str]) -> bool:
+        """Whether these stems stand there, as typed or in their short or long form."""
+        if self.contains(phrase):
+            return True
+        folded, parts_of = self.folding.fold(telling(phrase)), self.folding.parts
+        wanted = " ".join(folded)
+        return any(
+            _stands(folded, stems) or any(wanted in parts_of.get(stem, ()) for stem in stems)
+            for stems in self._folded_stems
+        )
 
     @cached_property
     def _stems(self) -> tuple[list[str], ...]:
         return tuple([token.stem for token in tokens] for _, _, tokens in self.fields)
+
+    @cached_property
+    def _folded_stems(self) -> tuple[list[str], ...]:
+        return tuple([token.stem for token in tokens] for _, _, tokens in self._folded)
 
     def wrote(self, name: str) -> bool:
         """Whether a name, or a last name alone, is an author's: whole words, any accents."""
@@ -117,6 +127,16 @@ class Passage:
                 if token.stem == term or term in parts_of.get(token.stem, ()):
                     return text[token.start : token.end]
         return ""
+
+
+def _stands(phrase: Sequence[str], stems: Sequence[str]) -> bool:
+    """Whether the stems of a phrase stand next to each other, in this order; no stems stand nowhere."""
+    size, wanted = len(phrase), list(phrase)
+    return any(
+        stems[place] == wanted[0] and stems[place : place + size] == wanted
+        for place in range(len(stems) - size + 1)
+        if wanted
+    )
 
 
 def _saying(wanted: Set[str], tokens: Sequence[Token], parts_of: Mapping[str, Sequence[str]]) -> list[Token]:
