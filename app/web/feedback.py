@@ -5,6 +5,7 @@ GET shows a page with one button; POST acts, and twice is once.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,11 +13,12 @@ from fastapi import APIRouter, Form, Request, Response
 from sqlmodel import Session
 
 from app import archive, bibliography, clock, subscribers
-from app.errors import InvalidInput, NotFound
+from app.errors import InvalidInput, NotFound, TooManyRequests
 from app.records import Opinion
 from app.tokens import Grant, Purpose
 from app.web.forms import Filled, Text
 from app.web.links import allows, back, db, page
+from app.web.security import Limits
 
 router = APIRouter(include_in_schema=False)
 
@@ -105,6 +107,8 @@ def paste(request: Request, grant: Change, liked: Text = "") -> Response:
     try:
         if not liked.strip():
             raise InvalidInput("Paste at least one paper.", "liked")
+        limits: Limits = request.app.state.limits
+        limits.paste(grant.subscriber_id)
         pasted = bibliography.parse(liked)
         with db(request).read() as session:
             found = subscribers.recognise(session, pasted.records)
@@ -113,7 +117,18 @@ def paste(request: Request, grant: Change, liked: Text = "") -> Response:
     except InvalidInput as error:
         form = Filled(liked=liked, problems={"liked": str(error)})
         return _pasted(request, form, status=422)
+    except TooManyRequests as error:
+        form = Filled(liked=liked, problems={"liked": _wait(error)})
+        answer = _pasted(request, form, status=429)
+        answer.headers["Retry-After"] = str(error.retry_after)
+        return answer
     return _pasted(request, Filled(), found=found, rejections=pasted.rejections)
+
+
+def _wait(error: TooManyRequests) -> str:
+    minutes = math.ceil(error.retry_after / 60)
+    wait = "a minute" if minutes == 1 else f"{minutes} minutes"
+    return f"That was a lot at once: please wait {wait}, and add them then."
 
 
 def _pasted(request: Request, form: Filled, *, status: int = 200, **became: Any) -> Response:

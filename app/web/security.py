@@ -24,6 +24,7 @@ from app.settings import Settings
 MAX_FORM_BYTES = 768 * 1024  # 200 kB of pasted papers may be three times as much, as a form writes them
 MAX_API_BYTES = 1024 * 1024  # the body is read before the key is looked at
 PER_ADDRESS_AN_HOUR = 5
+PASTES_AN_HOUR = 20  # a reader: to read two hundred thousand letters may take a second or two
 ALL_VISITORS = 25  # together they may ask for as much as this many addresses of the internet
 
 PAGE_CSP = (
@@ -133,13 +134,14 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Limits:
-    """How often mail may be asked for: per visitor, per address, and in all. Kept in this process."""
+    """How often mail may be asked for, and papers be pasted. Kept in this process."""
 
     def __init__(self, per_visitor: int) -> None:
         self._window = MovingWindowRateLimiter(MemoryStorage())
         self._per_visitor = RateLimitItemPerHour(per_visitor)
         self._in_all = RateLimitItemPerHour(per_visitor * ALL_VISITORS)
         self._per_address = RateLimitItemPerHour(PER_ADDRESS_AN_HOUR)
+        self._pastes = RateLimitItemPerHour(PASTES_AN_HOUR)
 
     def visitor(self, ip: str) -> None:
         """Count a form sent by a visitor, or raise TooManyRequests."""
@@ -149,6 +151,10 @@ class Limits:
     def address(self, email: str) -> None:
         """Count a mail asked for, whether or not we know the address, or raise TooManyRequests."""
         self._count(self._per_address, "address", email)
+
+    def paste(self, subscriber_id: int) -> None:
+        """Count a reader's paste, or raise TooManyRequests."""
+        self._count(self._pastes, "paste", str(subscriber_id))
 
     def _count(self, limit: RateLimitItem, kind: str, key: str) -> None:
         if not self._window.hit(limit, kind, key):

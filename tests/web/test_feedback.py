@@ -14,6 +14,7 @@ from app.pipeline import App
 from app.records import PaperRecord
 from app.subscribers import Recognised
 from app.tokens import Purpose
+from app.web import security
 from tests import shelves
 from tests.web.conftest import ALICE, Link
 
@@ -157,6 +158,25 @@ def test_a_paste_that_cannot_be_read_at_all_comes_back(
     assert 'id="problem-liked"' in answer.text
     assert typed.strip() in answer.text
     assert said_by(app, alice) == {}
+
+
+def test_pasting_again_and_again_has_to_wait(
+    app: App, client: TestClient, alice: int, bob: int, link: Link
+) -> None:
+    """Reading a paste takes a while. What was pasted is not lost, and other readers do not wait."""
+    path = link(Purpose.PREFERENCES, alice) + "/papers"
+    answers = [
+        client.post(path, data={"liked": f"Title Number {number}"})
+        for number in range(security.PASTES_AN_HOUR + 1)
+    ]
+    assert {answer.status_code for answer in answers[:-1]} == {200}
+    refused = answers[-1]
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) > 0
+    assert 'id="problem-liked"' in refused.text
+    assert f"\nTitle Number {security.PASTES_AN_HOUR}</textarea>" in refused.text
+    assert len(said_by(app, alice)) == security.PASTES_AN_HOUR
+    assert client.post(link(Purpose.PREFERENCES, bob) + "/papers", data={"liked": "A Title"}).is_success
 
 
 def test_the_largest_paste_of_any_script_fits_into_a_form(
