@@ -23,6 +23,7 @@ from app.pipeline import App
 from app.records import PaperRecord, PaperView, Parsed, Rejection
 from app.sources.client import Wire
 from tests import shelves
+from tests.peer import Peer
 
 URL, MODEL, KEY = "https://model.test/v1", "small-1", "sk-very-secret"
 ABSTRACT = (
@@ -37,24 +38,11 @@ def chat(text: object) -> httpx.Response:
     return httpx.Response(200, json={"choices": [{"message": {"role": "assistant", "content": text}}]})
 
 
-class Endpoint:
-    """A model that answers as it is told, and remembers what it was asked."""
+class Endpoint(Peer):
+    """A model that answers with a sentence unless told otherwise."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
-        self.answers = list(answers) or [chat(SENTENCE)]
-        self.asked: list[httpx.Request] = []
-        self.at_once = self.most_at_once = 0
-
-    async def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(request)
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(0)
-        self.at_once -= 1
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        super().__init__(*(answers or [chat(SENTENCE)]))
 
     def on(self, app: App) -> App:
         """The application with this endpoint in its settings."""

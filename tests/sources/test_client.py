@@ -13,6 +13,7 @@ import stamina
 from app.errors import SourceError, UnreadableAnswer
 from app.sources import client
 from app.sources.client import Client, Wire
+from tests.peer import Peer
 
 Answer = Callable[[httpx.Request], httpx.Response]
 URL = "https://huggingface.co/api/daily_papers"
@@ -26,25 +27,12 @@ def _no_waiting() -> Iterator[None]:
     stamina.set_testing(False)
 
 
-class Upstream:
-    """A source that answers as it is told, and remembers what it was asked and how long we waited."""
+class Upstream(Peer):
+    """A source that remembers how long we waited, too."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
-        self.answers = list(answers)
-        self.asked: list[httpx.Request] = []
+        super().__init__(*answers)
         self.waits: list[float] = []
-        self.at_once = self.most_at_once = 0
-
-    async def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(request)
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(0)
-        self.at_once -= 1
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
 
     async def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
