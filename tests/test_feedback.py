@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 from sqlmodel import Session, func, select
 
-from app import clock, merges, subscribers
+from app import clock, merges, subscribers, suppression
 from app.errors import Conflict, InvalidInput, NotFound
 from app.models import Feedback, OwnPaper, Paper, Subscriber
 from app.pipeline import App
@@ -280,7 +280,8 @@ def test_there_is_room_for_a_thousand(
 
 
 def signed_up(session: Session, now: datetime, *own: PaperRecord, email: str = "carol@example.org") -> int:
-    subscribers.sign_up(session, SignUp(email, WANTED, Recognised(own=own)), "192.0.2.1", now)
+    subscribers.sign_up(session, SignUp(email, WANTED), "192.0.2.1", now)
+    subscribers.keep_liked(session, email, Recognised(own=own), now)
     return session.exec(select(Subscriber.id).where(Subscriber.email == email)).one() or 0
 
 
@@ -317,6 +318,15 @@ def test_a_full_reader_of_old_signs_up_like_anybody(
         monkeypatch.setattr(feedback, "MOST_OPINIONS", 1)
         signed_up(session, now, PaperRecord(title="One More"))
         assert said_by(session, carol) == [(ATTENTION.title, True)]
+
+
+def test_nothing_is_kept_for_an_address_that_gets_no_mail(app: App, now: datetime) -> None:
+    """Nobody could ever see it, or have it forgotten."""
+    with app.db.write() as session:
+        suppression.suppress(session, "carol@example.org", "complaint", now)
+        subscribers.sign_up(session, SignUp("carol@example.org", WANTED), "192.0.2.1", now)
+        subscribers.keep_liked(session, "carol@example.org", Recognised(own=(ATTENTION,)), now)
+        assert count(session, OwnPaper) == 0
 
 
 def test_declining_forgets_what_was_pasted(app: App, now: datetime) -> None:

@@ -29,6 +29,7 @@ from app.subscribers.joining import (
     confirm,
     decline,
     expire_pending,
+    keep_liked,
     send_link,
     sign_up,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "forget_opinions",
     "get",
     "history",
+    "keep_liked",
     "like",
     "normalise_address",
     "opinions",

@@ -1,13 +1,14 @@
 """Signing up, confirming, declining, and asking for a link by mail.
 
-What is done for a known, an unknown and a suppressed address differs; what is answered does not, and
-every case writes one row, so that the time taken tells nothing either.
+What is done for a known, an unknown and a suppressed address differs; what is answered does not. Every case
+writes down what happened and waits for the disk once. What takes longer, keeping pasted papers and handing
+the mail over, is for when the answer is out, so that the time taken tells nothing either.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlmodel import Session, col, exists, select
@@ -40,7 +41,6 @@ class SignUp:
 
     email: str
     wanted: Preferences
-    liked: Recognised = field(default_factory=Recognised)
 
 
 def sign_up(session: Session, asked: SignUp, ip: str, now: datetime) -> int | None:
@@ -55,16 +55,23 @@ def sign_up(session: Session, asked: SignUp, ip: str, now: datetime) -> int | No
         return mail(session, subscriber, MailKind.MANAGE, now)
     subscriber.state = State.PENDING
     store_preferences(session, subscriber, wanted)
-    _store_liked(session, subscriber, asked.liked, now)
     note(session, "signed_up", subscriber, now, ip)
     return mail(session, subscriber, MailKind.CONFIRM, now, lifetime=LIFETIMES[Purpose.CONFIRM])
 
 
-def _store_liked(session: Session, subscriber: Subscriber, liked: Recognised, now: datetime) -> None:
-    """What a sign-up that nobody confirmed had pasted gives way; what a reader of old said stays."""
+def keep_liked(session: Session, email: str, liked: Recognised, now: datetime) -> None:
+    """Keep what was pasted with a sign-up until it is confirmed, if one waits for that.
+
+    What an earlier sign-up that nobody confirmed had pasted gives way; what a reader of old said stays.
+    """
+    email = normalise_address(email)
+    waiting = select(Subscriber).where(Subscriber.email == email, Subscriber.state == State.PENDING)
+    subscriber = session.exec(waiting).one_or_none()
+    if subscriber is None or suppression.is_suppressed(session, email):
+        return
     if subscriber.confirmed_at is None:
         feedback.forget(session, subscriber.id or 0)
-    with suppress(InvalidInput):  # the answer must not tell that there is a reader of old, without room
+    with suppress(InvalidInput):  # a reader of old may have no room: there is nobody to tell
         feedback.like(session, subscriber.id or 0, liked, now)
 
 

@@ -13,7 +13,7 @@ from app import bibliography, clock, pipeline, subscribers
 from app.errors import NotFound
 from app.models import WhenEmpty
 from app.pipeline import App
-from app.subscribers import SignUp
+from app.subscribers import Recognised, SignUp
 from app.web import forms, shelf
 from app.web.forms import Filled, Text, Texts
 from app.web.pages import page
@@ -80,8 +80,8 @@ def subscribe(
     with app.db.read() as session:
         found = subscribers.recognise(session, pasted.records)
     with app.db.write() as session:
-        asked = SignUp(form.email, wanted, found)
-        delivery_id = subscribers.sign_up(session, asked, ip, clock.utcnow())
+        delivery_id = subscribers.sign_up(session, SignUp(form.email, wanted), ip, clock.utcnow())
+    later.add_task(_keep, app, form.email, found)
     became = {"found": found, "rejections": pasted.rejections}
     return _on_its_way(request, later, delivery_id, "subscribed.html", **became)
 
@@ -111,6 +111,15 @@ def send(app: App, delivery_ids: list[int]) -> None:
         pipeline.send_pending(app, clock.utcnow(), ids=delivery_ids)
     except Exception:
         log.exception("mail not sent at once", deliveries=delivery_ids)
+
+
+def _keep(app: App, email: str, liked: Recognised) -> None:
+    """Keep the papers that were pasted with a sign-up; without them it is worth as much."""
+    try:
+        with app.db.write() as session:
+            subscribers.keep_liked(session, email, liked, clock.utcnow())
+    except Exception:
+        log.exception("pasted papers not kept")
 
 
 def _counted(request: Request, email: str) -> tuple[App, str]:
