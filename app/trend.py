@@ -18,7 +18,7 @@ from app.records import PaperView, Trend, VotePoint
 UNVOTED = 0.5
 MOMENTUM_WINDOW = timedelta(days=3)
 MIN_GAIN = 5  # votes: less is noise
-TOP_SHARE = 0.9
+TOP_SHARE = 0.1
 MIN_DAY = 10  # papers: on a smaller day, "top 10 %" says nothing
 
 
@@ -35,8 +35,7 @@ def trends(papers: Sequence[PaperView], now: datetime) -> dict[int, Trend]:
 def _trend(paper: PaperView, day: Sequence[int], now: datetime) -> Trend:
     if not paper.votes:
         return Trend(UNVOTED, "")
-    score = percentile(paper.upvotes, day)
-    return Trend(score, _words(paper, score, len(day), now))
+    return Trend(percentile(paper.upvotes, day), _words(paper, day, now))
 
 
 def percentile(votes: int, day: Sequence[int]) -> float:
@@ -45,11 +44,12 @@ def percentile(votes: int, day: Sequence[int]) -> float:
     return (below + through) / 2 / len(day) if day else 0.0
 
 
-def _words(paper: PaperView, score: float, size: int, now: datetime) -> str:
+def _words(paper: PaperView, day: Sequence[int], now: datetime) -> str:
     if not paper.upvotes:
         return ""
     words = [_momentum(paper, now) or ("1 vote" if paper.upvotes == 1 else f"{paper.upvotes} votes")]
-    if score >= TOP_SHARE and size >= MIN_DAY:
+    as_high = len(day) - bisect_left(day, paper.upvotes)  # the paper itself, too
+    if len(day) >= MIN_DAY and as_high <= TOP_SHARE * len(day):
         words.append("among the top 10 % of its day")
     return ", ".join(words)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
 import pytest
@@ -48,6 +49,23 @@ def test_the_top_of_a_large_day_is_named(now: datetime) -> None:
     large = [voted(n, now, (0, n * 10)) for n in range(1, 13)]
     assert trend.trends(large, now)[12].words == "120 votes, among the top 10 % of its day"
     assert trend.trends(large[-3:], now)[12].words == "120 votes"
+
+
+@pytest.mark.parametrize(
+    ("day", "named"),
+    [
+        (range(10), 1),
+        (range(15), 1),  # the second of fifteen is in the top 13 %
+        (range(20), 2),
+        ([*range(8), 9, 9], 0),  # two of ten share the first place: neither is in a tenth
+        ([*range(18), 19, 19], 2),
+    ],
+)
+def test_the_top_tenth_holds_no_more_than_a_tenth(now: datetime, day: Sequence[int], named: int) -> None:
+    """As many papers are called so as really have such a place, with all that have the same votes."""
+    papers = [voted(n, now, (0, 10 * (1 + votes))) for n, votes in enumerate(day)]
+    told = [each.words for each in trend.trends(papers, now).values()]
+    assert sum("top 10 %" in words for words in told) == named
 
 
 def test_a_paper_nobody_could_vote_for_has_the_place_of_the_mean(now: datetime) -> None:
