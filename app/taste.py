@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -248,6 +248,21 @@ def learn(opinions: Sequence[Opinion], candidates: Candidates) -> Taste | None:
     liked = tuple(one for one in ordered if one.liked)
     disliked = tuple(one for one in ordered if not one.liked)
     return Taste(liked, disliked, candidates) if ordered else None
+
+
+def authors_liked(opinions: Iterable[Opinion]) -> list[tuple[str, int]]:
+    """Who wrote what a reader likes, as the first of these papers spells them, and how many of the papers.
+
+    Those of most papers come first, then those of the first papers.
+    """
+    spelled: dict[str, str] = {}
+    papers = Counter[str]()
+    for one in opinions:
+        if one.liked:
+            names = {name: author for author in reversed(one.authors) if (name := person(author))}
+            spelled = names | spelled
+            papers.update(reversed(names))
+    return [(spelled[name], count) for name, count in papers.most_common()]
 
 
 def _agreement(opinions: Sequence[Opinion], candidates: Candidates) -> Matrix:

@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import event
 from sqlmodel import Session, func, select
 
-from app import clock, merges, subscribers, suppression
+from app import merges, subscribers, suppression
 from app.errors import Conflict, InvalidInput, NotFound
 from app.models import Feedback, OwnPaper, Paper, Subscriber
 from app.pipeline import App
 from app.records import Opinion, PaperRecord, Wish
-from app.subscribers import Preferences, Recognised, SignUp, authors_liked, feedback
+from app.subscribers import Preferences, Recognised, SignUp, feedback
 from tests import shelves
 
 WANTED = Preferences(interests=(Wish("robotics"),))
@@ -149,23 +149,6 @@ def test_opinions_take_few_queries(app: App, papers: tuple[int, ...], now: datet
     with app.db.read() as session:
         assert len(subscribers.opinions(session, readers)) == 30
     assert len([statement for statement in asked if statement.startswith("SELECT")]) == 4
-
-
-def test_authors_of_several_liked_papers_come_first() -> None:
-    """However they are spelled, and not those of papers that were disliked; a paper counts once."""
-    now = clock.utcnow()
-
-    def opinion(*authors: str, liked: bool = True) -> Opinion:
-        return Opinion("", "", authors, liked, now)
-
-    held = [
-        opinion("Grace Hopper", "Ada Lovelace", "Ada Lovelace"),
-        opinion("ADA LOVELACE", "Alan Turing"),
-        opinion("Alan Turing", liked=False),
-    ]
-    assert [(name.lower(), papers) for name, papers in authors_liked(held)] == [
-        ("ada lovelace", 2), ("alan turing", 1), ("grace hopper", 1),
-    ]  # fmt: skip
 
 
 # --- pasted papers

@@ -194,3 +194,15 @@ def test_who_wrote_more_of_what_was_liked_counts_more() -> None:
     papers = [replace(p, authors=(name,)) for p, name in zip(on("retrieval"), names[:2], strict=False)]
     one, two = learned(likes, taste.Candidates(papers, corpus, corpus.space)).by_authors
     assert 0 < one < two
+
+
+def test_authors_of_several_liked_papers_come_first() -> None:
+    """However they are spelled, each paper once, and not those of disliked ones; the newest says how."""
+    held = [
+        Opinion("", "", ("Hopper, Grace", "Ada Lovelace", "ADA LOVELACE", ""), True, AT),
+        Opinion("", "", ("Lovelace, Ada", "Charles Babbage"), True, AT),
+        Opinion("", "", ("Alan Turing", "Ada Lovelace"), False, AT),
+    ]
+    assert taste.authors_liked(held) == [("Ada Lovelace", 2), ("Hopper, Grace", 1), ("Charles Babbage", 1)]
+    shown = {taste.person(name): papers for name, papers in taste.authors_liked(held)}
+    assert shown == learned(held).authors

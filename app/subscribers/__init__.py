@@ -11,7 +11,6 @@ leaving       unsubscribing, exporting, erasing
 
 from app.subscribers.feedback import (
     Recognised,
-    authors_liked,
     like,
     opinions,
     recognise,
@@ -55,7 +54,6 @@ __all__ = [
     "Recognised",
     "SignUp",
     "add",
-    "authors_liked",
     "change",
     "check",
     "come_back",

@@ -6,7 +6,7 @@ beside that, for its reader alone: nothing that somebody pastes becomes public.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -129,19 +129,6 @@ def opinions(session: Session, subscriber_ids: Collection[int]) -> dict[int, tup
     return {
         reader: tuple(sorted(said, key=lambda each: each.at, reverse=True)) for reader, said in found.items()
     }
-
-
-def authors_liked(said: Iterable[Opinion]) -> list[tuple[str, int]]:
-    """Who wrote the papers that a reader likes, and how many of them: those of most papers first."""
-    spelled: dict[str, str] = {}
-    papers: Counter[str] = Counter()
-    for opinion in said:
-        if opinion.liked:
-            names = {name.casefold(): name for name in opinion.authors}
-            spelled |= names
-            papers.update(names.keys())
-    ranked = sorted(papers.items(), key=lambda counted: (-counted[1], counted[0]))
-    return [(spelled[name], count) for name, count in ranked]
 
 
 def _of_archive(row: Feedback, paper: Paper) -> Opinion:

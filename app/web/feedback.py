@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Request, Response
 from sqlmodel import Session
 
-from app import archive, bibliography, clock, subscribers
+from app import archive, bibliography, clock, subscribers, taste
 from app.errors import InvalidInput, NotFound, TooManyRequests
 from app.records import Opinion
 from app.tokens import Grant, Purpose
@@ -41,14 +41,17 @@ class Learned:
     liked: tuple[Opinion, ...]
     disliked: tuple[Opinion, ...]
     authors: tuple[tuple[str, int], ...]
+    more_authors: int  # that are not shown
 
 
 def learned(session: Session, subscriber_id: int) -> Learned:
     said = subscribers.opinions(session, [subscriber_id]).get(subscriber_id, ())
+    authors = taste.authors_liked(said)
     return Learned(
         liked=tuple(opinion for opinion in said if opinion.liked),
         disliked=tuple(opinion for opinion in said if not opinion.liked),
-        authors=tuple(subscribers.authors_liked(said)[:AUTHORS_SHOWN]),
+        authors=tuple(authors[:AUTHORS_SHOWN]),
+        more_authors=max(0, len(authors) - AUTHORS_SHOWN),
     )
 
 
