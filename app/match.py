@@ -23,7 +23,7 @@ from app.corpus import Corpus
 from app.interest import Query
 from app.passages import Passage
 from app.records import PaperView
-from app.space import Matrix, Space, Terms, counts, fingerprint, said
+from app.space import Matrix, Space, Terms, counts, fingerprint, ones, said
 from app.words import pairs
 
 # `benchmarks/relevance.py` measures these; docs/benchmarks.md says what else was tried.
@@ -104,7 +104,7 @@ class Index:
         self._terms = Terms.of(list(seen), corpus.statistics.idf, parts)
         self._impacts = self._terms.impacts(documents, corpus.statistics.lengths).T.tocsr()
         self._present = (self._impacts > 0).astype(np.float32)
-        titles = counts([title for title, _ in documents], self._terms.columns, parts)
+        titles = counts((said(title, parts) for title, _ in documents), self._terms.columns)
         self._titled = (titles > 0).astype(np.float32).T.tocsr()
         self._tfidf = self._space.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
         self._vectors = self._space.placed(self._tfidf) if self._space else np.zeros((len(documents), 0))
@@ -195,9 +195,9 @@ class Index:
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         asked = self._asked(queries)
         words = self._words(asked)
-        whole = (_rows(asked.terms, self._terms) @ self._present).toarray() >= _sizes(asked.terms)
+        whole = (ones(asked.terms, self._terms.columns) @ self._present).toarray() >= _sizes(asked.terms)
         # All words stand in a title next to each other as they were typed where their pairs do, too.
-        titled = (_rows(asked.texts, self._terms) @ self._titled).toarray() >= _sizes(asked.texts)
+        titled = (ones(asked.texts, self._terms.columns) @ self._titled).toarray() >= _sizes(asked.texts)
         if self._space and self._examples:
             directions, known = self._examples.meanings(asked.texts, words, asked.full)
             away = self._space.standardised(directions, self._vectors)
@@ -209,7 +209,7 @@ class Index:
 
     def _words(self, asked: _Asked) -> Matrix:
         """B: interests × papers."""
-        return np.asarray((_rows(asked.texts, self._terms) @ self._impacts).toarray())
+        return np.asarray((ones(asked.texts, self._terms.columns) @ self._impacts).toarray())
 
     def _asked(self, queries: Sequence[Query]) -> _Asked:
         """A batch of interests, as the archive counts their words."""
@@ -240,7 +240,7 @@ class _Examples:
 
         `words` is B of the candidates; `full` is the score of a paper that has each word once or so.
         """
-        found = sparse.csr_matrix(_rows(texts, self._space.terms) @ self._space.impacts)
+        found = sparse.csr_matrix(ones(texts, self._space.terms.columns) @ self._space.impacts)
         if self._new:
             found = sparse.hstack([found, sparse.csr_matrix(words[:, self._new])], format="csr")
         spans = itertools.pairwise(found.indptr.tolist())
@@ -268,11 +268,3 @@ def _highest(scores: Matrix, most: int) -> Matrix:
 
 def _sizes(texts: Sequence[Sequence[str]]) -> Matrix:
     return np.array([max(1, len(text)) for text in texts])[:, None]
-
-
-def _rows(texts: Sequence[Sequence[str]], terms: Terms) -> sparse.csr_matrix:
-    """Texts × terms: 1 where a text has a term that has a column."""
-    numbers = [[terms.columns[term] for term in text if term in terms.columns] for text in texts]
-    ends = np.cumsum([0, *map(len, numbers)])
-    flat = np.array([number for row in numbers for number in row], np.int32)
-    return sparse.csr_matrix((np.ones(len(flat), np.float32), flat, ends), (len(texts), len(terms.columns)))

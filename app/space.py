@@ -9,7 +9,7 @@ paper is then a sum, and many interests × many papers are one sparse product.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -44,19 +44,21 @@ def said(text: Sequence[str], parts: Parts) -> Iterator[str]:
     return itertools.chain(text, pairs(text), *(parts[term] for term in text if term in parts))
 
 
-def counts(
-    texts: Sequence[Sequence[str]], columns: Mapping[str, int], parts: Parts = MappingProxyType({})
-) -> sparse.csr_matrix:
-    """How often each term and pair is said in each text; what has no column is left out."""
-    ends, numbers = [0], list[int]()
-    for text in texts:
-        known = (columns.get(term) for term in said(text, parts))
-        numbers.extend(number for number in known if number is not None)
-        ends.append(len(numbers))
-    shape = (len(texts), len(columns))
-    found = sparse.csr_matrix((np.ones(len(numbers), np.float32), numbers, ends), shape=shape)
+def counts(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
+    """Texts × terms: how often each text has each term; what has no column is left out."""
+    found = ones(texts, columns)
     found.sum_duplicates()
     return found
+
+
+def ones(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
+    """The same in the order of the terms, each time a term is there by itself: enough for a product."""
+    ends, numbers = [0], list[int]()
+    for text in texts:
+        numbers += [number for number in map(columns.get, text) if number is not None]
+        ends.append(len(numbers))
+    shape = (len(ends) - 1, len(columns))
+    return sparse.csr_matrix((np.ones(len(numbers), np.float32), numbers, ends), shape=shape)
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,8 @@ class Terms:
         for field, (gain, mean) in enumerate(zip((TITLE_WEIGHT, 1.0), lengths, strict=True)):
             texts = [document[field] for document in documents]
             sizes = np.array([len(text) for text in texts], np.float64)
-            fields.append(
-                sparse.diags(gain / (1 - B + B * sizes / mean)) @ counts(texts, self.columns, self.parts)
-            )
+            found = counts((said(text, self.parts) for text in texts), self.columns)
+            fields.append(sparse.diags(gain / (1 - B + B * sizes / mean)) @ found)
         return sparse.csr_matrix(fields[0] + fields[1])
 
 

@@ -35,7 +35,7 @@ def tokenise(text: str) -> list[Token]:
 
 def stems(text: str) -> list[str]:
     """The telling words of a text, stemmed; many times faster than `tokenise`."""
-    return telling(_stem(word) for word in WORD.findall(plain(text)))
+    return telling(map(_stem, WORD.findall(plain(text))))
 
 
 class _Plain(dict[int, str]):
@@ -75,4 +75,4 @@ def _stop_stems() -> frozenset[str]:
 
 
 def pairs(stems: Sequence[str]) -> Iterator[str]:
-    return (f"{first} {second}" for first, second in itertools.pairwise(stems))
+    return map(" ".join, itertools.pairwise(stems))

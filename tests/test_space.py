@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app import space
 from app.corpus import Corpus
-from app.space import Space, Terms, counts, fingerprint
+from app.space import Space, Terms, counts, fingerprint, said
 from tests import corpora
 
 CORPUS = corpora.corpus()
@@ -21,7 +21,7 @@ assert SPACE is not None
 
 def test_terms_and_pairs_are_counted() -> None:
     """What has no column is left out."""
-    found = counts([["a", "b", "a", "b"], [], ["c"]], {"a": 0, "a b": 1})
+    found = counts([said(text, {}) for text in (["a", "b", "a", "b"], [], ["c"])], {"a": 0, "a b": 1})
     assert found.toarray().tolist() == [[2, 2], [0, 0], [0, 0]]
 
 
