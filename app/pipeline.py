@@ -17,14 +17,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import structlog
 from sqlmodel import col, delete, or_, select
 
 from app import (
-    compose,
     deliver,
     explaining,
     hindsight,
@@ -159,13 +158,10 @@ def preview(
     app: App, wishes: Sequence[Wish], now: datetime, *, day: date | None = None, max_papers: int = 10
 ) -> Digest | Skip:
     """The digest that a new reader with these interests would get on a day; nothing is written."""
-    if day and not FIRST_DAY <= day <= LAST_DAY:
-        raise InvalidInput(f"the day must be from {FIRST_DAY} to {LAST_DAY}", field="day")
+    _check_day(day or now.date(), "day")
     with app.db.read() as session:
         desk = Desk(app, session, now, day)
-    asked = compose.Reader(tuple(dict.fromkeys(wishes)), max_papers=max_papers)
-    shelf = desk.shelf(wishes, app.settings.candidate_days)
-    return compose.compose((day or now.date()).isoformat(), asked, shelf, frozenset())
+    return desk.preview((day or now.date()).isoformat(), wishes, max_papers)
 
 
 def backtest(
@@ -181,8 +177,14 @@ def foresee(app: App, now: datetime, ids: Collection[int] | None = None) -> list
 
 
 def explain(app: App, now: datetime, subscriber: str, paper: str) -> explaining.Explanation:
-    """Why a reader was sent a paper, or why not, as of `now`; nothing is written."""
-    return explaining.explain(app, now, subscriber, paper)
+    """Why a reader was sent a paper, or why not, as of `now`, of any zone; nothing is written."""
+    _check_day(now.date(), "at")
+    return explaining.explain(app, now.astimezone(UTC), subscriber, paper)
+
+
+def _check_day(day: date, field: str) -> None:
+    if not FIRST_DAY <= day <= LAST_DAY:
+        raise InvalidInput(f"the day must be from {FIRST_DAY} to {LAST_DAY}", field)
 
 
 def show(app: App, digest: Digest, to: str, now: datetime) -> RenderedMail:

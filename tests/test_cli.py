@@ -252,6 +252,7 @@ def test_why_a_paper_would_be_sent(run: Run, alice_is_due: None) -> None:
     earlier = says(run("explain", "1", "1", "--at", "2026-01-01", "--json"))
     assert earlier["no_candidate"].startswith("no source lists it before")
     assert "no paper 99 in the archive" in run("explain", "1", "99", code=1).stderr
+    assert "from 1991-08-14" in run("explain", "1", "1", "--at", "0001-01-01", code=1).stderr
 
 
 def test_what_was_sent_is_explained_from_the_ledger(run: Run, alice_is_due: None) -> None:

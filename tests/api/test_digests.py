@@ -47,6 +47,18 @@ def test_a_preview_refuses_what_cannot_be_searched_for(text: str, call: Call) ->
     assert refused.status_code == 422
 
 
+@pytest.mark.parametrize("path", ["/previews", "/backtests"])
+@pytest.mark.parametrize("wrong", [{"weight": -1e308}, {"weight": 0}, {"quota": -3}, {"quota": 0}])
+def test_an_interest_weighs_as_much_as_at_sign_up(
+    shelf: dict[str, int], call: Call, path: str, wrong: dict[str, float]
+) -> None:
+    """A digest that no reader could get is foretold to nobody."""
+    wanted = {"interests": [{"text": "agents"}, {"text": "video"} | wrong]}
+    refused = call("POST", path, scope=Scope.READ, json=wanted)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/body/interests/1"
+
+
 def test_without_papers_the_preview_says_why_not(call: Call) -> None:
     """Silence is explained."""
     preview = call("POST", "/previews", scope=Scope.READ, json={"interests": [{"text": "agents"}]}).json()
@@ -132,6 +144,24 @@ def test_an_explanation_with_every_number(alice: int, shelf: dict[str, int], cal
     assert explained["standing"]["fate"] == "picked"
     earlier = call("GET", path, params={"at": "2026-11-19T08:00:00Z"}).json()
     assert earlier["verdict"] == "Not sent: no source lists it before 2026-11-20."
+
+
+def test_an_explanation_knows_that_clocks_differ(alice: int, shelf: dict[str, int], call: Call) -> None:
+    """In Kiritimati it is the 20th already while the papers of the 19th are being listed."""
+    path = f"/subscribers/{alice}/explain/{shelf[AGENTS]}"
+    told = call("GET", path, params={"at": "2026-11-20T01:00:00+14:00"}).json()
+    assert told["verdict"] == "Not sent: no source lists it before 2026-11-20."
+    assert told["at"] == "2026-11-19T11:00:00Z"
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "1900-01-01T00:00:00Z", "9999-12-31T23:00:00Z"])
+def test_a_moment_beyond_the_calendar_explains_nothing(
+    at: str, alice: int, shelf: dict[str, int], call: Call
+) -> None:
+    """It is refused, as a day is, with the parameter to change."""
+    refused = call("GET", f"/subscribers/{alice}/explain/{shelf[AGENTS]}", params={"at": at})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/query/at"
 
 
 @pytest.mark.parametrize("path", ["/subscribers/99/explain/1", "/subscribers/1/explain/99"])

@@ -13,9 +13,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from app import audit, hindsight, pipeline, subscribers
 from app.errors import Conflict, NotFound
 from app.explaining import Explanation
-from app.interest import parse
 from app.pipeline import App
 from app.records import Digest, Skip, Verdict, Wish
+from app.subscribers import Preferences
 from app.web.api import problems
 from app.web.api.access import Id, Now, Paperboy, Reader, Sender
 from app.web.api.subscribers import InterestIn
@@ -160,11 +160,10 @@ def send_test(
     return Outcome(verdict=answer.verdict, code=answer.code, answer=answer.text)
 
 
-def _wishes(interests: Sequence[InterestIn]) -> list[Wish]:
-    """Interests as the pipeline takes them, or the error that says what to change about one."""
-    for each in interests:
-        parse(each.text)
-    return [Wish(each.text, each.weight, each.quota) for each in interests]
+def _wishes(interests: Sequence[InterestIn]) -> tuple[Wish, ...]:
+    """Interests as the pipeline takes them, or InvalidPreference, which says what to change about one."""
+    wanted = tuple(Wish(each.text, each.weight, each.quota) for each in interests)
+    return subscribers.check(Preferences(interests=wanted)).interests
 
 
 def _brought(edition: hindsight.Edition) -> EditionOut:

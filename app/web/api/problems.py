@@ -68,7 +68,8 @@ def _known(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, PaperboyError)  # noqa: S101 - what it was registered for
     fields = []
     if isinstance(error, InvalidInput) and error.field:
-        fields = [FieldError(pointer="/body/" + error.field.replace(".", "/"), detail=str(error))]
+        where = "query" if error.field in request.query_params else "body"
+        fields = [FieldError(pointer=f"/{where}/" + error.field.replace(".", "/"), detail=str(error))]
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, TooManyRequests) else None
     return _answer(request, status_of(error), str(error), fields, headers)
 

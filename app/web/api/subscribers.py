@@ -12,7 +12,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from sqlmodel import Session, col, select
 
 from app import audit, subscribers
-from app.errors import NotFound
 from app.models import Subscriber, SubscriberState
 from app.records import Cadence, WhenEmpty, Wish
 from app.subscribers import Preferences
@@ -155,9 +154,7 @@ def add_subscriber(app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber) 
 def get_subscriber(app: Paperboy, _key: Reader, subscriber_id: Id) -> SubscriberDetail:
     """One reader, with what they said of papers."""
     with app.db.read() as session:
-        reader = session.get(Subscriber, subscriber_id)  # unlike subscribers.get, without waiting for a lock
-        if reader is None:
-            raise NotFound("There is no such reader.")
+        reader = subscribers.get(session, subscriber_id)
         said = subscribers.opinions(session, [subscriber_id]).get(subscriber_id, ())
         shown = _shown(session, [reader])[0]
     opinions = [OpinionOut.model_validate(opinion) for opinion in said]
