@@ -17,8 +17,7 @@ from typing import TypeVar
 from app.words import Token, pairs, stems, telling, tokenise
 
 LEAST = 3  # papers that must agree
-SHARE = 0.15  # of the most usual long form: what is rarer is a slip or another sense
-UNANIMITY = 0.75  # of all that a short form is explained as; "ASR" means two things, so it stays itself
+UNANIMITY = 0.75  # of all that explain it; "SLM" and "ASR" mean two things, so they stay themselves
 
 _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
 _CLAUSE = re.compile(r"[.;:!?,]\s|[()]")
@@ -112,15 +111,9 @@ def _agreed(counted: Mapping[str, Counter[tuple[str, ...]]]) -> dict[tuple[str, 
     """What enough papers agree on; a long form goes to the short form that most papers give it."""
     best: dict[tuple[str, ...], tuple[int, str]] = {}
     for short, longs in counted.items():
-        usual, papers = longs.most_common(1)[0]
-        same = {
-            long: n
-            for long, n in longs.items()
-            if n >= max(2, SHARE * papers) and len(set(long) & set(usual)) >= len(usual) - 1
-        }
-        if papers >= LEAST and sum(same.values()) >= UNANIMITY * longs.total():
-            for long, n in same.items():
-                best[long] = max(best.get(long, (0, "")), (n, short))
+        long, papers = longs.most_common(1)[0]
+        if papers >= LEAST and papers >= UNANIMITY * longs.total():
+            best[long] = max(best.get(long, (0, "")), (papers, short))
     return {long: short for long, (_, short) in sorted(best.items())}
 
 
