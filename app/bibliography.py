@@ -24,8 +24,8 @@ AUTHORS_READ = 30
 MACRO_CHARS = 300
 SHOWN_CHARS = 80  # of a line that was not understood
 
-_BULLET = re.compile(r"(?:[-*•–]|\[?\d{1,3}[\].)])\s+")
-_BETWEEN_IDS = re.compile(r"[\s,;]+")
+_BULLET = re.compile(r"^(?:[-*•–]|[\[(]?\d{1,3}[\].)])\s+")
+_BETWEEN_IDS = re.compile(r"[\s,;<>\[\]]+")
 _LINK = re.compile(r"https?://\S+", re.IGNORECASE)
 _REMARKS = ("%", "#")
 _UNBRACED = str.maketrans({"{": None, "}": None, "~": " "})
@@ -136,7 +136,7 @@ def _authors(value: str) -> tuple[str, ...]:
 
 def _of_lines(lines: Iterable[str], first: int) -> Iterator[Item]:
     for row, typed in enumerate(lines, first):
-        line = _BULLET.sub("", clean.line(typed, clean.TITLE_CHARS), count=1)
+        line = _BULLET.sub("", clean.line(typed, MOST_BYTES))
         if line and not line.startswith(_REMARKS):
             yield from _of_line(line, row)
 
@@ -146,9 +146,9 @@ def _of_line(line: str, row: int) -> Iterator[Item]:
     named = [record for word in _BETWEEN_IDS.split(line) if (record := _by_id(word))]
     if named:
         yield from named
-    elif _LINK.match(line):
+    elif _LINK.match(line.lstrip("<([")):
         yield Rejection("a link in which no arXiv id or DOI stands", row, line[:SHOWN_CHARS])
-    elif sum(map(str.isalpha, title := clean.unicode_of(line))) >= 2:
+    elif sum(map(str.isalpha, title := clean.title(line))) >= 2:
         yield PaperRecord(title=title)
     else:
         yield Rejection("neither a title nor a link or id", row, line[:SHOWN_CHARS])

@@ -35,6 +35,8 @@ def complaints(text: str) -> list[tuple[str, int | None]]:
         ("https://huggingface.co/papers/1706.03762?ref=mail#top", "1706.03762"),
         ("https://doi.org/10.48550/arXiv.1706.03762", "1706.03762"),
         ("[3] 1706.03762v1 Attention Is All You Need", "1706.03762"),
+        ("[1706.03762] Attention Is All You Need", "1706.03762"),
+        ("<https://arxiv.org/abs/1706.03762>", "1706.03762"),
         ("hep-th/9901001", "hep-th/9901001"),
     ],
 )
@@ -59,12 +61,21 @@ def test_several_ids_may_stand_in_a_line() -> None:
     ]  # fmt: skip
 
 
+def test_a_line_of_ids_may_be_long() -> None:
+    """None of them is left out, nor cut into the id of another paper."""
+    ids = [f"1706.{number:05}" for number in range(150)]
+    parsed = bibliography.parse(",".join(ids))
+    assert [record.arxiv_id for record in parsed.records] == ids
+
+
 @pytest.mark.parametrize(
     ("typed", "title"),
     [
         ("Attention Is All You Need", "Attention Is All You Need"),
         ("- BERT: Pre-training", "BERT: Pre-training"),
         ("12. 3D Gaussian Splatting", "3D Gaussian Splatting"),
+        ("(3) GPT-4. A Study", "GPT-4. A Study"),
+        ("Fast - and Slow - Thinking", "Fast - and Slow - Thinking"),
         (r"$\pi_0$: A Flow Model", "π_0: A Flow Model"),
         ("用于检索的语言模型", "用于检索的语言模型"),
     ],
@@ -133,7 +144,7 @@ def test_what_is_broken_costs_itself_alone() -> None:
         [
             "1706.03762",
             "???",
-            "https://openreview.net/forum?id=abc",
+            "<https://openreview.net/forum?id=abc>",
             "@article{never, title = {closed",
             "@misc{empty, year = 2020}",
             "@article{fine, title = {Fine}}",
