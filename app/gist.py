@@ -142,10 +142,13 @@ def _ends(before: str, word: str) -> bool:
 
 
 def shorten(text: str) -> str:
-    """At most LIMIT characters, cut between clauses, or else between words, and marked as cut."""
+    """At most LIMIT characters, cut between clauses, before a bracket, or else between words; marked."""
     if len(text) <= LIMIT:
         return text
     cut = text[: LIMIT - 1]
     clause = max(cut.rfind(mark) for mark in (", ", "; ", ": ", " – ", " — "))
     at = clause if clause > LIMIT // 2 else cut.rfind(" ")
+    aside = cut.rfind(" (", 0, at)
+    if aside > LIMIT // 2 and ")" not in cut[aside:at]:
+        at = aside
     return cut[: at if at > 0 else LIMIT - 2].rstrip(" ,;:–—") + " …"

@@ -86,6 +86,15 @@ def test_a_long_sentence_is_cut_between_clauses() -> None:
     assert len(gist.summary("Bookmark", "a" * 2_000)) <= gist.LIMIT
 
 
+@pytest.mark.parametrize("aside", ["(e.g., all kinds of pages)", "(pages, notes, and what stands between)"])
+def test_a_cut_leaves_no_bracket_open(aside: str) -> None:
+    """What stands in it is said in passing, and the comma of "e.g.," parts no clauses."""
+    text = (
+        f"We introduce Bookmark, {'which keeps an index of all that it has seen ' * 6}{aside}, page by page."
+    )
+    assert gist.summary("Bookmark", text).endswith("it has seen …")
+
+
 def test_no_abstract_no_summary() -> None:
     """Nothing is made up."""
     assert gist.summary("Bookmark", "") == ""
