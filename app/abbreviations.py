@@ -153,10 +153,11 @@ class Abbreviations:
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[str, ...]]:
-        """What a short form says besides: stems, pairs and shorter forms that all its long forms hold.
+        """What a folded term says besides: a compound its two words, a short form the stems, pairs and
+        shorter forms that all its long forms hold.
 
         A paper on "video diffusion models" is one on diffusion and on diffusion models, though both are
-        folded away.
+        folded away; and three papers on "LongVideo" do not make one on "long videos" no paper on videos.
         """
         shorts, found = set(self.shorts.values()), dict[str, set[str]]()
         for long, short in self.shorts.items():
@@ -165,7 +166,8 @@ class Abbreviations:
                 inner = {self.shorts.get(long[start:end], "") for start, end in spans}
                 said = {*long, *pairs(long), *inner} - {short, ""}
                 found[short] = found.get(short, said) & said
-        return {short: tuple(sorted(said)) for short, said in found.items()}
+        written_apart = {whole: pair for pair, whole in self.compounds.items()}
+        return written_apart | {short: tuple(sorted(said)) for short, said in found.items()}
 
     @cached_property
     def _passes(self) -> tuple[dict[str, list[tuple[str, ...]]], ...]:

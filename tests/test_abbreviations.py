@@ -86,6 +86,16 @@ def test_a_short_form_says_what_it_is_made_of() -> None:
     assert {"llm", "multimod", "languag model"} < {*known.parts["mllm"]}
 
 
+def test_a_compound_says_the_words_that_it_is_made_of() -> None:
+    """A name that three papers have does not hide the words from whoever looks for one of them."""
+    corpus = Corpus.of([("", "LongVideo is a name."), ("", "We watch long videos."), ("", "Cats purr.")] * 3)
+    assert corpus.abbreviations.terms("long videos") == ["longvideo"]
+    assert corpus.abbreviations.parts["longvideo"] == ("long", "video")
+    index, query = match.Index([PaperView(1, "Seen", "They watch long videos.")], corpus), parse("videos")
+    assert set(index.match([query])[0]) == {1}
+    assert index.reason(query, 1) == "“long videos” in the abstract"
+
+
 def test_a_long_form_may_hold_a_compound() -> None:
     """ "supervised fine-tuning" is SFT, however the last word is written."""
     known = learned(
