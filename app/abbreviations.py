@@ -27,7 +27,8 @@ _LINKS |= {"or", "the", "that", "to", "via", "with"}
 _LOOK_BACK = 120  # characters
 
 Part = TypeVar("Part")
-Table = Mapping[tuple[str, ...], str]  # a run of stems → the stem that stands for it
+Table = Mapping[tuple[str, ...], str]  # a run of stems, two at least → the stem that stands for it
+Starts = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]  # the first two stems of runs → these runs
 
 
 def explained(text: str) -> Iterator[tuple[str, str]]:
@@ -170,9 +171,9 @@ class Abbreviations:
         return written_apart | {short: tuple(sorted(said)) for short, said in found.items()}
 
     @cached_property
-    def _passes(self) -> tuple[dict[str, list[tuple[str, ...]]], ...]:
+    def _passes(self) -> tuple[Starts, ...]:
         # The second pass over `shorts` finds long forms that hold a short one: "multimodal LLM".
-        return tuple(_by_first(table) for table in (self.compounds, self.shorts, self.shorts))
+        return tuple(_by_start(table) for table in (self.compounds, self.shorts, self.shorts))
 
     @cached_property
     def _tables(self) -> tuple[Table, ...]:
@@ -181,20 +182,17 @@ class Abbreviations:
     def fold(self, text: Sequence[str]) -> list[str]:
         """Stems, with every long form folded into its short one."""
         folded = list(text)
-        for table, firsts in zip(self._tables, self._passes, strict=True):
-            if not firsts.keys().isdisjoint(folded):
-                spans = _spans(folded, firsts)
+        for table, starts in zip(self._tables, self._passes, strict=True):
+            if spans := _spans(folded, starts):
                 folded = _spliced(folded, spans, [table[tuple(folded[a:b])] for a, b in spans])
         return folded
 
     def fold_tokens(self, tokens: Sequence[Token]) -> list[Token]:
         """The same with words that know their place: a folded one stretches over all of its long form."""
         folded = [token for token in tokens if telling([token.stem])]
-        for table, firsts in zip(self._tables, self._passes, strict=True):
-            if firsts.keys().isdisjoint(token.stem for token in folded):
-                continue
+        for table, starts in zip(self._tables, self._passes, strict=True):
             run = [token.stem for token in folded]
-            spans = _spans(run, firsts)
+            spans = _spans(run, starts)
             whole = [Token(table[tuple(run[a:b])], folded[a].start, folded[b - 1].end) for a, b in spans]
             folded = _spliced(folded, spans, whole)
         return folded
@@ -208,19 +206,19 @@ class Abbreviations:
         return self.fold_tokens(tokenise(text))
 
 
-def _by_first(table: Table) -> dict[str, list[tuple[str, ...]]]:
-    """The runs by their first stem, the longest first."""
-    firsts: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+def _by_start(table: Table) -> Starts:
+    """The runs by their first two stems, the longest first."""
+    starts: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
     for run in sorted(table, key=lambda run: (-len(run), run)):
-        firsts[run[0]].append(run)
-    return dict(firsts)
+        starts[run[:2]].append(run)
+    return dict(starts)
 
 
-def _spans(text: Sequence[str], firsts: Mapping[str, Sequence[tuple[str, ...]]]) -> list[tuple[int, int]]:
+def _spans(text: Sequence[str], starts: Starts) -> list[tuple[int, int]]:
     """Where runs that a table knows stand, as (start, end): from the left, the longest first."""
     spans, past = list[tuple[int, int]](), 0
-    for at in [at for at, stem in enumerate(text) if stem in firsts]:
-        if at >= past and (size := _longest(text, at, firsts[text[at]])):
+    for at, start in [found for found in enumerate(itertools.pairwise(text)) if found[1] in starts]:
+        if at >= past and (size := _longest(text, at, starts[start])):
             past = at + size
             spans.append((at, past))
     return spans
