@@ -28,6 +28,7 @@ The stages, in the order in which data passes through them:
     cadence       PURE: who is due, and when next, in their own time zone
     summaries     a language model's sentence on a paper, where an operator wants it
     gist          PURE: an abstract → the sentence that tells most
+    ranking       PURE: readers × papers → what is relevant enough, the best score first
     compose       PURE: pick, section, never repeat → Digest
     render        Digest → subject, HTML and text
     message       RenderedMail → RFC 5322 bytes
@@ -68,3 +69,9 @@ The ground:
     clock         the one clock
     errors        everything raised on purpose
 """
+
+import os
+
+# Products as small as these gain nothing from a second thread of BLAS, and on a busy machine lose several times
+# their length: its threads spin while they wait for each other. numpy reads this when it is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

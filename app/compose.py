@@ -1,61 +1,26 @@
 """PURE. Pick, section, never repeat → a Digest, or the reason why there is none today.
 
-A paper's relevance to a reader is 1 − Π (1 − r)^w over their interests and what they liked: it fits well
-when it fits one of them well. It is sent from FLOOR on. Its score is relevance × (1 + TREND·trend) ×
-FRESH^days since it was listed. Papers are then taken one by one, each time the one with the best score less
-its likeness to those taken before (maximal marginal relevance: Carbonell and Goldstein 1998).
+Of the papers that `ranking` finds relevant enough, each interest's own best comes first. Papers are taken one
+by one, each time the one with the best score less its likeness to those taken before (maximal marginal
+relevance: Carbonell and Goldstein 1998).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from datetime import date
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
 from app import gist
-from app.records import Digest, PaperView, Pick, Section, Skip, Trend, WhenEmpty, Wish
+from app.ranking import ENOUGH, FLOOR, Matrix, Ranked, Reader, Shelf, Vector, relevance_of
+from app.records import Digest, PaperView, Pick, Section, Skip, WhenEmpty, Wish
 
-Vector = np.ndarray[Any, Any]
-
-FLOOR = 0.33
-TREND = 0.3
-FRESH = 0.9
 DIVERSITY = 0.3  # λ of MMR
 CONSIDERED = 4  # times as many papers as there is room for: what comes later is never taken
 SHOWN_AUTHORS = 3
-
-
-@dataclass(frozen=True)
-class Reader:
-    """What a reader asked for."""
-
-    wishes: tuple[Wish, ...]
-    min_papers: int = 1
-    max_papers: int = 10
-    when_empty: WhenEmpty = WhenEmpty.SKIP
-    taste: Mapping[int, float] = field(default_factory=dict)  # relevance by paper; under 0: rather not
-    why_liked: Callable[[int], str] = str  # the reason why a paper is to their taste
-
-
-@dataclass(frozen=True)
-class Shelf:
-    """What there is to pick from: the candidates, how they trend, and which fit which interest."""
-
-    papers: Mapping[int, PaperView]
-    trends: Mapping[int, Trend]
-    matches: Mapping[str, Mapping[int, float]]  # relevance by the text of the interest, then by paper
-    excluded: Mapping[str, frozenset[int]]  # by the text of the interest: papers its exclusions forbid
-    reason: Callable[[str, int], str]  # why a paper fits an interest
-    vectors: Mapping[int, Vector]  # unit rows by paper, whose products are likenesses
-    today: date
-    leaving: date  # what was last listed before this day is too old when the next digest is made
-    quiet: str = ""  # why the sources are silent today, if they are
-
 
 LIKED = Wish("")  # the place of what fits by taste alone
 
@@ -69,23 +34,23 @@ class _Choice:
     score: float
 
 
-def compose(edition: str, reader: Reader, shelf: Shelf, already: frozenset[int]) -> Digest | Skip:
-    """The digest of one reader, without any paper of `already`."""
-    fresh = {number: paper for number, paper in shelf.papers.items() if number not in already}
-    chosen = choose(reader, shelf, fresh).chosen
+def compose(edition: str, ranked: Ranked) -> Digest | Skip:
+    """The digest of one reader."""
+    reader, considered = ranked.reader, int(ranked.open.sum())
+    chosen = choose(ranked).chosen
     if not chosen:
         if reader.wishes and reader.when_empty is WhenEmpty.SKIP:
-            return Skip(_silence(shelf, len(fresh)))
-        return _trending(edition, reader, shelf, fresh)
-    if len(chosen) < reader.min_papers and not _any_leaves(chosen, shelf):
+            return Skip(_silence(ranked.shelf, considered))
+        return _trending(edition, ranked, considered)
+    if len(chosen) < reader.min_papers and not _any_leaves(chosen, ranked):
         found = f"{len(chosen)} of at least {reader.min_papers} papers"
         return Skip(f"{found}: kept for the next digest")
     sections = tuple(
         Section(wish.text, picks, "" if wish.text else "Close to what you liked")
         for wish in (*reader.wishes, LIKED)
-        if (picks := tuple(_pick(c, shelf, _reason(c, reader, shelf)) for c in chosen if c.wish == wish))
+        if (picks := tuple(_pick(c, ranked.shelf, _reason(c, ranked)) for c in chosen if c.wish == wish))
     )
-    return Digest(edition, sections, considered=len(fresh))
+    return Digest(edition, sections, considered=considered)
 
 
 class Fate(StrEnum):
@@ -105,33 +70,33 @@ class Selection:
     fates: dict[int, Fate]
 
 
-def choose(reader: Reader, shelf: Shelf, fresh: Mapping[int, PaperView]) -> Selection:
+def choose(ranked: Ranked) -> Selection:
     """Pick among the papers that are relevant enough.
 
     Every interest's own best paper comes before any other, so a loud interest drowns no quiet one.
     """
-    muted = _muted(reader, shelf)
-    likely = _likely(reader, shelf, muted)
-    fits = {n: options for n in likely if n in fresh and (options := _fits(reader, shelf, fresh[n], muted))}
-    champions = {wish.text: _champion(wish, shelf, fits) for wish in reader.wishes}
-    first = {number for number in champions.values() if number is not None}
-    ranked = sorted(fits, key=lambda number: (-fits[number][0].score, number))
-    rest = [number for number in ranked if number not in first][: CONSIDERED * reader.max_papers]
+    most, numbers, parts = ranked.reader.max_papers, ranked.papers, ranked.parts()
+    champions = _champions(ranked, parts)
+    scores = dict(zip(numbers, ranked.scores.tolist(), strict=True))
+    evidence = dict(zip(numbers, parts.T.tolist(), strict=True))
+    first = [number for number in numbers if number in champions.values()]
+    rest = [number for number in numbers if number not in champions.values()][: CONSIDERED * most]
     chosen: dict[int, _Choice] = {}
     without_room = set[int]()
-    line = _Line(shelf.vectors)
-    for group in ([number for number in ranked if number in first], rest):
-        for number in line.up(group, [fits[number][0].score for number in group]):
-            if len(chosen) == reader.max_papers:
+    line = _Line(ranked.shelf.vectors)
+    for group in (first, rest):
+        for number in line.up(group, [scores[number] for number in group]):
+            if len(chosen) == most:
                 break
-            choice = next((option for option in fits[number] if _has_room(option, chosen, champions)), None)
-            if choice:
-                chosen[number] = choice
+            homes = _homes(ranked.reader, evidence[number])
+            home = next((wish for wish in homes if _has_room(wish, number, chosen, champions)), None)
+            if home:
+                chosen[number] = _Choice(ranked.shelf.papers[number], home, scores[number])
                 line.take(number)
             else:
                 without_room.add(number)
-    passed = Fate.FULL if len(chosen) == reader.max_papers else Fate.BEHIND
-    fates = {n: Fate.PICKED if n in chosen else Fate.QUOTA if n in without_room else passed for n in ranked}
+    passed = Fate.FULL if len(chosen) == most else Fate.BEHIND
+    fates = {n: Fate.PICKED if n in chosen else Fate.QUOTA if n in without_room else passed for n in numbers}
     return Selection(sorted(chosen.values(), key=lambda choice: (-choice.score, choice.paper.id)), fates)
 
 
@@ -164,110 +129,48 @@ class _Line:
             yield numbers[best]
 
 
-def _champion(wish: Wish, shelf: Shelf, fits: Mapping[int, list[_Choice]]) -> int | None:
-    """The paper that would come first if this were the only interest."""
-    hits = shelf.matches.get(wish.text, {})
-    own = {
-        number: _score(relevance, shelf, options[0].paper)
-        for number, options in fits.items()
-        if number in hits and (relevance := combined([(hits[number], wish.weight)])) >= FLOOR
-    }
-    return min(own, key=lambda number: (-own[number], number), default=None)
+def _champions(ranked: Ranked, parts: Matrix) -> dict[str, int]:
+    """By the text of the interest, the paper that would come first if it were the only one."""
+    if not ranked.papers:
+        return {}
+    by_id = np.argsort(ranked.columns)  # of equal scores the first counts
+    own, columns = parts[:-1, by_id], ranked.columns[by_id]
+    scores = np.where(own >= ENOUGH, relevance_of(own) * ranked.shelf.worth[columns], 0)
+    best = zip(ranked.reader.wishes, scores.argmax(1).tolist(), scores.max(1).tolist(), strict=True)
+    return {wish.text: ranked.papers[by_id[place]] for wish, place, score in best if score}
 
 
-def combined(relevances: Iterable[tuple[float, float]]) -> float:
-    """The relevance of a paper to a reader, from (relevance, weight) of each interest, in any order."""
-    return 1.0 - math.prod(sorted(math.pow(1 - relevance, weight) for relevance, weight in relevances))
+def _homes(reader: Reader, evidence: Sequence[float]) -> list[Wish]:
+    """The interests that a paper may stand under, the best first, by what each says of it, and the taste."""
+    # A second interest may take it only where it is nearly as much at home, or would bring it by itself.
+    least = min(max(evidence) / 2, ENOUGH)
+    said = zip(evidence, (*reader.wishes, LIKED), strict=True)
+    homes = [(each, wish) for each, wish in said if each >= least]
+    return [wish for _, wish in sorted(homes, key=lambda home: (-home[0], home[1].text))]
 
 
-def _has_room(option: _Choice, chosen: Mapping[int, _Choice], champions: Mapping[str, int | None]) -> bool:
+def _has_room(wish: Wish, number: int, chosen: Mapping[int, _Choice], champions: Mapping[str, int]) -> bool:
     """Whether the interest's quota has a place; one is kept for the interest's own best paper."""
-    wish = option.wish
     if wish.quota is None:
         return True
-    champion = champions[wish.text]
-    kept = champion is not None and champion not in chosen and champion != option.paper.id
+    champion = champions.get(wish.text, number)
+    kept = champion not in chosen and champion != number
     return sum(choice.wish == wish for choice in chosen.values()) + kept < wish.quota
 
 
-def _likely(reader: Reader, shelf: Shelf, muted: Set[int]) -> list[int]:
-    """The papers that may be relevant enough: a quick look, so that few need a closer one."""
-    lacking = {number: 1 - liked for number, liked in reader.taste.items() if number not in muted}
-    for wish in reader.wishes:
-        for number, hit in shelf.matches.get(wish.text, {}).items():
-            lacking[number] = lacking.get(number, 1.0) * (1 - hit) ** wish.weight
-    most = 1 - FLOOR + 1e-9  # a product in another order differs in its last digits
-    return [number for number, lack in lacking.items() if lack <= most]
-
-
-def _fits(reader: Reader, shelf: Shelf, paper: PaperView, muted: Set[int]) -> list[_Choice]:
-    """The interests that a relevant paper may stand under, the best first; none if it is not relevant."""
-    found = _hits(reader, shelf, paper, muted)
-    relevance = combined((hit, wish.weight) for wish, hit in found)
-    if relevance < FLOOR:
-        return []
-    score = _score(relevance, shelf, paper)
-    found.sort(key=lambda pair: (-pair[1] * pair[0].weight, pair[0].text))
-    best = found[0][1]
-    # A second interest may take it only where it is nearly as much at home, or would bring it by itself.
-    return [
-        _Choice(paper, wish, score)
-        for wish, hit in found
-        if hit >= best / 2 or combined([(hit, wish.weight)]) >= FLOOR
-    ]
-
-
-def _hits(reader: Reader, shelf: Shelf, paper: PaperView, muted: Set[int]) -> list[tuple[Wish, float]]:
-    """The relevance of a paper to each interest that it fits at all, and to the reader's taste."""
-    found = [
-        (wish, hit)
-        for wish in reader.wishes
-        if (hit := shelf.matches.get(wish.text, {}).get(paper.id)) is not None
-    ]
-    if paper.id in reader.taste and paper.id not in muted:
-        found.append((LIKED, reader.taste[paper.id]))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """What a paper is to a reader."""
-
-    relevance: float
-    trend: Trend
-    freshness: float
-    score: float
-
-
-def weigh(reader: Reader, shelf: Shelf, paper: PaperView) -> Weighed:
-    """Every number of a paper, whether or not it is relevant enough."""
-    hits = _hits(reader, shelf, paper, _muted(reader, shelf))
-    relevance = combined((hit, wish.weight) for wish, hit in hits)
-    freshness, score = _freshness(shelf, paper), _score(relevance, shelf, paper)
-    return Weighed(relevance, _trend(shelf, paper), freshness, score)
-
-
-def _muted(reader: Reader, shelf: Shelf) -> frozenset[int]:
-    """What an exclusion of any interest speaks against: only an interest of its own may bring it."""
-    return frozenset[int]().union(*(shelf.excluded.get(wish.text, ()) for wish in reader.wishes))
-
-
-def _reason(choice: _Choice, reader: Reader, shelf: Shelf) -> str:
+def _reason(choice: _Choice, ranked: Ranked) -> str:
     """Why it fits the interest it stands under, and the reader's taste where that agrees."""
-    number = choice.paper.id
-    said = [shelf.reason(choice.wish.text, number)] if choice.wish.text else []
+    number, reader = choice.paper.id, ranked.reader
+    said = [ranked.shelf.reason(choice.wish.text, number)] if choice.wish.text else []
     if number in reader.taste and (not said or reader.taste[number] >= FLOOR):
         said.append(reader.why_liked(number))
     return "; ".join(filter(None, said))
 
 
-def _trend(shelf: Shelf, paper: PaperView) -> Trend:
-    return shelf.trends.get(paper.id, Trend(0.0, ""))
-
-
-def _any_leaves(chosen: Sequence[_Choice], shelf: Shelf) -> bool:
+def _any_leaves(chosen: Sequence[_Choice], ranked: Ranked) -> bool:
     """Whether waiting longer would lose a paper that was found: then a thin digest goes out."""
-    return any((choice.paper.last_listed_on or shelf.today) < shelf.leaving for choice in chosen)
+    today, leaving = ranked.shelf.today, ranked.reader.leaving
+    return any((choice.paper.last_listed_on or today) < leaving for choice in chosen)
 
 
 def _silence(shelf: Shelf, considered: int) -> str:
@@ -277,28 +180,20 @@ def _silence(shelf: Shelf, considered: int) -> str:
     return f"none of the {papers} matched your interests. {shelf.quiet}".strip()
 
 
-def _trending(edition: str, reader: Reader, shelf: Shelf, fresh: Mapping[int, PaperView]) -> Digest | Skip:
+def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
     """What trends most among the papers that no exclusion of the reader speaks against."""
-    muted = _muted(reader, shelf)
-    allowed = [paper for paper in fresh.values() if paper.id not in muted]
-    places = {paper.id: _trend(shelf, paper).score * _freshness(shelf, paper) for paper in allowed}
-    ranked = sorted(allowed, key=lambda paper: (-places[paper.id], paper.id))
-    if not ranked:
+    reader, shelf = ranked.reader, ranked.shelf
+    muted = shelf.matches.excluded(reader.wishes)
+    columns = shelf.matches.columns
+    allowed = (pair for pair in shelf.trending if ranked.open[columns[pair[0]]] and pair[0] not in muted)
+    picks = tuple(
+        _pick(_Choice(shelf.papers[number], LIKED, score), shelf, "trending now")
+        for number, score in itertools.islice(allowed, reader.max_papers)
+    )
+    if not picks:
         return Skip(_silence(shelf, 0))
-    picks = [
-        _pick(_Choice(paper, LIKED, places[paper.id]), shelf, "trending now")
-        for paper in ranked[: reader.max_papers]
-    ]
     note = "Nothing new matched your interests, so here is what is trending." if reader.wishes else ""
-    return Digest(edition, (Section("", tuple(picks)),), note, considered=len(fresh))
-
-
-def _score(relevance: float, shelf: Shelf, paper: PaperView) -> float:
-    return relevance * (1 + TREND * _trend(shelf, paper).score) * _freshness(shelf, paper)
-
-
-def _freshness(shelf: Shelf, paper: PaperView) -> float:
-    return math.pow(FRESH, max(0, (shelf.today - (paper.last_listed_on or shelf.today)).days))
+    return Digest(edition, (Section("", picks),), note, considered=considered)
 
 
 def _pick(choice: _Choice, shelf: Shelf, reason: str) -> Pick:
@@ -309,7 +204,7 @@ def _pick(choice: _Choice, shelf: Shelf, reason: str) -> Pick:
         authors=byline(paper.authors, paper.author_count),
         summary=summary(paper),
         reason=reason,
-        trend=_trend(shelf, paper).words,
+        trend=shelf.trend(paper).words,
         url=paper.url,
         pdf_url=paper.pdf_url,
         code_url=paper.code_url,

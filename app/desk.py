@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 
 import structlog
 from sqlmodel import Session, col, select
 
-from app import archive, cadence, compose, interest, match, taste, trend
+from app import archive, cadence, compose, interest, match, ranking, taste, trend
 from app.models import Source, Subscriber
 from app.parts import App
 from app.records import Cadence, Digest, Opinion, PaperView, Skip, Wish
@@ -18,6 +19,16 @@ from app.sources import quiet
 log = structlog.get_logger(__name__)
 
 WEEK = 8  # days that a weekly digest looks back on: one more, for papers that were listed late
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A reader: what they want, what they said of papers, and which they were promised already."""
+
+    reader: Subscriber
+    wishes: Sequence[Wish] = ()
+    opinions: Sequence[Opinion] = ()
+    already: frozenset[int] = frozenset()
 
 
 class Desk:
@@ -42,8 +53,7 @@ class Desk:
         self._corpus = app.lexicon.current(session)
         kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
         self._kinds = sorted(session.exec(kinds))
-        self._hits: dict[str, dict[int, float]] = {}
-        self._excluded: dict[str, frozenset[int]] = {}
+        self._matches = ranking.Matches(self._all)
         self._reasons: dict[tuple[str, int], str] = {}
         self._tastes: dict[tuple[Opinion, ...], taste.Taste | None] = {}
         self._stand(now, today, self._all)
@@ -63,9 +73,7 @@ class Desk:
 
     def _stand(self, now: datetime, today: date, papers: dict[int, PaperView]) -> None:
         self._now, self._today, self._papers = now, today, papers
-        self._trends = trend.trends(list(papers.values()), now)
-        self._quiet = " ".join(filter(None, dict.fromkeys(quiet.why(kind, today) for kind in self._kinds)))
-        self._listed: dict[date, dict[int, PaperView]] = {}
+        self._shelf: ranking.Shelf | None = None
 
     @property
     def oldest(self) -> datetime:
@@ -77,31 +85,49 @@ class Desk:
         listed = datetime.combine(min(days, default=self._today) - timedelta(days=1), time(), UTC)
         return min(listed, self._parted_since or listed)
 
-    def digest(
-        self,
-        reader: Subscriber,
-        wishes: Sequence[Wish],
-        edition: str,
-        already: frozenset[int],
-        opinions: Sequence[Opinion] = (),
-    ) -> Digest | Skip:
+    def ranked(self, orders: Sequence[Order]) -> list[ranking.Ranked | Skip]:
+        """What is relevant to each of these readers, in this order, or why that cannot be told."""
+        asked = [self._asked(order) for order in orders]
+        ranked = iter(ranking.rank(self.shelf, [one for one in asked if isinstance(one, ranking.Reader)]))
+        return [one if isinstance(one, Skip) else next(ranked) for one in asked]
+
+    def _asked(self, order: Order) -> ranking.Reader | Skip:
+        try:
+            return self.asked(order)
+        except Exception as error:
+            return _failed(order.reader, error)
+
+    def asked(self, order: Order) -> ranking.Reader:
+        """What a reader asks for, with all of it matched."""
+        self.prepare(order.wishes)
+        reader, days = order.reader, self.days_back(order.reader)
+        following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, self._now)
+        asked = ranking.Reader(
+            tuple(order.wishes),
+            *(reader.min_papers, reader.max_papers, reader.when_empty),
+            had=order.already,
+            since=_first(days, self._today),
+            leaving=_first(days, following.date()),
+        )
+        liked = self.liking(tuple(order.opinions))
+        return replace(asked, taste=liked.relevance, why_liked=liked.reason) if liked else asked
+
+    def digest(self, reader: Subscriber, edition: str, ranked: ranking.Ranked | Skip) -> Digest | Skip:
         """One reader's digest. What goes wrong with one reader is written down and stops no other."""
         try:
-            return compose.compose(edition, *self.laid_out(reader, wishes, opinions), already)
+            return ranked if isinstance(ranked, Skip) else compose.compose(edition, ranked)
         except Exception as error:
-            log.exception("digest not composed", subscriber=reader.id)
-            return Skip(f"it could not be composed ({type(error).__name__}): see the log")
+            return _failed(reader, error)
 
-    def laid_out(
-        self, reader: Subscriber, wishes: Sequence[Wish], opinions: Sequence[Opinion] = ()
-    ) -> tuple[compose.Reader, compose.Shelf]:
-        """What a reader asks for, and what there is to pick from for them."""
-        amounts = (reader.min_papers, reader.max_papers, reader.when_empty)
-        liked = self.liking(tuple(opinions))
-        taste = (liked.relevance, liked.reason) if liked else ()
-        asked = compose.Reader(tuple(wishes), *amounts, *taste)
-        following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, self._now)
-        return asked, self.shelf(wishes, self.days_back(reader), following.date())
+    def preview(
+        self, edition: str, wishes: Iterable[Wish], max_papers: int, had: frozenset[int] = frozenset()
+    ) -> Digest | Skip:
+        """The digest of somebody who is no reader yet and wants one every day."""
+        distinct = tuple(dict.fromkeys(wishes))
+        self.prepare(distinct)
+        since = _first(self._settings.candidate_days, self._today)
+        asked = ranking.Reader(distinct, max_papers=max_papers, had=had, since=since)
+        return compose.compose(edition, *ranking.rank(self.shelf, [asked]))
 
     def liking(self, opinions: tuple[Opinion, ...]) -> taste.Taste | None:
         """What a reader's likes and dislikes say of the candidates; a young archive cannot tell."""
@@ -118,33 +144,19 @@ class Desk:
         """On how many days a reader's digest looks back, today included."""
         return WEEK if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
 
-    def shelf(self, wishes: Iterable[Wish], days: int, following: date | None = None) -> compose.Shelf:
-        """What there is to pick from, looking back on so many days, today included.
-
-        `following` is the day of the reader's next digest, tomorrow unless told.
-        """
-        self.prepare(wishes)
-        back = timedelta(days=days - 1)
-        return compose.Shelf(
-            papers=self._listed_since(self._today - back),
-            trends=self._trends,
-            matches=self._hits,
-            excluded=self._excluded,
+    @property
+    def shelf(self) -> ranking.Shelf:
+        """What there is to pick from at this moment."""
+        self._shelf = self._shelf or ranking.Shelf(
+            papers=self._papers,
+            trends=trend.trends(list(self._papers.values()), self._now),
+            matches=self._matches,
             reason=self._reason,
             vectors=self._index.vectors,
             today=self._today,
-            leaving=(following or self._today + timedelta(days=1)) - back,
-            quiet=self._quiet,
+            quiet=" ".join(filter(None, dict.fromkeys(quiet.why(kind, self._today) for kind in self._kinds))),
         )
-
-    def _listed_since(self, since: date) -> dict[int, PaperView]:
-        if since not in self._listed:
-            self._listed[since] = {
-                number: paper
-                for number, paper in self._papers.items()
-                if paper.last_listed_on and paper.last_listed_on >= since
-            }
-        return self._listed[since]
+        return self._shelf
 
     @cached_property
     def _index(self) -> match.Index:
@@ -152,11 +164,12 @@ class Desk:
 
     def prepare(self, wishes: Iterable[Wish]) -> None:
         """Match interests that were not matched yet; each is matched once for all who share it."""
-        new = [text for text in dict.fromkeys(wish.text for wish in wishes) if text not in self._hits]
+        new = [
+            text for text in dict.fromkeys(wish.text for wish in wishes) if text not in self._matches.places
+        ]
         queries = {text: interest.parse(text) for text in new}
         for (text, query), hits in zip(queries.items(), self._index.match([*queries.values()]), strict=True):
-            self._hits[text] = hits
-            self._excluded[text] = self._index.excluded(query)
+            self._matches.add(text, hits, self._index.excluded(query))
 
     def numbers(self, text: str, paper: PaperView) -> match.Numbers:
         """How a paper fits an interest; it need not be a candidate."""
@@ -167,3 +180,13 @@ class Desk:
         if (text, paper_id) not in self._reasons:
             self._reasons[text, paper_id] = self._index.reason(interest.parse(text), paper_id)
         return self._reasons[text, paper_id]
+
+
+def _first(days: int, last: date) -> date:
+    """The first of so many days."""
+    return last - timedelta(days=days - 1)
+
+
+def _failed(reader: Subscriber, error: Exception) -> Skip:
+    log.exception("digest not composed", subscriber=reader.id)
+    return Skip(f"it could not be composed ({type(error).__name__}): see the log")

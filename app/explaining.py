@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
-from app import archive, cadence, compose, deliver, planning, subscribers, suppression
-from app.compose import Fate, Weighed
+from app import archive, cadence, compose, deliver, planning, ranking, subscribers, suppression
+from app.compose import Fate
 from app.desk import Desk
 from app.errors import NotFound
 from app.match import Numbers
 from app.models import Delivery, DeliveryState, Listing, MailKind, Paper, Source, Subscriber, SubscriberState
 from app.parts import App
+from app.ranking import Ranked, Shelf, Weighed
 from app.records import Digest, Match, PaperView, Pick, Section, Skip, Wish
 from app.sources import clean
 
@@ -136,28 +138,27 @@ def explain(app: App, now: datetime, subscriber: str, paper: str) -> Explanation
         row = subscribers.find(session, subscriber)
         reader = _reader(session, row)
         paper_now, view = _paper(session, paper)
-        wishes = subscribers.wishes(session, [reader.id]).get(reader.id, ())
-        opinions = subscribers.opinions(session, [reader.id]).get(reader.id, ())
         recorded = _recorded(session, reader.id, view.id)
         desk = Desk(app, session, now)
         desk.turn_to(now)
-        already = planning.promised(session, [reader.id], desk.oldest, now)[reader.id]
-    asked, shelf = desk.laid_out(row, wishes, opinions)
-    edition = cadence.edition(row.zone, planning.newest_due(row, now))
-    digest = compose.compose(edition, asked, shelf, already)
-    candidate = shelf.papers.get(view.id)
-    oldest = now.date() - timedelta(days=desk.days_back(row) - 1)
+        [order] = planning.orders(session, [row], desk.oldest, now)
+    asked = desk.asked(order)
+    [ranked] = ranking.rank(desk.shelf, [asked])
+    digest = compose.compose(cadence.edition(row.zone, planning.newest_due(row, now)), ranked)
+    candidate = desk.shelf.papers.get(view.id)
+    if candidate and (candidate.last_listed_on or asked.since) < asked.since:
+        candidate = None
     facts = Explanation(
         verdict="",
         at=now,
         reader=reader,
         paper=paper_now,
         recorded=recorded,
-        floor=compose.FLOOR,
+        floor=ranking.FLOOR,
         interests=tuple(Judged(wish, desk.numbers(wish.text, view)) for wish in asked.wishes),
         taste=Match(asked.taste[view.id], asked.why_liked(view.id)) if view.id in asked.taste else None,
-        no_candidate="" if candidate else _no_candidate(paper_now, oldest, now.date()),
-        standing=_standing(asked, shelf, already, candidate) if candidate else None,
+        no_candidate="" if candidate else _no_candidate(paper_now, asked.since, now.date()),
+        standing=_standing(ranked, candidate) if candidate else None,
         card=_card(digest, view.id),
         no_digest=digest.reason if isinstance(digest, Skip) else "",
     )
@@ -256,28 +257,27 @@ def _no_candidate(paper: PaperNow, oldest: date, today: date) -> str:
     return f"it is known since {days[0]}, and deliveries of so long ago may be forgotten"
 
 
-def _standing(
-    asked: compose.Reader, shelf: compose.Shelf, already: frozenset[int], paper: PaperView
-) -> Standing:
-    fresh = {number: each for number, each in shelf.papers.items() if number not in already}
-    selection = compose.choose(asked, shelf, fresh)
-    ranked = list(selection.fates)
-    place = ranked.index(paper.id) if paper.id in selection.fates else None
-    likeness, like = _likest(shelf, paper, [choice.paper for choice in selection.chosen])
-    before = [fresh[number] for number in ranked[:place][:BEFORE]] if place is not None else []
+def _standing(ranked: Ranked, paper: PaperView) -> Standing:
+    selection = compose.choose(ranked)
+    place = ranked.papers.index(paper.id) if paper.id in selection.fates else None
+    likeness, like = _likest(ranked.shelf, paper, [choice.paper for choice in selection.chosen])
+    before = zip(ranked.papers[: place or 0], ranked.scores.tolist(), strict=False)
     return Standing(
-        weighed=compose.weigh(asked, shelf, paper),
+        weighed=ranked.weigh(paper),
         fate=selection.fates.get(paper.id),
         place=None if place is None else place + 1,
-        relevant=len(ranked),
-        candidates=len(fresh),
-        before=tuple(Better(each.id, each.title, compose.weigh(asked, shelf, each).score) for each in before),
+        relevant=len(ranked.papers),
+        candidates=int(ranked.open.sum()),
+        before=tuple(
+            Better(number, ranked.shelf.papers[number].title, score)
+            for number, score in itertools.islice(before, BEFORE)
+        ),
         likeness=likeness,
         like=like,
     )
 
 
-def _likest(shelf: compose.Shelf, paper: PaperView, picked: Sequence[PaperView]) -> tuple[float, str]:
+def _likest(shelf: Shelf, paper: PaperView, picked: Sequence[PaperView]) -> tuple[float, str]:
     """How like a paper is to that pick which is most like it, and the title of that."""
     place = shelf.vectors.get(paper.id)
     others = [pick for pick in picked if pick.id != paper.id and pick.id in shelf.vectors]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app import cadence, compose
+from app import cadence
 from app.desk import Desk
 from app.errors import InvalidInput
 from app.parts import App
@@ -35,14 +35,12 @@ def digests(app: App, now: datetime, wishes: Sequence[Wish], days: int, max_pape
     moments = _moments(app, now, days)
     with app.db.read() as session:
         desk = Desk(app, session, now, back=(now.date() - moments[0].date()).days)
-    asked = compose.Reader(tuple(dict.fromkeys(wishes)), max_papers=max_papers)
     had: set[int] = set()
     editions = []
     for moment in moments:
         desk.turn_to(moment)
-        shelf = desk.shelf(wishes, app.settings.candidate_days)
         name = cadence.edition(app.settings.default_zone, moment)
-        digest = compose.compose(name, asked, shelf, frozenset(had))
+        digest = desk.preview(name, wishes, max_papers, frozenset(had))
         had |= {pick.paper_id for pick in digest.picks} if isinstance(digest, Digest) else set()
         editions.append(Edition(name, moment, digest))
     return editions

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,10 +15,11 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app import archive, cadence, deliver, subscribers
-from app.desk import Desk
+from app.desk import Desk, Order
 from app.models import MailKind, Subscriber, SubscriberState
 from app.parts import App
-from app.records import Digest, Opinion, Skip, Wish
+from app.ranking import Ranked
+from app.records import Digest, Skip
 
 SHARD = 200  # readers planned in one transaction
 TRY_AGAIN = timedelta(hours=1)
@@ -44,10 +46,10 @@ def _match_ahead(app: App, desk: Desk, now: datetime) -> None:
     with app.db.read() as session:
         ids = [reader.id for reader in session.exec(_due(now).limit(SHARD)) if reader.id is not None]
         wishes, opinions = subscribers.wishes(session, ids), subscribers.opinions(session, ids)
-    for number in ids:
-        with suppress(Exception):  # it is raised again, and written down, when this reader is planned
-            desk.prepare(wishes.get(number, ()))
-            desk.liking(opinions.get(number, ()))
+    with suppress(Exception):  # it is raised again, and written down, when its reader is planned
+        desk.prepare(itertools.chain(*wishes.values()))
+        for said in opinions.values():
+            desk.liking(said)
 
 
 def anyone_due(session: Session, now: datetime) -> bool:
@@ -76,16 +78,27 @@ def foresee(app: App, now: datetime, ids: Collection[int] | None) -> list[Forese
     wanted = _due(now) if ids is None else select(Subscriber).where(col(Subscriber.id).in_(ids))
     with app.db.read() as session:
         desk = Desk(app, session, now)
-        readers = {reader.id or 0: reader for reader in session.exec(wanted)}
-        wishes, opinions = subscribers.wishes(session, readers), subscribers.opinions(session, [*readers])
-        already = promised(session, readers, desk.oldest)
+        wanted_by = orders(session, session.exec(wanted).all(), desk.oldest)
     foreseen = []
-    for number, reader in readers.items():
+    for order, ranked in zip(wanted_by, desk.ranked(wanted_by), strict=True):
+        reader = order.reader
         edition = cadence.edition(reader.zone, newest_due(reader, now))
-        asked = wishes.get(number, ())
-        digest = desk.digest(reader, asked, edition, already[number], opinions.get(number, ()))
-        foreseen.append(Foreseen(number, reader.email, edition, digest))
+        digest = desk.digest(reader, edition, ranked)
+        foreseen.append(Foreseen(reader.id or 0, reader.email, edition, digest))
     return foreseen
+
+
+def orders(
+    session: Session, readers: Iterable[Subscriber], since: datetime, until: datetime | None = None
+) -> list[Order]:
+    """What these readers want, and what they were promised between two moments."""
+    by_id = {reader.id or 0: reader for reader in readers}
+    wishes, opinions = subscribers.wishes(session, by_id), subscribers.opinions(session, [*by_id])
+    already = promised(session, by_id, since, until)
+    return [
+        Order(reader, wishes.get(number, ()), opinions.get(number, ()), already[number])
+        for number, reader in by_id.items()
+    ]
 
 
 def newest_due(reader: Subscriber, now: datetime) -> datetime:
@@ -101,39 +114,26 @@ def _plan_shard(app: App, desk: Desk, now: datetime) -> Counter[str]:
     planned = Counter[str]()
     with app.db.write() as session:
         readers = session.exec(_due(now).limit(SHARD).with_for_update(skip_locked=True)).all()
-        ids = [reader.id for reader in readers if reader.id is not None]
-        wishes, opinions = subscribers.wishes(session, ids), subscribers.opinions(session, ids)
-        already = promised(session, ids, desk.oldest)
-        for reader in readers:
-            number = reader.id or 0
+        ranked = desk.ranked(orders(session, readers, desk.oldest))
+        for reader, found in zip(readers, ranked, strict=True):
             try:
                 with session.begin_nested():
-                    asked = _Asked(wishes.get(number, ()), opinions.get(number, ()), already[number])
-                    word = _plan_one(session, desk, reader, asked, now)
+                    word = _plan_one(session, desk, reader, found, now)
             except Exception:  # one reader's broken row must not stop everybody's mail
-                log.exception("reader not planned", subscriber=number)
+                log.exception("reader not planned", subscriber=reader.id)
                 reader.next_due_at, word = now + TRY_AGAIN, "not_planned"
             planned[word] += 1
     return planned
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What one reader wants, said of papers, and was promised already."""
-
-    wishes: Sequence[Wish]
-    opinions: Sequence[Opinion]
-    already: frozenset[int]
-
-
-def _plan_one(session: Session, desk: Desk, reader: Subscriber, asked: _Asked, now: datetime) -> str:
+def _plan_one(session: Session, desk: Desk, reader: Subscriber, ranked: Ranked | Skip, now: datetime) -> str:
     """Write down what one reader gets for the newest edition that is due; the word for the statistics."""
     rhythm = (reader.cadence, reader.weekday, reader.hour, reader.zone)
     due = newest_due(reader, now)
     reader.next_due_at = cadence.next_due(*rhythm, now)
     edition = cadence.edition(reader.zone, due)
     row: dict[str, Any] = {"subscriber_id": reader.id or 0, "edition": edition, "due_at": due, "now": now}
-    digest = desk.digest(reader, asked.wishes, edition, asked.already, asked.opinions)
+    digest = desk.digest(reader, edition, ranked)
     if isinstance(digest, Skip):
         return "skipped" if deliver.skip(session, **row, reason=digest.reason) else "planned_before"
     written = deliver.enqueue(

@@ -27,7 +27,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 from sklearn.svm import LinearSVC
 
-from app import compose
+from app import ranking
 from app import taste as tastes
 from app.corpus import Corpus
 from app.records import Opinion, PaperView
@@ -180,7 +180,7 @@ def sent(evaluation: ModuleType, data: Path) -> None:
                 continue
             if by_id[liked[-1]]["listed_on"] < pool[0]["listed_on"]:
                 relevance = ranker.learned(pool, [by_id[i] for i in liked]).relevance
-                over = [n for n, hit in relevance.items() if hit >= compose.FLOOR]
+                over = [n for n, hit in relevance.items() if hit >= ranking.FLOOR]
                 found = sum(pool[n]["id"] in later for n in over)
                 counted_of[kind, count].append((len(pool), len(over), found))
     print("\nby taste alone, with authors     of 100 papers it sends   of these on the list")

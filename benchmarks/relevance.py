@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from app import compose, dedupe, interest, match, trend
+from app import dedupe, interest, match, ranking, trend
 from app.corpus import Corpus
 from app.records import PaperView, Trend, VotePoint
 from app.words import stems
@@ -34,7 +34,7 @@ from benchmarks.likes import Taste
 Paper = dict[str, Any]
 Factory = Callable[[list[Paper]], Any]
 REFIT = 500  # papers after which the model is learned anew: days of real life, where it is every night
-CUTS = tuple(sorted({compose.FLOOR, *(n / 20 for n in range(4, 20))}))
+CUTS = tuple(sorted({ranking.FLOOR, *(n / 20 for n in range(4, 20))}))
 
 
 def view(number: int, paper: Paper) -> PaperView:
@@ -91,11 +91,13 @@ class Archive:
         """Of papers that were shown to a reader with these interests."""
         found = self._index.match([interest.parse(text) for text in interests])
         numbers = [self._views[paper["id"]].id for paper in papers]
-        return [compose.combined([(hits[n], 1.0) for hits in found if n in hits]) for n in numbers]
+        said = [ranking.evidence_of(hits.get(number, 0.0) for number in numbers) for hits in found]
+        relevance: list[float] = ranking.relevance_of(np.sum(said, axis=0)).tolist()
+        return relevance
 
     def gains(self, papers: Sequence[Paper]) -> list[float]:
         """What each paper's votes multiply its relevance by in a digest."""
-        return [1 + compose.TREND * self._trends[self._views[paper["id"]].id].score for paper in papers]
+        return [1 + ranking.TREND * self._trends[self._views[paper["id"]].id].score for paper in papers]
 
 
 # By archive and call: rankers that differ by the votes alone are matched once.
@@ -322,7 +324,7 @@ def main() -> None:
         print(f"\nrelevance cut at, {'heading only' if heading_only else 'keywords'}, weekly")
         print("cut   macro-F1  labelled precision  recall  papers a week")
         for row in cuts(evaluation, data, heading_only):
-            product = "  (FLOOR)" if row[0] == compose.FLOOR else ""
+            product = "  (FLOOR)" if row[0] == ranking.FLOOR else ""
             print("{:.2f} {:9.3f} {:19.3f} {:7.3f} {:14.2f}".format(*row) + product, flush=True)
     for name in ("same_key", "same_title"):
         print(f"\n{name}\n{told(evaluation.titles, data=data, same=f'{here}:{name}')}", end="")

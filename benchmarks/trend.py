@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from app import compose, sources, trend
+from app import ranking, sources, trend
 from app.errors import SourceError
 from app.records import PaperView, VotePoint
 from benchmarks.relevance import matching
@@ -134,7 +134,7 @@ def hide_with_relevance(papers: Sequence[Paper], shared: Path, share: float) -> 
         for week, relevance, wanted in pools:
             hidden = random.random(len(week)) < share
             known = 0 if unvoted is None else scores(week, hidden, unvoted)
-            ranked = relevance * (1 + compose.TREND * known)
+            ranked = relevance * (1 + ranking.TREND * known)
             percentiles = np.argsort(np.argsort(final(week))) / (len(week) - 1)
             ten, plain = first_ten(ranked, random), first_ten(relevance, random)
             rows.append(

@@ -16,8 +16,8 @@ GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "t
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
     "corpus", "lexicon", "interest", "passages", "trend", "match", "taste", "cadence", "summaries", "gist",
-    "compose", "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue", "runs",
-    "keys", "audit",
+    "ranking", "compose", "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue",
+    "runs", "keys", "audit",
 }  # fmt: skip
 PIPELINE = {"pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "parts"}
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
@@ -25,6 +25,7 @@ DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
 STAGE_USES = {
     ("bibliography", "sources"),
     ("compose", "gist"),
+    ("compose", "ranking"),
     ("gist", "words"),
     ("ingest", "dedupe"),
     ("ingest", "merges"),
@@ -74,6 +75,7 @@ PURE = {
     "taste",
     "cadence",
     "gist",
+    "ranking",
     "compose",
     "sources.quiet",
 }

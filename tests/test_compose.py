@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import compose
-from app.compose import FLOOR, Reader, Shelf, Vector
+from app import compose, ranking
+from app.ranking import FLOOR, Matches, Reader, Shelf, Vector
 from app.records import Digest, PaperView, Skip, Trend, WhenEmpty, Wish
 
 TODAY = date(2026, 11, 20)
@@ -31,36 +31,41 @@ def shelf(
     quiet: str = "",
 ) -> Shelf:
     """Papers 1 … n, and how relevant each is to each interest."""
+    filed = Matches(range(1, papers + 1))
+    for text in ("agents", "video", "traps"):
+        filed.add(text, matches.get(text, {}), (excluded or {}).get(text, frozenset()))
     return Shelf(
         papers={
             n: PaperView(n, f"Paper {n}", "An abstract.", last_listed_on=(listed or {}).get(n, TODAY))
             for n in range(1, papers + 1)
         },
         trends={n: Trend(score, f"{score:.0%}") for n, score in (trends or {}).items()},
-        matches=matches,
-        excluded=excluded or {},
+        matches=filed,
         reason=lambda text, paper_id: f"{paper_id} because of {text}",
         vectors=vectors or {},
         today=TODAY,
-        leaving=TODAY - timedelta(days=5),
         quiet=quiet,
     )
 
 
-def digest(reader: Reader, on: Shelf, already: frozenset[int] = frozenset()) -> Digest:
-    composed = compose.compose("2026-11-20", reader, on, already)
-    assert isinstance(composed, Digest), composed
-    return composed
+def composed(reader: Reader, on: Shelf) -> Digest | Skip:
+    return compose.compose("2026-11-20", *ranking.rank(on, [reader]))
 
 
-def skipped(reader: Reader, on: Shelf, already: frozenset[int] = frozenset()) -> str:
-    composed = compose.compose("2026-11-20", reader, on, already)
-    assert isinstance(composed, Skip), composed
-    return composed.reason
+def digest(reader: Reader, on: Shelf) -> Digest:
+    made = composed(reader, on)
+    assert isinstance(made, Digest), made
+    return made
 
 
-def ids(composed: Digest) -> dict[str, list[int]]:
-    return {section.interest: [pick.paper_id for pick in section.picks] for section in composed.sections}
+def skipped(reader: Reader, on: Shelf) -> str:
+    made = composed(reader, on)
+    assert isinstance(made, Skip), made
+    return made.reason
+
+
+def ids(made: Digest) -> dict[str, list[int]]:
+    return {section.interest: [pick.paper_id for pick in section.picks] for section in made.sections}
 
 
 def test_a_paper_stands_once_under_the_interest_it_fits_best() -> None:
@@ -72,7 +77,7 @@ def test_a_paper_stands_once_under_the_interest_it_fits_best() -> None:
 def test_never_what_was_sent_before() -> None:
     """Not even when it is the best match by far."""
     on = shelf({"agents": {1: 0.99, 2: FLOOR}})
-    assert ids(digest(Reader((AGENTS,)), on, frozenset({1}))) == {"agents": [2]}
+    assert ids(digest(Reader((AGENTS,), had=frozenset({1})), on)) == {"agents": [2]}
 
 
 def test_below_the_floor_nothing_is_sent() -> None:
@@ -119,7 +124,9 @@ def test_a_thin_day_waits_for_the_next() -> None:
 def test_a_thin_day_goes_out_before_a_paper_is_lost() -> None:
     """What would drop out of the window tomorrow is sent today."""
     on = shelf({"agents": {1: 0.9}}, listed={1: TODAY - timedelta(days=6)})
-    assert ids(digest(Reader((AGENTS,), min_papers=3), on)) == {"agents": [1]}
+    assert ids(digest(Reader((AGENTS,), min_papers=3, leaving=TODAY - timedelta(days=5)), on)) == {
+        "agents": [1]
+    }
 
 
 @pytest.mark.parametrize(
@@ -138,9 +145,9 @@ def test_silence_says_why(papers: int, quiet: str, reason: str) -> None:
 def test_a_reader_may_ask_for_what_trends_instead_of_silence() -> None:
     """Best trending first, without what their exclusions forbid, and the note says so."""
     on = shelf({}, 4, trends={1: 0.2, 2: 0.9, 3: 0.5, 4: 0.99}, excluded={"agents": frozenset({4})})
-    composed = digest(Reader((AGENTS,), max_papers=2, when_empty=WhenEmpty.TRENDING), on)
-    assert ids(composed) == {"": [2, 3]}
-    assert "Nothing new matched" in composed.note
+    made = digest(Reader((AGENTS,), max_papers=2, when_empty=WhenEmpty.TRENDING), on)
+    assert ids(made) == {"": [2, 3]}
+    assert "Nothing new matched" in made.note
 
 
 def test_without_interests_a_reader_gets_what_trends() -> None:
@@ -151,11 +158,11 @@ def test_without_interests_a_reader_gets_what_trends() -> None:
 def test_what_a_reader_liked_is_a_reason_and_brings_papers_of_its_own() -> None:
     """Under an interest it is added to the interest's reason; alone it has a section at the end."""
     taste = {1: 0.6, 2: 0.6}
-    composed = digest(
+    made = digest(
         Reader((AGENTS,), taste=taste, why_liked=lambda _: "close to “Plans”"), shelf({"agents": {1: 0.9}})
     )
-    assert ids(composed) == {"agents": [1], "": [2]}
-    assert [pick.reason for pick in composed.picks] == [
+    assert ids(made) == {"agents": [1], "": [2]}
+    assert [pick.reason for pick in made.picks] == [
         "1 because of agents; close to “Plans”",
         "close to “Plans”",
     ]
@@ -212,22 +219,21 @@ def test_whatever_matches(
     """
     wishes = (replace(AGENTS, quota=quota), VIDEO, TRAPS)
     on = shelf(dict(zip(("agents", "video", "traps"), hits, strict=True)), vectors=vectors)
-    one = Reader(wishes, least, most, taste=taste)
-    composed = compose.compose("e", one, on, sent)
-    other = compose.compose("e", replace(one, wishes=tuple(wishes[n] for n in order)), on, sent)
-    if isinstance(composed, Skip) or isinstance(other, Skip):
-        assert composed == other
+    one = Reader(wishes, least, most, taste=taste, had=sent)
+    made = composed(one, on)
+    other = composed(replace(one, wishes=tuple(wishes[n] for n in order)), on)
+    if isinstance(made, Skip) or isinstance(other, Skip):
+        assert made == other
         return
-    picked = [pick.paper_id for pick in composed.picks]
+    picked = [pick.paper_id for pick in made.picks]
     assert sorted(picked) == sorted(pick.paper_id for pick in other.picks)
     assert len(set(picked)) == len(picked)
     assert least <= len(picked) <= most
     assert not set(picked) & sent
-    assert len(ids(composed).get("agents", ())) <= (quota or most)
+    assert len(ids(made).get("agents", ())) <= (quota or most)
     for number in picked:
-        worth = [(own[number], 1.0) for own in hits if number in own]
-        liked = [(taste[number], 1.0)] if number in taste else []
-        assert compose.combined([*worth, *liked]) >= FLOOR
+        lacking = math.prod(1 - each.get(number, 0.0) for each in (*hits, taste))
+        assert 1 - lacking >= FLOOR - 1e-9
 
 
 @given(mine=relevances, irrelevant=relevances, quota=quotas, vectors=places)
@@ -236,7 +242,7 @@ def test_another_interest_never_costs_an_interest_its_best_paper(
 ) -> None:
     """However much the other one matches, and however few papers it may have."""
     on = shelf({"agents": mine, "video": irrelevant}, vectors=vectors)
-    alone = compose.compose("e", Reader((AGENTS,), max_papers=2), on, frozenset())
+    alone = composed(Reader((AGENTS,), max_papers=2), on)
     if isinstance(alone, Skip):
         return
     both = digest(Reader((AGENTS, replace(VIDEO, quota=quota)), max_papers=2), on)
@@ -249,9 +255,9 @@ def test_nothing_outweighs_an_exclusion(
 ) -> None:
     """Neither taste nor trend brings what an interest excludes; only another interest may."""
     on = shelf({"agents": {}, "video": hits}, trends=dict.fromkeys(muted, 0.99), excluded={"agents": muted})
-    composed = compose.compose("e", Reader((AGENTS, VIDEO), when_empty=empty, taste=taste), on, frozenset())
-    if isinstance(composed, Digest):
-        leaked = {pick.paper_id for pick in composed.picks} & muted
+    made = composed(Reader((AGENTS, VIDEO), when_empty=empty, taste=taste), on)
+    if isinstance(made, Digest):
+        leaked = {pick.paper_id for pick in made.picks} & muted
         assert all(hits.get(number, 0.0) >= FLOOR for number in leaked)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
-from app import compose, deliver, ingest, pipeline, planning, suppression
+from app import deliver, ingest, pipeline, planning, ranking, suppression
 from app.errors import NotFound
 from app.explaining import Explanation
 from app.models import Delivery, DeliveryState, Interest, Merge, Source, Subscriber, SubscriberState
@@ -98,9 +98,9 @@ def test_every_number_of_a_paper_that_fits(app: App, papers: dict[str, int]) -> 
     weighed = told.standing.weighed
     assert weighed.relevance == pytest.approx(judged.numbers.relevance)
     assert weighed.score == pytest.approx(
-        weighed.relevance * (1 + compose.TREND * weighed.trend.score) * weighed.freshness
+        weighed.relevance * (1 + ranking.TREND * weighed.trend.score) * weighed.freshness
     )
-    assert (told.standing.place, told.standing.candidates, told.floor) == (1, 4, compose.FLOOR)
+    assert (told.standing.place, told.standing.candidates, told.floor) == (1, 4, ranking.FLOOR)
     assert told.paper.listed == ((TODAY, "Hugging Face Daily Papers"),)
 
 

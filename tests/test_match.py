@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app import compose, match
+from app import match, ranking
 from app.corpus import Corpus
 from app.errors import InvalidInterest
 from app.interest import parse
@@ -91,7 +91,7 @@ def test_the_syntax_is_honoured_exactly(wish: str, papers: set[int]) -> None:
 def test_a_better_match_is_more_relevant() -> None:
     """Both words in the title outweigh one in the abstract; none of it is enough to be sent for."""
     found = hits("speculative decoding")
-    assert found[3] < compose.FLOOR < found[1]
+    assert found[3] < ranking.FLOOR < found[1]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_papers_on_a_subject_are_found_without_its_words() -> None:
 def test_what_the_archive_does_not_know_brings_no_flood(wish: str) -> None:
     """One known word of three has poor examples: what they mean is damped, and nothing is sent for it."""
     assert MEANT.numbers(parse(wish), 1).known < 0.2
-    assert not [relevance for relevance in hits(wish, MEANT).values() if relevance >= compose.FLOOR]
+    assert not [relevance for relevance in hits(wish, MEANT).values() if relevance >= ranking.FLOOR]
 
 
 def test_what_the_archive_knows_is_known() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app import compose, taste, words
+from app import ranking, taste, words
 from app.records import Opinion, PaperView
 from tests import corpora
 
@@ -58,7 +58,7 @@ def test_one_like_alone_brings_nothing() -> None:
     """It may raise what an interest found; a mail by taste alone needs more to go on."""
     like = on("astronomy")[0]
     found = learned([opinion(like)]).relevance
-    assert all(hit < compose.FLOOR for number, hit in found.items() if number != like.id)
+    assert all(hit < ranking.FLOOR for number, hit in found.items() if number != like.id)
 
 
 @settings(deadline=None, max_examples=30)

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from app import db, main, pipeline, settings, subscribers
-from app.desk import Desk
+from app.desk import Desk, Order
 from app.models import Subscriber
 from app.pipeline import App
 from app.records import Digest
@@ -56,8 +56,8 @@ def digests(app: App) -> Iterator[str]:
 def digest(app: App, reader: int, now: datetime, seen: set[int]) -> Iterator[str]:
     with app.db.read() as session:
         desk, row = Desk(app, session, now), session.get_one(Subscriber, reader)
-        wishes = subscribers.wishes(session, [reader])[reader]
-        made = desk.digest(row, wishes, str(now.date()), frozenset(seen))
+        order = Order(row, subscribers.wishes(session, [reader])[reader], already=frozenset(seen))
+        made = desk.digest(row, str(now.date()), *desk.ranked([order]))
     if not isinstance(made, Digest):
         yield f"— {made.reason}"
         return
