@@ -7,6 +7,7 @@ a wrong type in one field costs that field, never the row.
 from __future__ import annotations
 
 import re
+import unicodedata
 from datetime import UTC, date, datetime
 
 from pylatexenc.latex2text import LatexNodes2Text
@@ -19,7 +20,7 @@ AUTHORS_KEPT = 100  # names; the true count is kept beside them
 WORDS_KEPT = 40  # keywords, categories
 LARGEST = 2_000_000_000  # what an INTEGER column holds
 
-_UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\ud800-\udfff]")
+_UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
 _SPACE = re.compile(r"\s+")
 # A dollar pair is mathematics only when it hugs its content and no digit follows ("$5 to $10" is money).
 _MATH = re.compile(r"\$(?=\S)[^$]{1,300}(?<=\S)\$(?!\d)|\$\$[^$]{1,300}\$\$|\$[^$\s\d][^$\s]{0,30}\$")
@@ -48,7 +49,8 @@ def line(value: object, limit: int = NAME_CHARS) -> str:
     if not isinstance(value, str):
         return ""
     # Cut before the work, too: ten megabytes of spaces are not worth reading to their end.
-    text = _UNWANTED.sub("", value[: limit * 4])
+    # An accent beside its letter would part a word in two for whoever looks for it.
+    text = _UNWANTED.sub("", unicodedata.normalize("NFC", value[: limit * 4]))
     return _SPACE.sub(" ", text).strip()[:limit].rstrip()
 
 

@@ -23,6 +23,11 @@ from app.sources import clean
         (r"Paulo Andr\'e", "Paulo André"),
         (r"a cost of \$5 and 3% of it", "a cost of $5 and 3% of it"),
         ("keep <think> and x < y", "keep <think> and x < y"),
+        (
+            "Schro\u0308dinger by Garci\u0301a",
+            "Schrödinger by García",
+        ),  # accents apart, as some keyboards write
+        ("trans\u00adformers", "transformers"),  # where a line could have been broken
         ("$OneMillion-Bench is no mathematics", "$OneMillion-Bench is no mathematics"),
     ],
 )
