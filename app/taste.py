@@ -177,14 +177,21 @@ class Taste:
         """Which paper a candidate is close to, by which words of both, and whose work was liked."""
         place = self.candidates.places[paper_id]
         if self.relevance.get(paper_id, 0.0) < 0:
-            return self._near(place, self.disliked, "that you asked less of")
+            title, through = self._nearest(place, self.disliked)
+            return f"close to “{title}” that you asked less of{through}"
         text = float(_evidence(self._for[place]))
-        near = self._near(place, self.liked, "that you liked") if text > SCALE * LEAST else ""
-        parts = [near, self._by(place)]
+        who, work = self._by(place)
+        by = f"by {who}, whose “{work}” you liked" if who else ""
+        if text <= SCALE * LEAST:
+            return by
+        title, through = self._nearest(place, self.liked)
+        if who and title == work:
+            return f"{by}, and close to it{through}"
+        parts = [f"close to “{title}” that you liked{through}", by]
         return "; ".join(filter(None, parts if text >= self.by_authors[place] else reversed(parts)))
 
-    def _near(self, place: int, opinions: Sequence[Opinion], said: str) -> str:
-        """The nearest of these papers, and the words that it shares with the candidate."""
+    def _nearest(self, place: int, opinions: Sequence[Opinion]) -> tuple[str, str]:
+        """The title of the nearest of these papers, and the words that it shares with the candidate."""
         row, vector = self.candidates.terms[place].toarray().ravel(), self.candidates.vectors[place]
         read = self.candidates.read(opinions)
         likeness = [(float(one.terms @ row[one.columns]), float(one.vector @ vector)) for one in read]
@@ -194,7 +201,7 @@ class Taste:
         shared = {names[column]: product for column, product in products if product}
         words = self._spelled(place, shared, opinions[nearest])
         through = ", through " + ", ".join(f"“{word}”" for word in words) if words else ""
-        return f"close to “{opinions[nearest].title}” {said}{through}"
+        return opinions[nearest].title, through
 
     def _spelled(self, place: int, shared: Mapping[str, float], opinion: Opinion) -> list[str]:
         """The weightiest of these terms as the candidate spells them, where the other paper says them so.
@@ -227,14 +234,14 @@ class Taste:
                 works[_short(name)].append((name, one.title))
         return works
 
-    def _by(self, place: int) -> str:
-        """The authors of a candidate whose work was liked, and which."""
+    def _by(self, place: int) -> tuple[str, str]:
+        """The authors of a candidate whose work was liked, and the title of that; or nothing."""
         authors = self.candidates.passages[place].paper.authors
         said = [(author, title) for author in authors if (title := self._wrote(person(author)))]
         if not said:
-            return ""
+            return "", ""
         names = [author for author, title in said if title == said[0][1]]
-        return f"by {' and '.join(names[:2])}, whose “{said[0][1]}” you liked"
+        return " and ".join(names[:2]), said[0][1]
 
     def _wrote(self, name: str) -> str:
         """The paper by this author that was liked last, or nothing."""

@@ -166,6 +166,17 @@ def test_authors_that_were_liked_are_a_term_of_their_own(author: str, liked: str
     assert list(found.authors.values()) == [1, 1]
 
 
+def test_a_paper_that_is_close_and_by_the_same_people_is_named_once() -> None:
+    """Its title is long enough."""
+    like = replace(on("astronomy")[0], authors=("Jane Doe",))
+    paper = replace(like, title="A Sequel")
+    corpus = corpora.corpus()
+    assert corpus.space
+    found = learned([opinion(like)], taste.Candidates([paper], corpus, corpus.space))
+    said = found.reason(paper.id)
+    assert said.startswith(f"by Jane Doe, whose “{like.title}” you liked, and close to it, through “")
+
+
 @pytest.mark.parametrize(
     ("author", "liked"), [("Jane Doe", "John Doe"), ("Jane Doe", "Jane Roe"), ("Doe", "J. Doe"), ("", "")]
 )
