@@ -59,20 +59,23 @@ def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
 
 
 def _spells(letters: str, words: Sequence[str]) -> bool:
-    if not words:
-        return not letters
-    word, rest = words[0], words[1:]
-    if word in _LINKS and _spells(letters, rest):
-        return True
-    if not letters or word[0] != letters[0]:
-        return False
-    place, used = 1, 1
-    while not _spells(letters[used:], rest):
-        place = word.find(letters[used], place) + 1 if used < len(letters) else 0
-        if not place:
-            return False
-        used += 1
-    return True
+    """Whether the words give these letters, each its share of them, in order."""
+    given = {0}  # how many letters the words so far may have given
+    for word in words:
+        given = {used + more for used in given for more in _shares(word, letters[used:])}
+    return len(letters) in given
+
+
+def _shares(word: str, letters: str) -> Iterator[int]:
+    """How many of these letters a word may give: its first one, then those that come later in it."""
+    if word in _LINKS:
+        yield 0
+    place = 0
+    for number, letter in enumerate(letters, start=1):
+        place = word.find(letter, place) + 1
+        if not place or (number == 1 and place > 1):
+            return
+        yield number
 
 
 def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given
@@ -57,6 +58,21 @@ def test_other_brackets_explain_nothing(text: str) -> None:
     """A bracket is a short form only right behind the words that spell it, in the same clause."""
     found = list(abbreviations.explained(text))
     assert found == ([("OM", "our method")] if "OM" in text else [])
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "aaaaaaaaaaaaaaa aaaaaaaaaaaa aaaaaaaaaa a a a a a a a a a a (AAAAAAAAAAAB) ",
+        "aaaaaaaaa a aaaaaaaaa a aaaaaaaaa a aaaaaaaaa a aaaaaaaaa a aaaaaaaa a (AAAAAAAAAAAB) ",
+        "(A",
+    ],
+)
+def test_a_hostile_abstract_takes_no_time(unit: str) -> None:
+    """The longest that ingest lets in, made of words that may spell a short form in many ways, but do not."""
+    began = time.process_time()
+    assert list(abbreviations.explained((unit * 10_000)[:20_000])) == []
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(
