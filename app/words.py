@@ -16,6 +16,8 @@ _STOPWORDS = (
     "a an and are as at be by can for from has have how in into is it its of on or our that the their there "
     "these this those to towards via was we were what when where which while who with using"
 )
+# Whose s is their own: "GPS" is not several GPs.
+_SINGULAR = "bfs cls css dfs dns fps gnss gps mcts mvs nms nvs rts sds sms sts tls tts"
 _stemmer = Stemmer.Stemmer("english")
 
 
@@ -60,7 +62,7 @@ def _stem(word: str) -> str:
     stem = str(_stemmer.stemWord(word))
     # Snowball leaves the plural of what has no vowel: "llms", "vlms".
     plural = len(stem) > 2 and stem.endswith("s") and stem.isalpha() and not set(stem) & set("aeiouy")
-    return stem[:-1] if plural else stem
+    return stem[:-1] if plural and stem not in _SINGULAR.split() else stem
 
 
 def telling(stems: Iterable[str]) -> list[str]:

@@ -28,7 +28,18 @@ def test_one_word_has_one_stem(one: str, other: str) -> None:
     assert words.stems(one) == words.stems(other)
 
 
-@pytest.mark.parametrize(("one", "other"), [("gas", "ga"), ("C", "C3"), ("bias", "bia"), ("GPT", "GPT4")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("gas", "ga"),
+        ("C", "C3"),
+        ("bias", "bia"),
+        ("GPT", "GPT4"),
+        ("GPS", "GP"),
+        ("SDS", "SD"),
+        ("TTS", "TT"),
+    ],
+)
 def test_other_words_stay_others(one: str, other: str) -> None:
     """What only looks like a plural is none."""
     assert words.stems(one) != words.stems(other)
