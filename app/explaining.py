@@ -358,11 +358,21 @@ def _of_floor(facts: Explanation) -> str:
         return f"Not in the next digest: {facts.reader.max_papers} papers that trend more fill it."
     relevance = facts.standing.weighed.relevance if facts.standing else 0.0
     # Rounded down, so that what is under the floor never reads as if it were not.
-    under = f"its relevance {math.floor(relevance * 100) / 100:.2f} is under the floor of {facts.floor:.2f}"
+    shown = math.floor(max(relevance, 0.0) * 100) / 100
+    under = f"its relevance {shown:.2f} is under the floor of {facts.floor:.2f}{_held_down(facts)}"
     nearest = max(facts.interests, key=lambda one: one.numbers.agreement, default=None)
     if nearest and nearest.numbers.left_out:
         return f"Not sent: “{nearest.wish.text}” leaves it out ({nearest.numbers.left_out}), and {under}."
     return f"Not sent: {under}."
+
+
+def _held_down(facts: Explanation) -> str:
+    """What the reader disliked, where the interests alone would bring the paper."""
+    if not facts.taste or facts.taste.relevance >= 0:
+        return ""
+    evidence = ranking.evidence_of(one.numbers.relevance for one in facts.interests)
+    enough = evidence @ [one.wish.weight for one in facts.interests] >= ranking.ENOUGH
+    return f": it is {facts.taste.reason}" if enough else ""
 
 
 def _of_room(facts: Explanation, standing: Standing) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
-from app import deliver, ingest, pipeline, planning, ranking, suppression
+from app import deliver, ingest, pipeline, planning, ranking, subscribers, suppression
 from app.errors import NotFound
 from app.explaining import Explanation
 from app.models import Delivery, DeliveryState, Interest, Merge, Source, Subscriber, SubscriberState
 from app.pipeline import App
 from app.records import Digest, PaperRecord, Parsed, WhenEmpty
-from tests import shelves
+from tests import corpora, shelves
 from tests.conftest import NOW
 
 TODAY = NOW.date()
@@ -110,6 +111,29 @@ def test_what_does_not_fit_is_under_the_floor(app: App, papers: dict[str, int]) 
     assert told.verdict == "Not sent: its relevance 0.00 is under the floor of 0.33."
     assert told.standing
     assert (told.standing.fate, told.standing.place) == (None, None)
+
+
+def test_a_dislike_that_holds_it_down_is_named(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interest alone would bring it."""
+    monkeypatch.setattr(app.lexicon, "current", lambda session: corpora.corpus())
+    like = next(paper for paper in corpora.papers() if "protein folding" in paper.abstract)
+    with app.db.write() as session:
+        source = shelves.source(session, NOW)
+        disliked, other = (
+            shelves.paper(session, source, title, TODAY, NOW, abstract=like.abstract)
+            for title in (like.title, "A Sequel")
+        )
+        alice = shelves.reader(session, ALICE, ["protein folding"], NOW)
+        session.exec(select(Interest)).one().weight = 0.6
+    assert explain(app, other).verdict.startswith("Would be sent")
+    with app.db.write() as session:
+        subscribers.say(session, alice, disliked, False, NOW)
+    told = explain(app, other)
+    assert re.fullmatch(
+        rf"Not sent: its relevance 0\.[0-3]\d is under the floor of 0\.33: "
+        rf"it is close to “{like.title}” that you asked less of, through .+\.",
+        told.verdict,
+    )
 
 
 def test_an_exclusion_is_named(app: App, papers: dict[str, int]) -> None:
