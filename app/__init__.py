@@ -72,6 +72,6 @@ The ground:
 
 import os
 
-# Products as small as these gain nothing from a second thread of BLAS, and on a busy machine lose several times
-# their length: its threads spin while they wait for each other. numpy reads this when it is first imported.
+# One thread of BLAS: products as small as these gain nothing from a second. On a busy machine it made them
+# several times slower: threads spin while they wait for each other. numpy reads this when first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
