@@ -3,7 +3,7 @@
 Exit codes: 0 it worked, 1 something failed, 2 the command was used wrongly.
 With --json there is one JSON document on standard output and nothing else; logs go to standard error.
 
-service      serve, worker, migrate, doctor      people   subscribers add, import, export
+service      serve, worker, migrate, doctor      people   subscribers add, import, export, show, forget
 papers       ingest, preview, send, sources      access   key create, list, revoke, secret
 model        model learn, list                   showing  what all of them use to speak
 asking       explain, backtest

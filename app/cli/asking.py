@@ -11,7 +11,7 @@ import typer
 
 from app import clock, pipeline
 from app.cli import showing
-from app.explaining import Explanation, Judged
+from app.explaining import Explanation, Judged, Recorded
 from app.hindsight import Edition
 from app.records import Digest, Wish
 
@@ -33,7 +33,11 @@ def explain(
         told = pipeline.explain(app, now, subscriber, paper)
     if as_json:
         showing.say_json(asdict(told))
-        return
+    else:
+        _show(told)
+
+
+def _show(told: Explanation) -> None:
     showing.out().print(f"[bold]{showing.escaped(told.verdict)}[/]\n")
     showing.table(["", ""], [*_facts(told), *_numbers(told)])
     if told.interests:
@@ -41,19 +45,8 @@ def explain(
         rows = [_row(judged) for judged in told.interests]
         showing.table([*columns, "relevance", "left out because"], rows, title="\nInterests")
     if told.recorded:
-        kept = [
-            (
-                each.delivery_id,
-                each.edition,
-                each.state,
-                showing.moment(each.sent_at),
-                each.score,
-                each.reason,
-            )
-            for each in told.recorded
-        ]
         columns = ["delivery", "edition", "state", "sent", "score then", "reason then"]
-        showing.table(columns, kept, title="\nIn the ledger")
+        showing.table(columns, [_mention(each) for each in told.recorded], title="\nIn the ledger")
     if told.standing and told.standing.before:
         better = [(f"{each.score:.3f}", each.title) for each in told.standing.before]
         showing.table(["score", "title"], better, title="\nWhat stands before it")
@@ -92,6 +85,10 @@ def _row(judged: Judged) -> tuple[object, ...]:
     places = ("yes" if found.whole else "no", "yes" if found.titled else "no")
     end = (f"{found.agreement:.2f}", f"{found.relevance:.3f}", found.left_out)
     return (wish.text, wish.weight, wish.quota, *strengths, *places, *end)
+
+
+def _mention(one: Recorded) -> tuple[object, ...]:
+    return one.delivery_id, one.edition, one.state, showing.moment(one.sent_at), one.score, one.reason
 
 
 def backtest(

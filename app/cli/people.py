@@ -23,7 +23,9 @@ from app.pipeline import App
 from app.records import Cadence, WhenEmpty, Wish
 from app.subscribers import Preferences
 
-subscribers = typer.Typer(no_args_is_help=True, help="Add, import, export and show readers.")
+subscribers = typer.Typer(
+    no_args_is_help=True, help="Add, import, export and show readers, and forget what they said."
+)
 
 COLUMNS = (
     "email", "interests", "cadence", "weekday", "hour", "zone", "min_papers", "max_papers", "when_empty",
