@@ -16,12 +16,11 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 from rich.console import Console
-from sqlmodel import select
 
 from app import clock, demo, main, subscribers
 from app.demo import people
 from app.demo.postbox import Postbox
-from app.models import DeliveryState, Subscriber
+from app.models import DeliveryState
 from app.pipeline import App
 from app.records import Digest
 from app.tokens import Purpose
@@ -50,13 +49,16 @@ def lived_through() -> Iterator[tuple[App, str]]:
 
 
 def pages(app: App, now: datetime) -> dict[str, str]:
-    """The name of each picture, and the path of its page."""
+    """The name of each picture, and the path of its page; Alice says what she thinks of some papers."""
     with app.db.read() as session:
-        alice = session.exec(select(Subscriber).where(Subscriber.email == people.PEOPLE[0].email)).one()
+        alice = subscribers.find(session, people.PEOPLE[0].email)
         digests = [
             row for row in subscribers.history(session, alice.id or 0) if row.state == DeliveryState.SENT
         ]
     richest = max(digests, key=lambda row: len(Digest.from_dict(row.digest).picks))
+    with app.db.write() as session:
+        for place, pick in enumerate(Digest.from_dict(richest.digest).picks[:4]):
+            subscribers.say(session, alice.id or 0, pick.paper_id, place < 3, now)
 
     def path(purpose: Purpose, argument: int = 0) -> str:
         token = app.signer.token(purpose, alice.id or 0, now, epoch=alice.link_epoch, argument=argument)
