@@ -121,12 +121,17 @@ def _agreed(counted: Mapping[str, Counter[tuple[str, ...]]]) -> dict[tuple[str, 
     return {long: short for long, (_, short) in sorted(best.items())}
 
 
-def compounds(documents: Sequence[Sequence[Sequence[str]]]) -> dict[tuple[str, ...], str]:
-    """Pairs of stems that are written as one word, too: ("fine", "tune") and "finetun"."""
+def compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table, frozenset[str]]:
+    """Pairs of stems that are written as one word, too: ("fine", "tune") and "finetun".
+
+    And which of these words are written as a pair in no fewer papers: "long video" is, "data set" is not.
+    """
     single = Counter(stem for document in documents for stem in {stem for text in document for stem in text})
     whole = {stem for stem, papers in single.items() if papers >= LEAST and stem.isalpha()}
     paired = Counter(pair for document in documents for pair in _joinable(document, whole))
-    return {pair: _joined(*pair, whole) for pair, papers in sorted(paired.items()) if papers >= LEAST}
+    usual = [pair for pair, papers in sorted(paired.items()) if papers >= LEAST]
+    table: Table = {pair: _joined(*pair, whole) for pair in usual}
+    return table, frozenset(table[pair] for pair in usual if paired[pair] >= single[table[pair]])
 
 
 def _joinable(document: Sequence[Sequence[str]], whole: Set[str]) -> set[tuple[str, str]]:
@@ -154,11 +159,12 @@ class Abbreviations:
 
     compounds: Table
     shorts: Table
+    apart: Set[str] = frozenset()  # the compounds that most papers write as two words
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[str, ...]]:
-        """What a folded term says besides: a compound its two words, a short form the stems, pairs and
-        shorter forms that all its long forms hold.
+        """What a folded term says besides: a short form the stems, pairs and shorter forms that all its
+        long forms hold, a compound its two words, where most papers write it so.
 
         A paper on "video diffusion models" is one on diffusion and on diffusion models, though both are
         folded away; and three papers on "LongVideo" do not make one on "long videos" no paper on videos.
@@ -170,8 +176,8 @@ class Abbreviations:
                 inner = {self.shorts.get(long[start:end], "") for start, end in spans}
                 said = {*long, *pairs(long), *inner} - {short, ""}
                 found[short] = found.get(short, said) & said
-        written_apart = {whole: pair for pair, whole in self.compounds.items()}
-        return written_apart | {short: tuple(sorted(said)) for short, said in found.items()}
+        pairs_of = {word: pair for pair, word in self.compounds.items() if word in self.apart}
+        return pairs_of | {short: tuple(sorted(said)) for short, said in found.items()}
 
     @cached_property
     def _passes(self) -> tuple[Starts, ...]:

@@ -86,9 +86,9 @@ class Corpus:
     def of(cls, papers: Sequence[tuple[str, str]]) -> Corpus:
         """Learn from (title, abstract) pairs, the newest first."""
         bare = [(stems(title), stems(abstract)) for title, abstract in papers]
-        compounds = abbreviations.compounds(bare)
+        compounds, apart = abbreviations.compounds(bare)
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds)
-        learned = Abbreviations(compounds, shorts)
+        learned = Abbreviations(compounds, shorts, apart)
         documents = [(learned.fold(title), learned.fold(abstract)) for title, abstract in bare]
         counted = Statistics.of(documents, learned.parts)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
@@ -99,8 +99,9 @@ class Corpus:
     def shipped(cls) -> Corpus:
         """What came with this version, for an archive too young to say what is common."""
         kept = json.loads(SHIPPED.read_text(encoding="utf-8"))
-        folded = [_table(kept.pop(name).items()) for name in ("compounds", "shorts")]
-        return cls(Statistics(**kept), Abbreviations(*folded))
+        compounds, shorts = (_table(kept.pop(name).items()) for name in ("compounds", "shorts"))
+        folding = Abbreviations(compounds, shorts, frozenset(kept.pop("apart")))
+        return cls(Statistics(**kept), folding)
 
     def document(self, title: str, abstract: str) -> Document:
         """The terms of a paper, as the archive counts them."""
@@ -130,13 +131,14 @@ class Corpus:
     @classmethod
     def _of_arrays(cls, arrays: Arrays) -> Corpus:
         counted = Statistics.of_arrays(arrays)
-        tables = (
+        compounds, shorts = (
             _table(line.split("\t") for line in _terms_of(arrays[name])) for name in ("compounds", "shorts")
         )
+        folding = Abbreviations(compounds, shorts, frozenset(_terms_of(arrays["apart"])))
         space = None
         if "projection" in arrays:
             space = Space.of_arrays(arrays, counted.frequencies, counted.idf)
-        return cls(counted, Abbreviations(*tables), space)
+        return cls(counted, folding, space)
 
 
 def _folding(learned: Abbreviations) -> dict[str, Any]:
@@ -144,7 +146,7 @@ def _folding(learned: Abbreviations) -> dict[str, Any]:
     return {
         name: _bytes_of(f"{' '.join(run)}\t{short}" for run, short in sorted(table.items()))
         for name, table in tables.items()
-    }
+    } | {"apart": _bytes_of(sorted(learned.apart))}
 
 
 def _table(lines: Iterable[Sequence[str]]) -> dict[tuple[str, ...], str]:

@@ -112,6 +112,15 @@ def test_a_compound_says_the_words_that_it_is_made_of() -> None:
     assert index.reason(query, 1) == "“long videos” in the abstract"
 
 
+def test_what_is_usually_one_word_says_nothing_besides() -> None:
+    """Few write "data set": a paper on datasets is not one on data, and whoever excludes data may get it."""
+    corpus = Corpus.of([("", "A dataset."), ("", "Cats purr.")] * 4 + [("", "A data set.")] * 3)
+    assert corpus.abbreviations.terms("data set") == corpus.abbreviations.terms("dataset")
+    assert "dataset" not in corpus.abbreviations.parts
+    index = match.Index([PaperView(1, "A Dataset of Cats")], corpus)
+    assert index.match([parse("data"), parse("cats -data")]) == [{}, index.match([parse("cats")])[0]]
+
+
 def test_a_long_form_may_hold_a_compound() -> None:
     """ "supervised fine-tuning" is SFT, however the last word is written."""
     known = learned(
