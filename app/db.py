@@ -86,8 +86,10 @@ class Database:
 def insert_new(session: Session, table: type[SQLModel], unique: Sequence[str], **values: Any) -> int | None:
     """Insert a row and return its id, or None when one with the same unique columns is there already."""
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
-    statement = insert(table).values(**values).on_conflict_do_nothing(index_elements=unique)
-    identity: int | None = session.execute(statement.returning(inspect(table).primary_key[0])).scalar()
+    rows = inspect(table).local_table  # rather than the class: its statements take three times as long
+    statement = insert(rows).on_conflict_do_nothing(index_elements=unique).returning(*rows.primary_key)
+    session.flush()
+    identity: int | None = session.execute(statement, values).scalar()
     return identity
 
 

@@ -115,31 +115,38 @@ def _plan_shard(app: App, desk: Desk, now: datetime) -> Counter[str]:
     with app.db.write() as session:
         readers = session.exec(_due(now).limit(SHARD).with_for_update(skip_locked=True)).all()
         ranked = desk.ranked(orders(session, readers, desk.oldest))
+        following = []
         for reader, found in zip(readers, ranked, strict=True):
             try:
                 with session.begin_nested():
-                    word = _plan_one(session, desk, reader, found, now)
+                    word, due = _plan_one(session, desk, reader, found, now)
             except Exception:  # one reader's broken row must not stop everybody's mail
                 log.exception("reader not planned", subscriber=reader.id)
-                reader.next_due_at, word = now + TRY_AGAIN, "not_planned"
+                word, due = "not_planned", now + TRY_AGAIN
             planned[word] += 1
+            following.append(due)
+        for reader, due in zip(readers, following, strict=True):  # afterwards, so that one statement does it
+            reader.next_due_at = due
     return planned
 
 
-def _plan_one(session: Session, desk: Desk, reader: Subscriber, ranked: Ranked | Skip, now: datetime) -> str:
-    """Write down what one reader gets for the newest edition that is due; the word for the statistics."""
-    rhythm = (reader.cadence, reader.weekday, reader.hour, reader.zone)
+def _plan_one(
+    session: Session, desk: Desk, reader: Subscriber, ranked: Ranked | Skip, now: datetime
+) -> tuple[str, datetime]:
+    """Write down what one reader gets for the newest edition that is due.
+
+    The word for the statistics, and when the reader is due again.
+    """
     due = newest_due(reader, now)
-    reader.next_due_at = cadence.next_due(*rhythm, now)
+    following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, now)
     edition = cadence.edition(reader.zone, due)
     row: dict[str, Any] = {"subscriber_id": reader.id or 0, "edition": edition, "due_at": due, "now": now}
     digest = desk.digest(reader, edition, ranked)
     if isinstance(digest, Skip):
-        return "skipped" if deliver.skip(session, **row, reason=digest.reason) else "planned_before"
-    written = deliver.enqueue(
-        session, **row, kind=MailKind.DIGEST, digest=digest, give_up_at=reader.next_due_at
-    )
-    return "planned" if written else "planned_before"
+        skipped = deliver.skip(session, **row, reason=digest.reason)
+        return "skipped" if skipped else "planned_before", following
+    planned = deliver.enqueue(session, **row, kind=MailKind.DIGEST, digest=digest, give_up_at=following)
+    return "planned" if planned else "planned_before", following
 
 
 def promised(
