@@ -17,6 +17,7 @@ from app.records import PaperView
 from app.words import Token, plain, telling, tokenise
 
 Idf = Callable[[str], float]
+Parts = Mapping[str, Sequence[str]]
 Weight = Callable[[Sequence[Token]], float]
 QUOTED = 3  # stretches of a field that a reason quotes
 
@@ -107,8 +108,7 @@ class Passage:
         def weight(run: Sequence[Token]) -> float:
             return sum(idf(token.stem) for token in run)
 
-        parts_of = self.folding.parts
-        fields = [(name, text, _saying(wanted, tokens, parts_of)) for name, text, tokens in self._folded]
+        fields = self._saying(wanted)
         fields.sort(key=lambda field: -max(map(weight, _runs(field[2], wanted)), default=0.0))
         said, parts = set[str](), []
         for name, text, tokens in fields:
@@ -118,6 +118,22 @@ class Passage:
             if quoted:
                 parts.append(f"{', '.join(quoted)} in the {name}")
         return parts
+
+    def _saying(self, wanted: Set[str]) -> list[tuple[str, str, list[Token]]]:
+        """Each field with its folded words; one that only says a wanted term besides stands for that term.
+
+        Where the paper writes such a term out, that is what stands for it; else a short form does.
+        """
+        parts_of = self.folding.parts
+        fields = [
+            (name, text, [one for token in folded for one in _opened(token, tokens, wanted, parts_of)])
+            for (name, text, tokens), (_, _, folded) in zip(self.fields, self._folded, strict=True)
+        ]
+        lacking = wanted - {token.stem for _, _, tokens in fields for token in tokens}
+        return [
+            (name, text, [_standing_in(token, lacking, parts_of) for token in tokens])
+            for name, text, tokens in fields
+        ]
 
     def spelled(self, term: str) -> str:
         """A term as the paper spells it first, or nothing."""
@@ -139,13 +155,18 @@ def _stands(phrase: Sequence[str], stems: Sequence[str]) -> bool:
     )
 
 
-def _saying(wanted: Set[str], tokens: Sequence[Token], parts_of: Mapping[str, Sequence[str]]) -> list[Token]:
-    """The folded words of a text; one that only says a wanted term besides stands for that term."""
-    return [
-        token if token.stem in wanted or not inner else replace(token, stem=min(inner))
-        for token in tokens
-        for inner in [wanted & set(parts_of[token.stem]) if token.stem in parts_of else ()]
-    ]
+def _opened(token: Token, text: Sequence[Token], wanted: Set[str], parts_of: Parts) -> list[Token]:
+    """A folded word as it is, or the words in it that are wanted by themselves."""
+    if token.stem in wanted or token.stem not in parts_of:
+        return [token]
+    inside = [one for one in text if token.start <= one.start and one.end <= token.end]
+    return [one for one in inside if one.stem in wanted] or [token]
+
+
+def _standing_in(token: Token, lacking: Set[str], parts_of: Parts) -> Token:
+    """A short form stands for a term that it says besides, if no word does."""
+    says = lacking & set(parts_of.get(token.stem, ()))
+    return replace(token, stem=min(says)) if says else token
 
 
 def _best_runs(tokens: Sequence[Token], wanted: set[str], weight: Weight) -> list[list[Token]]:

@@ -117,14 +117,14 @@ def test_words_apart_in_a_title_are_not_the_interest() -> None:
         (
             "low-bit quantization of transformers",
             2,
-            "“Low-bit quantization” in the abstract; “Diffusion Transformers” in the title",
+            "“Low-bit quantization” in the abstract; “Transformers” in the title",
         ),
         ("author:turing", 2, "by Turing"),
         ("image cat:cs.CV", 3, "“Image” in the title; filed under cs.CV, eess.IV"),
         ("LLMs", 1, "“large language models” in the abstract"),
         ("large language models", 4, "“LLM” in the abstract"),
         ("language models", 4, "“LLM” in the abstract"),  # a large one is one
-        ("diffusion", 3, "“Diffusion models” in the abstract"),
+        ("diffusion", 3, "“Diffusion” in the abstract"),
         ('"diffusion models"', 2, "“video diffusion models” in the abstract"),
     ],
 )

@@ -104,6 +104,14 @@ def test_a_short_form_is_quoted_as_it_is_written() -> None:
     assert PASSAGE.spelled("tree") == ""
 
 
+def test_what_a_short_form_says_besides_is_quoted_where_it_is_written_out() -> None:
+    """A card need not make its reader guess what a short form has to do with their interest."""
+    paper = PaperView(1, "LLMs at work", "Large language models (LLMs) are used.")
+    assert Passage(paper, FOLDING).quotes({"languag"}, lambda _: 1.0) == ["“language” in the abstract"]
+    paper = replace(paper, abstract="They are used.")
+    assert Passage(paper, FOLDING).quotes({"languag"}, lambda _: 1.0) == ["“LLMs” in the title"]
+
+
 def test_few_stretches_are_quoted() -> None:
     """A long interest's reason stays short: the most telling stretches are chosen."""
     passage = Passage(PaperView(1, "One, with two; by three, as four, or five."), Abbreviations({}, {}))
