@@ -83,7 +83,7 @@ def choose(ranked: Ranked) -> Selection:
     rest = [number for number in numbers if number not in champions.values()][: CONSIDERED * most]
     chosen: dict[int, _Choice] = {}
     without_room = set[int]()
-    line = _Line(ranked.shelf.vectors)
+    line = _Line([*first, *rest], ranked.shelf.vectors)
     for group in (first, rest):
         for number in line.up(group, [scores[number] for number in group]):
             if len(chosen) == most:
@@ -103,28 +103,22 @@ def choose(ranked: Ranked) -> Selection:
 class _Line:
     """Papers waiting their turn: the best score first, less the likeness to what was taken already."""
 
-    def __init__(self, vectors: Mapping[int, Vector]) -> None:
-        self._vectors = vectors
-        self._taken: list[Vector] = []
+    def __init__(self, numbers: Sequence[int], vectors: Mapping[int, Vector]) -> None:
+        known = bool(numbers) and all(number in vectors for number in numbers)
+        rows = np.stack([vectors[number] for number in numbers]) if known else np.zeros((len(numbers), 0))
+        self._places = {number: place for place, number in enumerate(numbers)}
+        self._likeness = rows @ rows.T
+        self._nearest = np.zeros(len(numbers))  # likeness to that of the taken which is most like it
 
     def take(self, number: int) -> None:
-        if number in self._vectors:
-            self._taken.append(self._vectors[number])
+        self._nearest = np.maximum(self._nearest, self._likeness[self._places[number]])
 
     def up(self, numbers: Sequence[int], scores: Sequence[float]) -> Iterator[int]:
-        """These papers, one after the other; `scores` are theirs, in the same order, the best first."""
-        if not numbers or any(number not in self._vectors for number in numbers):
-            yield from numbers
-            return
-        rows = np.stack([self._vectors[number] for number in numbers])
-        worth = np.array(scores) / scores[0] * (1 - DIVERSITY)
-        likeness = np.zeros(len(numbers))
-        seen = 0
+        """Some of the papers, one after the other; `scores` are theirs, in the same order, the best first."""
+        places = np.array([self._places[number] for number in numbers], np.intp)
+        worth = np.array(scores) / max(scores, default=1) * (1 - DIVERSITY)
         for _ in numbers:
-            for taken in self._taken[seen:]:
-                likeness = np.maximum(likeness, rows @ taken)
-            seen = len(self._taken)
-            best = int(np.argmax(worth - DIVERSITY * likeness))
+            best = int((worth - DIVERSITY * self._nearest[places]).argmax())
             worth[best] = -np.inf
             yield numbers[best]
 
