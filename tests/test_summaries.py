@@ -290,6 +290,8 @@ def test_one_process_at_a_time(app: App, now: datetime) -> None:
         f'  "{SENTENCE}"\n',
         f"TL;DR: {SENTENCE}",
         f"**{SENTENCE}**",
+        f"**TL;DR:** {SENTENCE}",
+        f"“Summary: {SENTENCE}”",
         f"<think>\nThe reader wants <b>one</b> sentence.\n</think>\n\n{SENTENCE}",
         SENTENCE.replace(" keep", "\u200b\nkeep"),
     ],
@@ -297,6 +299,27 @@ def test_one_process_at_a_time(app: App, now: datetime) -> None:
 def test_what_models_put_around_a_sentence_goes(answer: str) -> None:
     """Quotes, thoughts, headings and stars are not part of it."""
     assert summaries.summary_in(chat(answer).content) == SENTENCE
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Bookmark lets a small reader answer the question “what stood there?”",
+        '"Bookmark" lets a small reader keep an index of "pages"',
+        "*Bookmark* lets a small reader keep an index of `pages`",
+    ],
+)
+def test_quotes_within_a_sentence_stay(sentence: str) -> None:
+    """Only a pair around all of it, and none within, is not its own."""
+    assert summaries.summary_in(chat(sentence).content) == sentence
+
+
+def test_half_an_answer_is_none() -> None:
+    """An endpoint that allows few tokens stops in the middle, and says so."""
+    choice = {"message": {"content": "Bookmark lets a small reader keep an"}, "finish_reason": "length"}
+    told = summaries.summary_in(httpx.Response(200, json={"choices": [choice]}).content)
+    assert isinstance(told, Rejection)
+    assert told.reason == summaries.CUT_SHORT
 
 
 def test_formulas_are_shown_as_in_abstracts() -> None:
