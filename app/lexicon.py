@@ -51,9 +51,7 @@ class Version:
     fitted_at: datetime
     archive: Extent  # to which it was fitted
     size: int  # bytes
-    fault: (
-        str  # why it is refused; empty: it is whole, as it was written, and of the format that is read here
-    )
+    fault: str  # why it is refused; empty where it is whole, as written, and of the format read here
     in_use: bool  # the newest one without a fault
 
 

@@ -356,6 +356,22 @@ def test_without_a_good_model_the_shipped_counts_serve(learned: App) -> None:
     assert zebrafish(learned) == YOUNG
 
 
+def test_another_version_learns_anew_and_leaves_the_first_one_its_own(
+    learned: App, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After an upgrade the first intake teaches; a process that still runs the old version serves on."""
+    with monkeypatch.context() as upgraded:
+        upgraded.setattr(corpus, "FORMAT", corpus.FORMAT + 1)
+        newer = restarted(learned)
+        assert current(newer).statistics == SHIPPED
+        with newer.db.read() as session:
+            (old,) = newer.lexicon.versions(session)
+        assert old.fault == f"This model has format {corpus.FORMAT - 1}, and {corpus.FORMAT} is read here."
+        pipeline.read_files(newer, pages(tmp_path, 1, 1), NOW + HOUR)
+        assert zebrafish(newer) == YOUNG + 1
+    assert [zebrafish(app) for app in (learned, restarted(learned))] == [YOUNG] * 2
+
+
 def test_an_id_that_is_given_again_is_another_model(learned: App) -> None:
     """SQLite gives the id of a newest row that was deleted to the next one."""
     with learned.db.write() as session:
