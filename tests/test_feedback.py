@@ -259,6 +259,18 @@ def test_there_is_room_for_a_thousand(
         assert said_by(session, alice) == [(ATTENTION.title, True)]
 
 
+def test_what_is_there_already_takes_no_room(
+    app: App, alice: int, papers: tuple[int, ...], now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bibliography that grows may be pasted whole, again and again."""
+    monkeypatch.setattr(feedback, "MOST_OPINIONS", 3)
+    pasted = [PaperRecord(title="", arxiv_id="2611.00001"), ATTENTION]
+    with app.db.write() as session:
+        for grown in (pasted, [*pasted, PaperRecord(title="One More")]):
+            subscribers.like(session, alice, subscribers.recognise(session, grown), now)
+        assert len(said_by(session, alice)) == 3
+
+
 # --- signing up, exporting, erasing
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlmodel import Session, col, delete, func, or_, select
+from sqlmodel import Session, col, delete, or_, select
 
 from app import archive, dedupe
 from app.errors import InvalidInput, NotFound
@@ -164,25 +164,17 @@ def recognise(session: Session, pasted: Sequence[PaperRecord]) -> Recognised:
 def like(session: Session, subscriber_id: int, liked: Recognised, now: datetime) -> None:
     """A reader likes these papers. InvalidInput where there is no room for so many."""
     not_erased(take(session, subscriber_id))
-    has = _count(session, subscriber_id)
-    if has + liked.usable > MOST_OPINIONS:
+    said = _said(session, subscriber_id)
+    held = set(session.exec(select(OwnPaper.title_key).where(OwnPaper.subscriber_id == subscriber_id)))
+    has = len(said) + len(held)
+    own = [record for record in liked.own if _key(record.title) not in held]
+    if has + len(own) + sum(identity not in said for identity, _ in liked.known) > MOST_OPINIONS:
         room = f"There is room for {MOST_OPINIONS:,} papers, and you have {has:,}: please remove some first."
         raise InvalidInput(room, "liked")
     today = archive.papers(session, [identity for identity, _ in liked.known])
     _say(session, subscriber_id, list(today.values()), True, now)
-    keys = set(session.exec(select(OwnPaper.title_key).where(OwnPaper.subscriber_id == subscriber_id)))
-    for record in liked.own:
-        if _key(record.title) not in keys:
-            session.add(_own(subscriber_id, record, now))
+    session.add_all(_own(subscriber_id, record, now) for record in own)
     session.flush()
-
-
-def _count(session: Session, subscriber_id: int) -> int:
-    counts = (
-        select(func.count()).where(col(table.subscriber_id) == subscriber_id)
-        for table in (Feedback, OwnPaper)
-    )
-    return sum(session.exec(count).one() for count in counts)
 
 
 def _shelves(session: Session, pasted: Iterable[PaperRecord]) -> dict[str, list[Paper]]:
