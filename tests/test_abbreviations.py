@@ -109,7 +109,7 @@ def test_a_compound_says_the_words_that_it_is_made_of() -> None:
     assert corpus.abbreviations.parts["longvideo"] == ("long", "video")
     index, query = match.Index([PaperView(1, "Seen", "They watch long videos.")], corpus), parse("videos")
     assert set(index.match([query])[0]) == {1}
-    assert index.reason(query, 1) == "“long videos” in the abstract"
+    assert index.reason(query, 1) == "“videos” in the abstract"
 
 
 def test_what_is_usually_one_word_says_nothing_besides() -> None:
