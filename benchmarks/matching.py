@@ -1,4 +1,4 @@
-"""What learning, matching, ranking and choosing cost, beside a plain matrix product of the same size.
+"""What learning, matching, ranking and composing cost, beside a plain matrix product of the same size.
 
     python -m benchmarks.matching ../shared
 
@@ -6,8 +6,8 @@
 2. Matching: 30,000 distinct interests × 300 candidates; filing: their evidence, ready for ranking.
 3. Ranking: 100,000 readers with 1 to 8 of these interests × 300 candidates, as planning does it, so many
    readers at once: what is relevant enough to each, by score, and of these the 30 best.
-4. Choosing: of what was ranked for 5,000 of them, with quotas, room for every interest's best paper and
-   no two picks that say the same.
+4. Choosing, for 2,000 of them, among what was ranked: room for every interest's best paper, and no two picks
+   that say the same. Composing: their digests, with choosing, the reasons and the summaries.
 
 The product runs in a process of its own, so that its peak memory is its own; one thread works unless numpy
 takes more. Beside the seconds that passed stand those that a processor was busy.
@@ -36,7 +36,7 @@ from app.words import stems
 from benchmarks.relevance import Paper, view
 
 PAPERS, CANDIDATES, INTERESTS, READERS, MOST_INTERESTS = 10_000, 300, 30_000, 100_000, 8
-TOP, SAMPLE = 30, 5_000  # papers of each reader; readers who are chosen for
+TOP, SAMPLE = 30, 2_000  # papers of each reader; readers whose digests are composed
 ROUNDS = 3  # of matching, and of ranking: the fastest counts
 
 
@@ -80,7 +80,11 @@ def shelf(views: list[PaperView], index: match.Index, matches: ranking.Matches) 
     trends = trend.trends(views, datetime(2026, 11, 21, tzinfo=UTC))
     today = max(each.first_listed_on for each in views if each.first_listed_on)
     papers = {view.id: view for view in views}
-    return ranking.Shelf(papers, trends, matches, lambda *_: "", index.vectors, today)
+
+    def reason(text: str, paper_id: int) -> str:
+        return index.reason(interest.parse(text), paper_id)
+
+    return ranking.Shelf(papers, trends, matches, reason, index.vectors, today)
 
 
 def ranked(on: ranking.Shelf, asking: list[ranking.Reader]) -> Iterator[list[ranking.Ranked]]:
@@ -106,6 +110,7 @@ def product(shared: Path) -> dict[str, Any]:
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     found = [one for batch in ranked(on, asking[:SAMPLE]) for one in batch]
     chosen, *choosing = timed(lambda: sum(len(compose.choose(one).chosen) for one in found))
+    _, *composing = timed(lambda: [compose.compose("", one) for one in found])
     return {
         "seconds": {
             "learning": learning,
@@ -113,8 +118,8 @@ def product(shared: Path) -> dict[str, Any]:
             "matching": matching,
             "filing": filing,
             "ranking": scoring,
-            "choosing": choosing,
         },
+        "sampled": {"choosing": choosing, "composing": composing},
         "sizes": [len(papers), len(corpus.space.stems.columns) if corpus.space else 0, len(texts)],
         "each": [top / READERS, chosen / len(found)],
         "megabytes": megabytes,
@@ -143,7 +148,6 @@ def main() -> None:
         "matching": (interests, space.DIMENSIONS, papers + CANDIDATES),
         "filing": (interests, space.DIMENSIONS, CANDIDATES),
         "ranking": (READERS, space.DIMENSIONS, CANDIDATES),
-        "choosing": (SAMPLE, space.DIMENSIONS, CANDIDATES),
     }
     print(f"{papers} papers, {CANDIDATES} candidates, {interests} interests, {READERS} readers")
     print("           seconds  (busy)  numpy  (busy)   ratio  of a product of")
@@ -151,6 +155,9 @@ def main() -> None:
         (passed, busy), (plain, plain_busy) = found["seconds"][name], dense(*size)
         row = f"{name:10} {passed:7.2f} {busy:7.2f} {plain:7.3f} {plain_busy:6.3f} {passed / plain:7.1f}"
         print(row, " {} × {} × {}".format(*size))
+    for name, (passed, busy) in found["sampled"].items():
+        each = 1000 / SAMPLE
+        print(f"{name:10} {passed * each:7.2f} {busy * each:7.2f}  milliseconds a reader, of {SAMPLE}")
     print("{:.1f} papers a reader up to the best 30, {:.1f} chosen".format(*found["each"]), end="; ")
     print(f"peak memory {found['megabytes']:.0f} MB")
 
