@@ -146,7 +146,8 @@ def explain(app: App, now: datetime, subscriber: str, paper: str) -> Explanation
     [ranked] = ranking.rank(desk.shelf, [asked])
     digest = compose.compose(cadence.edition(row.zone, planning.newest_due(row, now)), ranked)
     candidate = desk.shelf.papers.get(view.id)
-    if candidate and (candidate.last_listed_on or asked.since) < asked.since:
+    said = any(one.paper_id == view.id for one in order.opinions)
+    if candidate and (said or (candidate.last_listed_on or asked.since) < asked.since):
         candidate = None
     facts = Explanation(
         verdict="",
@@ -157,7 +158,7 @@ def explain(app: App, now: datetime, subscriber: str, paper: str) -> Explanation
         floor=ranking.FLOOR,
         interests=tuple(Judged(wish, desk.numbers(wish.text, view)) for wish in asked.wishes),
         taste=Match(asked.taste[view.id], asked.why_liked(view.id)) if view.id in asked.taste else None,
-        no_candidate="" if candidate else _no_candidate(paper_now, asked.since, now.date()),
+        no_candidate="" if candidate else _no_candidate(paper_now, asked.since, now.date(), said=said),
         standing=_standing(ranked, candidate) if candidate else None,
         card=_card(digest, view.id),
         no_digest=digest.reason if isinstance(digest, Skip) else "",
@@ -245,11 +246,13 @@ def _mention(row: Delivery, section: Section, pick: Pick, pauses: Mapping[str, s
     )
 
 
-def _no_candidate(paper: PaperNow, oldest: date, today: date) -> str:
+def _no_candidate(paper: PaperNow, oldest: date, today: date, *, said: bool) -> str:
     """Why a paper is not among those that the reader's digest is made from."""
     days = [day for day, _ in paper.listed if day <= today]
     if paper.withdrawn_at:
         return f"it was withdrawn by {paper.withdrawn_at.date()}"
+    if said:
+        return "the reader knows it: they have said what they think of it"
     if not days:
         return f"no source lists it before {paper.listed[0][0]}" if paper.listed else "no source listed it"
     if days[-1] < oldest:

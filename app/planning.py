@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from app.desk import Desk, Order
 from app.models import MailKind, Subscriber, SubscriberState
 from app.parts import App
 from app.ranking import Ranked
-from app.records import Digest, Skip
+from app.records import Digest, Opinion, Skip, Wish
 
 SHARD = 200  # readers planned in one transaction
 TRY_AGAIN = timedelta(hours=1)
@@ -96,9 +96,17 @@ def orders(
     wishes, opinions = subscribers.wishes(session, by_id), subscribers.opinions(session, [*by_id])
     already = promised(session, by_id, since, until)
     return [
-        Order(reader, wishes.get(number, ()), opinions.get(number, ()), already[number])
+        _order(reader, wishes.get(number, ()), opinions.get(number, ()), already[number])
         for number, reader in by_id.items()
     ]
+
+
+def _order(
+    reader: Subscriber, wishes: Sequence[Wish], opinions: Sequence[Opinion], already: frozenset[int]
+) -> Order:
+    """What a reader wants: none of the papers of which they said something, as they know those."""
+    known = {one.paper_id for one in opinions if one.paper_id is not None}
+    return Order(reader, wishes, opinions, already | known)
 
 
 def newest_due(reader: Subscriber, now: datetime) -> datetime:

@@ -263,6 +263,19 @@ def test_what_is_no_candidate(app: App, papers: dict[str, int]) -> None:
     assert yesterday.verdict == "Not sent: no source lists it before 2026-11-20."
 
 
+@pytest.mark.parametrize("liked", [True, False])
+def test_a_paper_of_which_the_reader_spoke_is_known_to_them(
+    app: App, papers: dict[str, int], liked: bool
+) -> None:
+    """They may have pasted it at sign-up: it is not news."""
+    with app.db.write() as session:
+        alice = session.exec(select(Subscriber)).one()
+        subscribers.say(session, alice.id or 0, papers[TITLES[0]], liked, NOW)
+    told = explain(app, papers[TITLES[0]])
+    assert told.verdict == "Not sent: the reader knows it: they have said what they think of it."
+    assert planned(app) == {papers[TITLES[1]]}
+
+
 def test_a_merged_paper_is_the_one_it_is_now(app: App, papers: dict[str, int]) -> None:
     """Under either id, and what was sent under either was sent."""
     page = PaperRecord(
