@@ -100,7 +100,8 @@ class Desk:
     def asked(self, order: Order) -> ranking.Reader:
         """What a reader asks for, with all of it matched."""
         self.prepare(order.wishes)
-        reader, days = order.reader, self.days_back(order.reader)
+        reader = order.reader
+        days = WEEK if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
         following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, self._now)
         asked = ranking.Reader(
             tuple(order.wishes),
@@ -140,10 +141,6 @@ class Desk:
         space = self._corpus.space
         return taste.Candidates([*self._all.values()], self._corpus, space) if space else None
 
-    def days_back(self, reader: Subscriber) -> int:
-        """On how many days a reader's digest looks back, today included."""
-        return WEEK if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
-
     @property
     def shelf(self) -> ranking.Shelf:
         """What there is to pick from at this moment."""
@@ -164,9 +161,7 @@ class Desk:
 
     def prepare(self, wishes: Iterable[Wish]) -> None:
         """Match interests that were not matched yet; each is matched once for all who share it."""
-        new = [
-            text for text in dict.fromkeys(wish.text for wish in wishes) if text not in self._matches.places
-        ]
+        new = dict.fromkeys(wish.text for wish in wishes if wish.text not in self._matches.places)
         queries = {text: interest.parse(text) for text in new}
         for (text, query), hits in zip(queries.items(), self._index.match([*queries.values()]), strict=True):
             self._matches.add(text, hits, self._index.excluded(query))
