@@ -27,8 +27,8 @@ from app.space import Matrix, Space, Terms, counts, fingerprint, ones, said
 from app.words import pairs
 
 # `benchmarks/relevance.py` measures these; docs/benchmarks.md says what else was tried.
-WORDS, WHOLE = 0.4, 1.5
-NEAREST = 15  # examples; the best count most: 1/√rank
+WORDS, WHOLE = 0.35, 1.0
+NEAREST = 40  # examples; the best count most: (score / the best one's)² / √rank
 RANKS = (1 / np.sqrt(np.arange(1, NEAREST + 1))).astype(np.float32)
 FARTHEST, CLOSEST = -3.0, 8.0  # standard deviations: beyond, P says nothing more
 # Where no archive says what an interest means, P is what it is on average where its words are found.
@@ -247,13 +247,18 @@ class _Examples:
         best = [start + _highest(found.data[start:end], NEAREST) for start, end in spans]
         ends = np.cumsum([0, *map(len, best)])
         places, row = np.concatenate(best), np.repeat(np.arange(len(best)), np.diff(ends))
-        weights = np.concatenate([RANKS[: len(places)] for places in best])
+        weights = np.concatenate([_weights(found.data[places]) for places in best])
         chosen = sparse.csr_matrix((weights, found.indices[places], ends), (len(best), len(self._vectors)))
         directions = np.asarray(chosen @ self._vectors, np.float32)
         cover = weights * np.minimum(found.data[places], full[row]) / full[row]
         known, total = (np.bincount(row, each, len(best)) for each in (cover, weights))
         norms = np.linalg.norm(directions, axis=1, keepdims=True)
         return directions / np.maximum(norms, 1e-9), known / np.maximum(total, 1e-9)
+
+
+def _weights(scores: Matrix) -> Matrix:
+    """How much examples count, from their scores in falling order."""
+    return np.asarray(RANKS[: len(scores)] * (scores / scores[:1]) ** 2)
 
 
 def _highest(scores: Matrix, most: int) -> Matrix:

@@ -25,7 +25,7 @@ Vector = np.ndarray[Any, Any]
 Matrix = np.ndarray[Any, Any]
 
 FLOOR = 0.33
-TREND = 0.3
+TREND = 0.2
 FRESH = 0.9
 NO_TREND = Trend(0.0, "")
 
