@@ -14,6 +14,9 @@ from app.words import WORD, plain, telling, tokenise
 
 MAX_INTEREST_CHARS = 300
 
+_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # copied from a page; nobody sees them
+_FOREIGN = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # filters of other services
+_AROUND = " ,;.()[]*"  # what a filter's value may stand in
 _PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "–": "-"})
 
@@ -50,7 +53,7 @@ class Query:
 
 def normalise(text: str) -> str:
     """The text of an interest as it is stored: one spelling of spaces and quotes."""
-    cleaned = unicodedata.normalize("NFC", text).translate(_QUOTES)
+    cleaned = unicodedata.normalize("NFC", _INVISIBLE.sub("", text)).translate(_QUOTES)
     return " ".join(cleaned.split())
 
 
@@ -58,7 +61,8 @@ def parse(text: str) -> Query:
     """Understand an interest, or raise InvalidInterest with what to change.
 
     `"a phrase"` must occur, `-word` and `-"a phrase"` must not; `author:name` and `cat:cs.CL` are
-    filters, and may be excluded with `-` too. Everything else is words to look for.
+    filters, and may be excluded with `-` too. Of several authors, or categories, any one will do.
+    Everything else is words to look for.
     """
     text = normalise(text)
     if len(text) > MAX_INTEREST_CHARS:
@@ -77,11 +81,16 @@ def parse(text: str) -> Query:
 def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:
     """Put one part of an interest where it belongs; one without any letter or digit says nothing."""
     if field:
-        value = " ".join((quoted or bare).casefold().split())
+        value = " ".join((quoted or bare).casefold().split()).strip(_AROUND)
         name = ("without_" if minus else "") + {"author": "authors", "cat": "categories"}[field]
         if WORD.search(value):
             parts[name].append(plain(value))
         return
+    if bare.startswith('"'):
+        raise InvalidInterest("A quotation mark is not closed.", "interests")
+    if foreign := _FOREIGN.match(bare):
+        searched = "Titles and abstracts are always searched, and there are author: and cat:."
+        raise InvalidInterest(f"There is no filter “{foreign.group()}”. {searched}", "interests")
     stems = tuple(token.stem for token in tokenise(quoted or bare))
     if not stems or bare.casefold() in ("author:", "cat:"):
         return

@@ -55,7 +55,7 @@ class Numbers:
     whole: bool  # all words of the interest are in the paper
     titled: bool  # all are in its title, as they were typed
     agreement: float  # z
-    relevance: float  # in 0…1; 0 where the paper is left out
+    relevance: float  # in 0…1, at least what a title, a phrase or a filter is worth; 0 where it is left out
     left_out: str  # why, or nothing
 
 
@@ -167,9 +167,8 @@ class Index:
         missing = any(not passage.spelled(term) for term in wanted)
         if missing and (close := self._close_words(query, passage)):
             said.append(f"close to your interest through {', '.join(f'“{word}”' for word in close)}")
-        said += [f"by {name.title()}" for name in query.authors]
-        if query.categories:
-            said.append("filed under " + ", ".join(passage.paper.categories[:3]))
+        passed = {"by": passage.writers(query.authors), "filed under": passage.filings(query.categories)}
+        said += [f"{word} {', '.join(names)}" for word, names in passed.items() if names]
         return "; ".join(said)
 
     def _close_words(self, query: Query, passage: Passage) -> list[str]:
@@ -222,7 +221,7 @@ class Index:
         """The terms of an interest and its pairs of neighbours, each once, as the archive counts them."""
         runs = [self._corpus.abbreviations.fold(run) for run in query.runs]
         terms = dict.fromkeys(term for run in runs for term in run)
-        return list(terms), list(dict.fromkeys(pair for run in runs for pair in pairs(run)))
+        return list(terms), list(dict.fromkeys(pair for run in runs for pair in pairs([*dict.fromkeys(run)])))
 
 
 class _Examples:

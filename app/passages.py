@@ -14,11 +14,12 @@ from functools import cached_property
 from app.abbreviations import Abbreviations
 from app.interest import Query
 from app.records import PaperView
-from app.words import Token, plain, telling, tokenise
+from app.words import WORD, Token, plain, telling, tokenise
 
 Idf = Callable[[str], float]
 Parts = Mapping[str, Sequence[str]]
 Weight = Callable[[Sequence[Token]], float]
+_END = re.compile(r"[.;!?()\[\]]")
 QUOTED = 3  # stretches of a field that a reason quotes
 
 
@@ -41,8 +42,8 @@ class Passage:
         return tuple((name, text, self.folding.fold_tokens(tokens)) for name, text, tokens in self.fields)
 
     @cached_property
-    def _authors(self) -> str:
-        return f" {plain(' ; '.join(self.paper.authors).casefold())} "
+    def _authors(self) -> list[tuple[str, list[str]]]:
+        return [(name, _name(name)) for name in self.paper.authors]
 
     def left_out(self, query: Query) -> str:
         """Why a query does not want this paper, whatever its score; nothing where it may."""
@@ -51,9 +52,9 @@ class Passage:
         for phrase in query.phrases:
             if not self.contains(phrase):
                 return "a phrase in quotes is not in it"
-        if not all(self.wrote(name) for name in query.authors):
+        if query.authors and not self.writers(query.authors):
             return "it is by other authors"
-        if query.categories and not any(self.filed(name) for name in query.categories):
+        if query.categories and not self.filings(query.categories):
             return "it is filed under other categories"
         return ""
 
@@ -61,14 +62,17 @@ class Passage:
         """Which exclusion of a query forbids this paper, or nothing."""
         if any(self.means(phrase) for phrase in query.without):
             return "a word or phrase that the interest excludes is in it"
-        if any(self.wrote(name) for name in query.without_authors):
+        if self.writers(query.without_authors):
             return "an author whom the interest excludes wrote it"
-        if any(self.filed(name) for name in query.without_categories):
+        if self.filings(query.without_categories):
             return "it is filed under a category that the interest excludes"
         return ""
 
     def contains(self, phrase: Sequence[str]) -> bool:
-        """Whether these stems stand next to each other, in this order, in the title or in the abstract."""
+        """Whether these stems stand next to each other, in this order, in the title or in the abstract.
+
+        Punctuation between them does not count.
+        """
         return any(_stands(phrase, stems) for stems in self._stems)
 
     def means(self, phrase: Sequence[str]) -> bool:
@@ -90,14 +94,19 @@ class Passage:
     def _folded_stems(self) -> tuple[list[str], ...]:
         return tuple([token.stem for token in tokens] for _, _, tokens in self._folded)
 
-    def wrote(self, name: str) -> bool:
-        """Whether a name, or a last name alone, is an author's: whole words, any accents."""
-        return re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", self._authors) is not None
+    def writers(self, names: Sequence[str]) -> list[str]:
+        """The authors who have one of these names, or last names: whole words, any accents."""
+        wanted = [_name(name) for name in names]
+        return [author for author, words in self._authors if any(_stands(name, words) for name in wanted)]
 
-    def filed(self, category: str) -> bool:
-        """`cs.CL` means itself; `cs` means the whole archive."""
-        own = [name.casefold() for name in self.paper.categories]
-        return any(name == category or name.startswith(f"{category}.") for name in own)
+    def filings(self, names: Sequence[str]) -> list[str]:
+        """The paper's categories that are asked for: `cs.CL` means itself, `cs` the whole archive."""
+        wanted = [(name, f"{name}.") for name in names]
+        return [
+            own
+            for own in self.paper.categories
+            if any(own.casefold() == name or own.casefold().startswith(whole) for name, whole in wanted)
+        ]
 
     def quotes(self, wanted: set[str], idf: Idf) -> list[str]:
         """The wanted terms as the paper spells them, and where: `“speculative decoding” in the title`.
@@ -109,10 +118,10 @@ class Passage:
             return sum(idf(token.stem) for token in run)
 
         fields = self._saying(wanted)
-        fields.sort(key=lambda field: -max(map(weight, _runs(field[2], wanted)), default=0.0))
+        fields.sort(key=lambda field: -max(map(weight, _runs(field[1], field[2], wanted)), default=0.0))
         said, parts = set[str](), []
         for name, text, tokens in fields:
-            runs = _best_runs(tokens, wanted - said, weight)
+            runs = _best_runs(text, tokens, wanted - said, weight)
             said.update(token.stem for run in runs for token in run)
             quoted = [f"“{text[run[0].start : run[-1].end]}”" for run in runs]
             if quoted:
@@ -169,11 +178,11 @@ def _standing_in(token: Token, lacking: Set[str], parts_of: Parts) -> Token:
     return replace(token, stem=min(says)) if says else token
 
 
-def _best_runs(tokens: Sequence[Token], wanted: set[str], weight: Weight) -> list[list[Token]]:
+def _best_runs(text: str, tokens: Sequence[Token], wanted: set[str], weight: Weight) -> list[list[Token]]:
     """The stretches of neighbouring wanted words that together say most of the query, best first."""
     chosen: list[list[Token]] = []
     said = set[str]()
-    for run in sorted(_runs(tokens, wanted), key=lambda run: (-weight(run), run[0].start)):
+    for run in sorted(_runs(text, tokens, wanted), key=lambda run: (-weight(run), run[0].start)):
         stems = {token.stem for token in run}
         if not stems & said and len(chosen) < QUOTED:
             chosen.append(run)
@@ -181,13 +190,21 @@ def _best_runs(tokens: Sequence[Token], wanted: set[str], weight: Weight) -> lis
     return chosen
 
 
-def _runs(tokens: Sequence[Token], wanted: set[str]) -> list[list[Token]]:
+def _runs(text: str, tokens: Sequence[Token], wanted: set[str]) -> list[list[Token]]:
+    """The stretches of neighbouring wanted words; none goes over the end of a sentence or over a bracket."""
     runs: list[list[Token]] = []
     for before, token in itertools.pairwise([None, *tokens]):
         if token is None or token.stem not in wanted:
             continue
-        if runs and before is runs[-1][-1] and token.stem not in {t.stem for t in runs[-1]}:
+        near = before and runs and before is runs[-1][-1] and not _END.search(text, before.end, token.start)
+        if near and token.stem not in {t.stem for t in runs[-1]}:
             runs[-1].append(token)
         else:
             runs.append([token])
     return runs
+
+
+def _name(name: str) -> list[str]:
+    """The words of a name, the last one last: "García, José" is José García."""
+    last, _, first = name.partition(",")
+    return WORD.findall(plain(f"{first} {last}"))

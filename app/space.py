@@ -177,7 +177,7 @@ class Space:
         )
         impacts = sparse.csr_matrix(parts, shape=(len(terms.columns), len(examples)))
         impacts.check_format()
-        return cls(
+        space = cls(
             spanned(frequencies, idf),
             arrays["projection"].astype(np.float32),
             arrays["mean"],
@@ -187,6 +187,21 @@ class Space:
             examples,
             arrays["fingerprints"],
         )
+        space._check()
+        return space
+
+    def _check(self) -> None:
+        """Raise ValueError where the parts are not of one model."""
+        dimensions = self.projection.shape[-1]
+        shapes = {
+            "projection": (self.projection, (len(self.stems.columns), dimensions)),
+            "mean": (self.mean, (dimensions,)),
+            "covariance": (self.covariance, (dimensions, dimensions)),
+            "examples": (self.examples, (len(self.fingerprints), dimensions)),
+        }
+        for name, (array, shape) in shapes.items():
+            if array.shape != shape or not np.isfinite(array).all():
+                raise ValueError(f"{name}: {array.shape} instead of {shape}, or numbers that are none")
 
     def tfidf(self, documents: Sequence[Document]) -> sparse.csr_matrix:
         """Documents × stems, unit rows: (1 + ln count) · idf, the title counted twice."""

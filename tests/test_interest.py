@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,12 +83,31 @@ def test_strict_interests_are_known(text: str, strict: bool) -> None:
         ("author:", "at least one word"),
         ("diffusion\x00models", "plain text"),
         ("diffusion\u202emodels", "plain text"),
+        ('agents "world models', "not closed"),
+        ("title:agents", "no filter “title:”"),
+        ('abs:"world models"', "Titles and abstracts are always searched"),
     ],
 )
 def test_an_interest_that_cannot_be_searched_for_says_why(text: str, word: str) -> None:
     """The message tells what to change."""
     with pytest.raises(InvalidInterest, match=word):
         interest.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("author:garcia, agents", "author:garcia agents"),
+        ("cat:cs.CL, cat:[cs.LG]", "cat:cs.CL cat:cs.LG"),
+        ("agents -author:x;", "agents -author:x"),
+        ("cat:cs.*", "cat:cs"),
+        ("world\u200b mo\u00addels", "world models"),
+        ('5" disks', "5 disks"),
+    ],
+)
+def test_what_people_type_around_a_value_is_no_part_of_it(text: str, same: str) -> None:
+    """Commas of a list, brackets, and marks that come along from a page."""
+    assert replace(interest.parse(text), text="") == replace(interest.parse(same), text="")
 
 
 def test_spelling_is_unified_before_it_is_stored() -> None:

@@ -74,6 +74,7 @@ def why(text: str, paper: int, index: match.Index = INDEX) -> str:
         ('author:"Ada Lovelace"', {1}),
         ("author:love", set()),  # whole names only
         ("author: turing", {2}),
+        ("author:turing author:liskov", {2, 3}),  # any of them, as with categories
         ("cat:cs.CV", {2, 3}),
         ("cat:cs", {1, 2, 3}),
         ("cat:cs.CV cat:cs.CL", {1, 2, 3}),  # any of several categories
@@ -119,8 +120,11 @@ def test_words_apart_in_a_title_are_not_the_interest() -> None:
             2,
             "“Low-bit quantization” in the abstract; “Transformers” in the title",
         ),
-        ("author:turing", 2, "by Turing"),
-        ("image cat:cs.CV", 3, "“Image” in the title; filed under cs.CV, eess.IV"),
+        ("author:turing", 2, "by Alan Turing"),
+        ("author:garcia author:liskov", 2, "by José García"),
+        ("author:garcia author:turing", 2, "by José García, Alan Turing"),
+        ("image cat:cs.CV", 3, "“Image” in the title; filed under cs.CV"),
+        ("cat:eess", 3, "filed under eess.IV"),
         ("LLMs", 1, "“large language models” in the abstract"),
         ("large language models", 4, "“LLM” in the abstract"),
         ("language models", 4, "“LLM” in the abstract"),  # a large one is one
@@ -205,6 +209,11 @@ def test_there_may_be_nothing_to_match() -> None:
     """A day without papers."""
     for corpus in (Corpus.shipped(), corpora.corpus()):
         assert match.Index([], corpus).match([parse("agents")]) == [{}]
+
+
+def test_a_word_typed_twice_is_said_once() -> None:
+    """The same interest, although no paper says “agents agents”."""
+    assert hits("agents agents") == hits("agents")
 
 
 # --- whatever is asked

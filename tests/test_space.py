@@ -71,6 +71,33 @@ def test_a_space_comes_back_from_its_arrays() -> None:
     assert np.array_equal(read.vectors(document), SPACE.vectors(document))
 
 
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [
+        ("projection", np.s_[:-5]),
+        ("projection", np.s_[:, :-5]),
+        ("mean", np.s_[:-1]),
+        ("covariance", np.s_[:-1]),
+        ("examples", np.s_[:, :-2]),
+        ("fingerprints", np.s_[:-3]),
+    ],
+)
+def test_parts_of_two_models_are_refused(name: str, cut: object) -> None:
+    """Otherwise the first digest would fail, and every one after it, with a good model at hand."""
+    arrays = SPACE.arrays()
+    arrays[name] = arrays[name][cut]
+    with pytest.raises(ValueError, match="instead of"):
+        Space.of_arrays(arrays, CORPUS.statistics.frequencies, CORPUS.statistics.idf)
+
+
+def test_a_model_with_numbers_that_are_none_is_refused() -> None:
+    """They would spread over everything that is computed with them."""
+    arrays = SPACE.arrays()
+    arrays["projection"][3, 1] = np.nan
+    with pytest.raises(ValueError, match="projection"):
+        Space.of_arrays(arrays, CORPUS.statistics.frequencies, CORPUS.statistics.idf)
+
+
 def test_the_same_archive_gives_the_same_space() -> None:
     """Chance plays no part."""
     again = Corpus.of([(paper.title, paper.abstract) for paper in corpora.papers()])
