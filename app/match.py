@@ -109,6 +109,7 @@ class Index:
         self._tfidf = self._space.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
         self._vectors = self._space.placed(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._examples = _Examples(self._space, self._passages, self._vectors) if self._space else None
+        self._directions: dict[str, Matrix] = {}
 
     @cached_property
     def vectors(self) -> dict[int, Matrix]:
@@ -178,18 +179,24 @@ class Index:
         """
         if not (self._space and self._examples):
             return []
-        asked = self._asked([query])
-        direction, _ = self._examples.meanings(asked.texts, self._words(asked), asked.full)
-        paper = passage.paper
-        place = self._vectors[[self._places[paper.id]]]
-        if self._space.standardised(direction, place).item() <= 0:  # it fits by its words alone
+        direction, place = self._direction(query, self._examples), self._places[passage.paper.id]
+        if (
+            self._space.standardised(direction, self._vectors[[place]]).item() <= 0
+        ):  # it fits by its words alone
             return []
-        row = self._tfidf[self._places[paper.id]]
+        row = self._tfidf[place]
         gains = row.data * (self._space.projection[row.indices] @ direction[0])
         stems, own = self._space.stems.names, set(self._folded(query)[0])
         strongest = [stems[row.indices[n]] for n in np.argsort(-gains, kind="stable") if gains[n] > 0]
         named = [stem for stem in strongest if stem not in own][:CLOSE_WORDS]
         return [passage.spelled(stem) for stem in named]
+
+    def _direction(self, query: Query, examples: _Examples) -> Matrix:
+        """Where an interest's examples point, a unit row; worked out once, since many papers ask for it."""
+        if query.text not in self._directions:
+            asked = self._asked([query])
+            self._directions[query.text], _ = examples.meanings(asked.texts, self._words(asked), asked.full)
+        return self._directions[query.text]
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         asked = self._asked(queries)

@@ -1,0 +1,70 @@
+"""What short, common interests bring: the papers that merely name them beside those that are about them.
+
+    python -m benchmarks.short ../shared
+
+Reads eight recorded weeks as one pool, with what was listed before as the archive. There are no labels:
+the titles are to be read by eye, a sample of each kind, drawn with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from app import interest, match, ranking
+from app.corpus import Corpus
+from app.passages import Passage
+from app.records import PaperView
+from benchmarks.relevance import view
+
+INTERESTS = ("agents", "quantization", "world models", "alignment", "diffusion", "memory")
+WEEKS = 8
+SHOWN = 10
+
+
+def main() -> None:
+    shared = Path(sys.argv[1])
+    sys.path.insert(0, str(shared / "eval"))
+    import relevance as evaluation  # type: ignore[import-not-found]
+
+    papers = evaluation.load_papers(shared / "data")
+    days = sorted({paper["listed_on"] for paper in papers})
+    since = days[-7 * WEEKS]
+    older = [paper for paper in papers if paper["listed_on"] < since]
+    corpus = Corpus.of([(paper["title"], paper["abstract"]) for paper in reversed(older)])
+    pool = {n: view(n, paper) for n, paper in enumerate(papers) if paper["listed_on"] >= since}
+    index = match.Index(pool.values(), corpus)
+    print(f"{len(pool)} papers listed from {since} on; an archive of {len(older)}")
+    for text in INTERESTS:
+        show(text, pool, index, corpus)
+
+
+def show(text: str, pool: dict[int, PaperView], index: match.Index, corpus: Corpus) -> None:
+    query = interest.parse(text)
+    named = {n for n, paper in pool.items() if Passage(paper, corpus.abbreviations).means(query.words)}
+    hits = index.match([query])[0]
+    sent = {n for n, relevance in hits.items() if relevance >= ranking.FLOOR}
+    print(
+        f"\n{text}: named by {len(named)}, sent {len(sent)}, of these {len(sent - named)} that do not name it"
+    )
+    best = sorted(sent, key=lambda n: -hits[n])[:SHOWN]
+    for kind, numbers in (
+        ("the best", best),
+        ("sent", drawn(sent & named)),
+        ("sent, not named", drawn(sent - named)),
+        ("named, not sent", drawn(named - sent)),
+    ):
+        print(f"  {kind}:")
+        for n in numbers:
+            print(f"    {hits.get(n, 0.0):.2f} {pool[n].title[:100]}")
+
+
+def drawn(numbers: Collection[int]) -> Sequence[int]:
+    """A sample that is the same every time."""
+    return sorted(random.Random(0).sample(sorted(numbers), min(SHOWN, len(numbers))))  # noqa: S311
+
+
+if __name__ == "__main__":
+    main()
