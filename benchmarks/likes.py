@@ -81,7 +81,7 @@ def corpus_of(texts: tuple[tuple[str, str], ...]) -> Corpus:
 _words = TfidfVectorizer(
     strip_accents="unicode",
     stop_words="english",
-    token_pattern=r"(?u)\b[a-zA-Z_][a-zA-Z0-9_]+\b",
+    token_pattern=r"(?u)\b[a-zA-Z_][a-zA-Z0-9_]+\b",  # noqa: S106  a pattern of words
     ngram_range=(1, 2),
 ).build_analyzer()
 _numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
