@@ -27,12 +27,13 @@ Matrix = np.ndarray[Any, Any]
 FLOOR = 0.33
 TREND = 0.2
 FRESH = 0.9
+CERTAIN = 1 - 1e-9  # no relevance counts for more: its evidence is a number
 NO_TREND = Trend(0.0, "")
 
 
 def evidence_of(relevances: Iterable[float]) -> Vector:
-    """Evidence for relevances under 1; a relevance under 0 speaks against a paper."""
-    return np.asarray(-np.log1p(-np.array([*relevances])))
+    """Evidence for relevances up to 1; a relevance under 0 speaks against a paper."""
+    return np.asarray(-np.log1p(-np.minimum([*relevances], CERTAIN)))
 
 
 def relevance_of(evidence: Vector) -> Vector:
@@ -57,7 +58,9 @@ class Matches:
         """File an interest: relevance by paper, and the papers that its exclusions forbid."""
         place = self.places.setdefault(text, len(self.places))
         if place == len(self.evidence):  # doubled, so that filing many copies few
-            self.evidence = np.concatenate([self.evidence, np.zeros_like(self.evidence)])
+            larger = np.zeros((2 * place, len(self.ids)))  # takes no memory before it is written to
+            larger[:place] = self.evidence
+            self.evidence = larger
         self.evidence[place] = self.row(hits)
         self._excluded[text] = excluded
 
@@ -154,13 +157,18 @@ class Ranked:
         ids: list[int] = self.shelf.matches.ids[self.columns].tolist()
         return ids
 
+    @cached_property
+    def taste(self) -> Mapping[int, float]:
+        """What the reader's taste adds or takes away, as relevance by paper."""
+        return _counting(self.reader, self.shelf.matches)
+
     def parts(self) -> Matrix:
         """The evidence for `papers` from each interest, in the reader's order, and from their taste."""
         matches, wishes = self.shelf.matches, self.reader.wishes
         places = np.array([matches.places[wish.text] for wish in wishes], np.intp)
         weights = np.array([wish.weight for wish in wishes], float)
         own = matches.evidence[places[:, None], self.columns] * weights[:, None]
-        return np.vstack([own, _taste(self.reader, matches)[self.columns]])
+        return np.vstack([own, matches.row(self.taste)[self.columns]])
 
     def weigh(self, paper: PaperView) -> Weighed:
         """Every number of a paper of the shelf, whether or not it is relevant enough."""
@@ -179,7 +187,7 @@ def rank(shelf: Shelf, readers: Sequence[Reader]) -> list[Ranked]:
     wanted = shelf.listed >= since[:, None]
     for n, reader in enumerate(readers):
         if reader.taste:
-            evidence[n] += _taste(reader, matches)
+            evidence[n] += matches.row(_counting(reader, matches))
         if reader.had:
             wanted[n, [matches.columns[had] for had in reader.had if had in matches.columns]] = False
     rows, columns = np.nonzero(wanted & (evidence >= ENOUGH))
@@ -202,7 +210,7 @@ def _weights(readers: Sequence[Reader], matches: Matches) -> sparse.csr_matrix:
     return sparse.csr_matrix((weights, places, ends), (len(readers), len(matches.evidence)))
 
 
-def _taste(reader: Reader, matches: Matches) -> Vector:
-    """The evidence of what a reader liked, which brings nothing that an exclusion speaks against."""
+def _counting(reader: Reader, matches: Matches) -> dict[int, float]:
+    """A reader's taste, which speaks for nothing that an exclusion speaks against."""
     muted = matches.excluded(reader.wishes)
-    return matches.row({n: liked for n, liked in reader.taste.items() if n not in muted})
+    return {number: says for number, says in reader.taste.items() if says < 0 or number not in muted}
