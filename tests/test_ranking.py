@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 import numpy as np
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,22 +75,6 @@ def test_no_taste_brings_what_an_interest_excludes() -> None:
     """Another interest may."""
     on = shelf({}, {2: 0.5}, excluded=frozenset({1, 2}))
     assert ranked(on, Reader(WISHES[:2], taste={1: 0.9, 3: 0.9})).papers == [3, 2]
-
-
-def test_an_exclusion_takes_no_dislike_away() -> None:
-    """Another interest may bring the paper, and what was disliked still speaks against it."""
-    on = shelf({}, {1: 0.4, 2: 0.4}, excluded=frozenset({1}))
-    one = ranked(on, Reader(WISHES[:2], taste={1: -0.5, 2: -0.5}))
-    assert one.papers == []
-    assert one.weigh(on.papers[1]).relevance == one.weigh(on.papers[2]).relevance
-
-
-def test_whoever_fits_perfectly_is_a_number_among_others() -> None:
-    """An interest may be half an abstract: so near to 1 that it rounds to it, and still it can be weighed."""
-    on = shelf({1: 1.0, 2: 0.99}, {1: 1.0})
-    one = ranked(on, Reader(WISHES[:2], taste={1: -0.99, 2: 1.0}))
-    assert one.papers == [2, 1]
-    assert np.isfinite(one.evidence).all()
 
 
 def test_an_exclusion_takes_no_dislike_away() -> None:
