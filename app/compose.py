@@ -16,7 +16,7 @@ import numpy as np
 
 from app import gist
 from app.ranking import ENOUGH, FLOOR, Matrix, Ranked, Reader, Shelf, Vector, relevance_of
-from app.records import Digest, PaperView, Pick, Section, Skip, WhenEmpty, Wish
+from app.records import Digest, PaperView, Pick, Section, Skip, Trend, WhenEmpty, Wish
 
 DIVERSITY = 0.3  # λ of MMR
 CONSIDERED = 4  # times as many papers as there is room for: what comes later is never taken
@@ -181,13 +181,18 @@ def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
     columns = shelf.matches.columns
     allowed = (pair for pair in shelf.trending if ranked.open[columns[pair[0]]] and pair[0] not in muted)
     picks = tuple(
-        _pick(_Choice(shelf.papers[number], LIKED, score), shelf, "trending now")
+        _pick(_Choice(paper := shelf.papers[number], LIKED, score), shelf, _why_shown(shelf.trend(paper)))
         for number, score in itertools.islice(allowed, reader.max_papers)
     )
     if not picks:
         return Skip(_silence(shelf, 0))
     note = "Nothing new matched your interests, so here is what is trending." if reader.wishes else ""
     return Digest(edition, (Section("", picks),), note, considered=considered)
+
+
+def _why_shown(trend: Trend) -> str:
+    """Nobody has voted on it yet, or the source has no votes: then it is only new."""
+    return "trending now" if trend.words else "newly listed"
 
 
 def _pick(choice: _Choice, shelf: Shelf, reason: str) -> Pick:

@@ -74,7 +74,8 @@ def parse(text: str) -> Query:
         _file_part(parts, bool(minus), field.lower(), quoted, bare)
     query = Query(text, **{name: tuple(values) for name, values in parts.items()})  # type: ignore[arg-type]
     if not (query.terms or query.authors or query.categories):
-        raise InvalidInterest("An interest needs at least one word to look for.", "interests")
+        example = ": what, and then what not, as in “agents -robot”" if query.strict else ""
+        raise InvalidInterest(f"An interest needs at least one word to look for{example}.", "interests")
     return query
 
 

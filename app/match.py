@@ -188,7 +188,7 @@ class Index:
         gains = row.data * (self._space.projection[row.indices] @ direction[0])
         stems, own = self._space.stems.names, set(self._folded(query)[0])
         strongest = [stems[row.indices[n]] for n in np.argsort(-gains, kind="stable") if gains[n] > 0]
-        named = [stem for stem in strongest if stem not in own][:CLOSE_WORDS]
+        named = [stem for stem in strongest if stem not in own and len(stem) > 1][:CLOSE_WORDS]
         return [passage.spelled(stem) for stem in named]
 
     def _direction(self, query: Query, examples: _Examples) -> Matrix:

@@ -150,6 +150,13 @@ def test_a_reader_may_ask_for_what_trends_instead_of_silence() -> None:
     assert "Nothing new matched" in made.note
 
 
+def test_what_nobody_voted_on_is_not_said_to_trend() -> None:
+    """It fills what room there is, as new."""
+    on = replace(shelf({}, 2), trends={1: Trend(0.9, "12 votes"), 2: Trend(0.5, "")})
+    made = digest(Reader((AGENTS,), when_empty=WhenEmpty.TRENDING), on)
+    assert [pick.reason for pick in made.picks] == ["trending now", "newly listed"]
+
+
 def test_without_interests_a_reader_gets_what_trends() -> None:
     """Somebody who names none wants the news of the field."""
     assert ids(digest(Reader((), max_papers=1), shelf({}, 3, trends={2: 0.9}))) == {"": [2]}

@@ -191,9 +191,11 @@ def test_a_title_alone_may_not_be_enough(app: App, papers: tuple[int, ...], past
     assert (found.known, found.own) == ((), (pasted,))
 
 
-def test_a_bare_id_that_is_not_known_is_told(app: App, papers: tuple[int, ...]) -> None:
-    """Nothing can be learned from a number alone."""
-    unknown = PaperRecord(title="", arxiv_id="1706.03762")
+@pytest.mark.parametrize(
+    "unknown", [PaperRecord(title="", arxiv_id="1706.03762"), PaperRecord(title="hello")], ids=["id", "word"]
+)
+def test_what_says_nothing_is_told(app: App, papers: tuple[int, ...], unknown: PaperRecord) -> None:
+    """Nothing can be learned from a number alone, or from a single word."""
     with app.db.read() as session:
         found = subscribers.recognise(session, [unknown, unknown])
     assert (found.unknown, found.usable) == ((unknown,), 0)

@@ -20,6 +20,7 @@ from app.records import Opinion, PaperRecord
 from app.subscribers.register import not_erased, take
 
 MOST_OPINIONS = 1_000
+LEAST_CHARS = 8  # of a title that says something by itself: “hello” does not
 KEY_CHARS = 200  # of a title's key: two papers of one reader that begin so much alike are one
 
 
@@ -29,7 +30,7 @@ class Recognised:
 
     known: tuple[tuple[int, str], ...] = ()  # papers of the archive: id and title
     own: tuple[PaperRecord, ...] = ()  # not in the archive, but with a title: they count all the same
-    unknown: tuple[PaperRecord, ...] = ()  # ids alone, which say nothing here
+    unknown: tuple[PaperRecord, ...] = ()  # ids, or a word for a title: they say nothing here
 
     @property
     def usable(self) -> int:
@@ -153,7 +154,7 @@ def recognise(session: Session, pasted: Sequence[PaperRecord]) -> Recognised:
         paper = _find(record, shelves)
         if paper is not None:
             known.append(paper.id or 0)
-        elif record.title:
+        elif record.abstract or len(record.title) >= LEAST_CHARS:
             own.setdefault(_key(record.title), record)
         else:
             unknown.append(record)

@@ -139,7 +139,8 @@ def test_what_became_of_a_paste_is_told_piece_by_piece(
         "Recognised: 1. Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans",
         "Not in our archive, kept for you alone: 1.",
         "A Paper That Nobody Else Has",
-        f"Not known here: 1. A number alone says nothing: paste the BibTeX instead. {STRANGE}",
+        "Not known here: 1. An id or a word says nothing by itself: paste the title or the BibTeX.",
+        STRANGE,
         "Not understood: 1. Line 3: neither a title nor a link or id: ???",
     ):
         assert words in text
