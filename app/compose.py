@@ -19,7 +19,7 @@ from app.ranking import ENOUGH, FLOOR, Matrix, Ranked, Reader, Shelf, Vector, re
 from app.records import Digest, PaperView, Pick, Section, Skip, Trend, WhenEmpty, Wish
 
 DIVERSITY = 0.3  # λ of MMR
-CONSIDERED = 4  # times as many papers as there is room for: what comes later is never taken
+CONSIDERED = 4  # times as many papers as there is room for: as long as no quota turns any away, that is enough
 SHOWN_AUTHORS = 3
 
 LIKED = Wish("")  # the place of what fits by taste alone
@@ -59,7 +59,6 @@ class Fate(StrEnum):
     PICKED = "picked"
     QUOTA = "quota"  # its interests have as many papers already as their quotas allow
     FULL = "full"  # the digest has as many as the reader wants
-    BEHIND = "behind"  # so many have better scores that it is not looked at
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,9 @@ def choose(ranked: Ranked) -> Selection:
     scores = dict(zip(numbers, ranked.scores.tolist(), strict=True))
     evidence = dict(zip(numbers, parts.T.tolist(), strict=True))
     first = [number for number in numbers if number in champions.values()]
-    rest = [number for number in numbers if number not in champions.values()][: CONSIDERED * most]
+    rest = [number for number in numbers if number not in champions.values()]
+    if all(wish.quota is None for wish in ranked.reader.wishes):
+        rest = rest[: CONSIDERED * most]
     chosen: dict[int, _Choice] = {}
     without_room = set[int]()
     line = _Line([*first, *rest], ranked.shelf.vectors)
@@ -95,8 +96,8 @@ def choose(ranked: Ranked) -> Selection:
                 line.take(number)
             else:
                 without_room.add(number)
-    passed = Fate.FULL if len(chosen) == most else Fate.BEHIND
-    fates = {n: Fate.PICKED if n in chosen else Fate.QUOTA if n in without_room else passed for n in numbers}
+    fates = dict.fromkeys(numbers, Fate.FULL) | dict.fromkeys(without_room, Fate.QUOTA)
+    fates |= dict.fromkeys(chosen, Fate.PICKED)
     return Selection(sorted(chosen.values(), key=lambda choice: (-choice.score, choice.paper.id)), fates)
 
 
@@ -154,10 +155,10 @@ def _has_room(wish: Wish, number: int, chosen: Mapping[int, _Choice], champions:
 
 def _reason(choice: _Choice, ranked: Ranked) -> str:
     """Why it fits the interest it stands under, and the reader's taste where that agrees."""
-    number, reader = choice.paper.id, ranked.reader
+    number, taste = choice.paper.id, ranked.taste
     said = [ranked.shelf.reason(choice.wish.text, number)] if choice.wish.text else []
-    if number in reader.taste and (not said or reader.taste[number] >= FLOOR):
-        said.append(reader.why_liked(number))
+    if number in taste and (not said or taste[number] >= FLOOR):
+        said.append(ranked.reader.why_liked(number))
     return "; ".join(filter(None, said))
 
 
@@ -170,8 +171,9 @@ def _any_leaves(chosen: Sequence[_Choice], ranked: Ranked) -> bool:
 def _silence(shelf: Shelf, considered: int) -> str:
     if not considered:
         return f"no new papers. {shelf.quiet}".strip()
-    papers = "1 new paper" if considered == 1 else f"{considered} new papers"
-    return f"none of the {papers} matched your interests. {shelf.quiet}".strip()
+    if considered == 1:
+        return f"the one new paper did not match your interests. {shelf.quiet}".strip()
+    return f"none of the {considered} new papers matched your interests. {shelf.quiet}".strip()
 
 
 def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
@@ -185,7 +187,7 @@ def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
         for number, score in itertools.islice(allowed, reader.max_papers)
     )
     if not picks:
-        return Skip(_silence(shelf, 0))
+        return Skip(_silence(shelf, considered))
     note = "Nothing new matched your interests, so here is what is trending." if reader.wishes else ""
     return Digest(edition, (Section("", picks),), note, considered=considered)
 

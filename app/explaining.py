@@ -157,7 +157,7 @@ def explain(app: App, now: datetime, subscriber: str, paper: str) -> Explanation
         recorded=recorded,
         floor=ranking.FLOOR,
         interests=tuple(Judged(wish, desk.numbers(wish.text, view)) for wish in asked.wishes),
-        taste=Match(asked.taste[view.id], asked.why_liked(view.id)) if view.id in asked.taste else None,
+        taste=Match(ranked.taste[view.id], asked.why_liked(view.id)) if view.id in ranked.taste else None,
         no_candidate="" if candidate else _no_candidate(paper_now, asked.since, now.date(), said=said),
         standing=_standing(ranked, candidate) if candidate else None,
         card=_card(digest, view.id),
@@ -384,9 +384,7 @@ def _of_room(facts: Explanation, standing: Standing) -> str:
     if standing.fate is Fate.QUOTA:
         limited = [one for one in facts.interests if one.wish.quota is not None and one.numbers.relevance]
         texts = ", ".join(f"“{one.wish.text}” ({one.wish.quota})" for one in limited)
-        return f"the quota of {texts} is taken by papers that fit better"
-    if standing.fate is Fate.BEHIND:
-        return f"only the best {compose.CONSIDERED * most} are looked at, and this one is {where}"
+        return f"the quota of {texts} is taken by other papers"
     if (standing.place or 0) <= most:
         rules = "each interest's best paper goes first, and one that says the same as another goes last"
         return f"{room}; this one is {where}, but {rules}"

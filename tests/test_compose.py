@@ -109,6 +109,13 @@ def test_a_full_interest_costs_another_no_paper_that_it_would_bring_itself() -> 
     assert ids(digest(Reader((AGENTS, Wish("video", quota=1))), on)) == {"agents": [1], "video": [2]}
 
 
+def test_a_full_interest_hides_no_paper_of_another() -> None:
+    """However many of its papers have better scores: they have no place, and so they take none."""
+    on = shelf({"agents": dict.fromkeys(range(1, 31), 0.9), "video": dict.fromkeys(range(31, 35), 0.4)}, 34)
+    made = digest(Reader((Wish("agents", quota=1), VIDEO), max_papers=4), on)
+    assert ids(made) == {"agents": [1], "video": [31, 32, 33]}
+
+
 def test_the_loudest_interest_drowns_no_other() -> None:
     """With room for three, the small interest's best is in."""
     on = shelf({"agents": dict.fromkeys(range(1, 9), 0.9), "video": {9: FLOOR}})
@@ -133,7 +140,7 @@ def test_a_thin_day_goes_out_before_a_paper_is_lost() -> None:
     ("papers", "quiet", "reason"),
     [
         (9, "", "none of the 9 new papers matched your interests."),
-        (1, "", "none of the 1 new paper matched your interests."),
+        (1, "", "the one new paper did not match your interests."),
         (0, "Nothing is listed on a Saturday.", "no new papers. Nothing is listed on a Saturday."),
     ],
 )
@@ -157,6 +164,13 @@ def test_what_nobody_voted_on_is_not_said_to_trend() -> None:
     assert [pick.reason for pick in made.picks] == ["trending now", "newly listed"]
 
 
+def test_what_trends_may_be_all_excluded() -> None:
+    """Then there were new papers, and silence says so."""
+    on = shelf({}, 2, excluded={"agents": frozenset({1, 2})})
+    reader = Reader((AGENTS,), when_empty=WhenEmpty.TRENDING)
+    assert skipped(reader, on) == "none of the 2 new papers matched your interests."
+
+
 def test_without_interests_a_reader_gets_what_trends() -> None:
     """Somebody who names none wants the news of the field."""
     assert ids(digest(Reader((), max_papers=1), shelf({}, 3, trends={2: 0.9}))) == {"": [2]}
@@ -173,6 +187,13 @@ def test_what_a_reader_liked_is_a_reason_and_brings_papers_of_its_own() -> None:
         "1 because of agents; close to “Plans”",
         "close to “Plans”",
     ]
+
+
+def test_a_like_that_an_exclusion_silences_is_no_reason() -> None:
+    """It counted for nothing: another interest brings the paper."""
+    on = shelf({"video": {1: 0.9}}, excluded={"agents": frozenset({1})})
+    made = digest(Reader((AGENTS, VIDEO), taste={1: 0.9}, why_liked=lambda _: "close to “Plans”"), on)
+    assert [pick.reason for pick in made.picks] == ["1 because of video"]
 
 
 def test_of_two_papers_that_say_the_same_one_leaves_room_for_another() -> None:

@@ -158,7 +158,7 @@ def test_a_full_digest_and_a_quota(app: App, papers: dict[str, int]) -> None:
         session.exec(select(Interest)).one().quota = 1
     assert explain(app, papers[TITLES[1]]).verdict == (
         "Not in the next digest: "
-        "the quota of “language agents -markets” (1) is taken by papers that fit better."
+        "the quota of “language agents -markets” (1) is taken by other papers."
     )
 
 

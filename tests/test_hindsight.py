@@ -49,7 +49,7 @@ def test_each_day_brings_what_was_listed_by_then(app: App) -> None:
     assert [each.edition for each in editions] == ["2026-11-18", "2026-11-19", "2026-11-20"]
     assert brought(editions) == {"2026-11-18": [first, older], "2026-11-20": [second]}
     assert isinstance(editions[1].digest, Skip)
-    assert editions[1].digest.reason == "none of the 1 new paper matched your interests."
+    assert editions[1].digest.reason == "the one new paper did not match your interests."
 
 
 def test_it_agrees_with_what_planning_did(app: App) -> None:

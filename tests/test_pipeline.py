@@ -96,7 +96,7 @@ def test_the_same_paper_never_comes_twice(app: App) -> None:
     assert titles(first) == [AGENTS]
     assert (second.state, second.reason) == (
         DeliveryState.SKIPPED,
-        "none of the 1 new paper matched your interests. Hugging Face lists few or no papers on a Saturday.",
+        "the one new paper did not match your interests. Hugging Face lists few or no papers on a Saturday.",
     )
 
 
