@@ -19,7 +19,7 @@ from app.ranking import ENOUGH, FLOOR, Matrix, Ranked, Reader, Shelf, Vector, re
 from app.records import Digest, PaperView, Pick, Section, Skip, Trend, WhenEmpty, Wish
 
 DIVERSITY = 0.3  # λ of MMR
-CONSIDERED = 4  # times as many papers as there is room for: as long as no quota turns any away, that is enough
+CONSIDERED = 4  # times as many papers as there is room for: enough, where no quota turns any away
 SHOWN_AUTHORS = 3
 
 LIKED = Wish("")  # the place of what fits by taste alone
