@@ -18,7 +18,7 @@ _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # copied from a page; nobod
 _FOREIGN = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # filters of other services
 _AROUND = " ,;.()[]*"  # what a filter's value may stand in
 _PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
-_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "–": "-"})
+_QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ def parse(text: str) -> Query:
 
 def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:
     """Put one part of an interest where it belongs; one without any letter or digit says nothing."""
+    if bare.startswith('"'):
+        raise InvalidInterest("A quotation mark is not closed.", "interests")
     if field:
         value = " ".join((quoted or bare).casefold().split()).strip(_AROUND)
         name = ("without_" if minus else "") + {"author": "authors", "cat": "categories"}[field]
         if WORD.search(value):
             parts[name].append(plain(value))
         return
-    if bare.startswith('"'):
-        raise InvalidInterest("A quotation mark is not closed.", "interests")
     if foreign := _FOREIGN.match(bare):
         searched = "Titles and abstracts are always searched, and there are author: and cat:."
         raise InvalidInterest(f"There is no filter “{foreign.group()}”. {searched}", "interests")

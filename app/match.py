@@ -24,7 +24,7 @@ from app.interest import Query
 from app.passages import Passage
 from app.records import PaperView
 from app.space import Matrix, Space, Terms, counts, fingerprint, ones, said
-from app.words import pairs
+from app.words import pairs, telling
 
 # `benchmarks/relevance.py` measures these; docs/benchmarks.md says what else was tried.
 WORDS, WHOLE = 0.35, 1.0
@@ -129,7 +129,7 @@ class Index:
         """What is relevant and passes the filters, required phrases and exclusions of one interest."""
         if not query.terms:
             relevance = np.full(len(self._passages), FILTER_RELEVANCE)
-        elif query.phrases:
+        elif any(map(telling, query.phrases)):
             relevance = np.maximum(relevance, PHRASE_RELEVANCE)
         places = (relevance > 0).nonzero()[0]
         if query.strict:

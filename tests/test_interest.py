@@ -84,6 +84,8 @@ def test_strict_interests_are_known(text: str, strict: bool) -> None:
         ("diffusion\x00models", "plain text"),
         ("diffusion\u202emodels", "plain text"),
         ('agents "world models', "not closed"),
+        ('agents -author:"Ada Lovelace', "not closed"),
+        ('cat:"cs.CL', "not closed"),
         ("title:agents", "no filter “title:”"),
         ('abs:"world models"', "Titles and abstracts are always searched"),
     ],
@@ -103,6 +105,8 @@ def test_an_interest_that_cannot_be_searched_for_says_why(text: str, word: str) 
         ("cat:cs.*", "cat:cs"),
         ("world\u200b mo\u00addels", "world models"),
         ('5" disks', "5 disks"),
+        ("agents \u2011crypto", "agents -crypto"),  # every hyphen is one
+        ("\uff02world models\uff02", '"world models"'),
     ],
 )
 def test_what_people_type_around_a_value_is_no_part_of_it(text: str, same: str) -> None:

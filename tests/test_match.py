@@ -104,6 +104,13 @@ def test_what_a_reader_typed_counts_however_common_it_is(wish: str, paper: int, 
     assert hits(wish)[paper] >= least
 
 
+def test_a_phrase_of_small_words_is_required_and_nothing_more() -> None:
+    """It is in a paper of any kind."""
+    papers = [PaperView(1, "Agents", "How to plan."), PaperView(2, "Video", "How to film.")]
+    index = match.Index(papers, Corpus.shipped())
+    assert set(hits('agents "how to"', index)) == {1}
+
+
 def test_words_apart_in_a_title_are_not_the_interest() -> None:
     """ "Real-World Image Restoration with Large-Scale Models" is no paper on world models."""
     index = match.Index([PaperView(1, "Real-World Images with Large-Scale Models")], Corpus.shipped())
