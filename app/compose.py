@@ -67,6 +67,7 @@ class Selection:
 
     chosen: list[_Choice]
     fates: dict[int, Fate]
+    first: frozenset[int]  # each interest's own best, whatever their scores
 
 
 def choose(ranked: Ranked) -> Selection:
@@ -98,7 +99,8 @@ def choose(ranked: Ranked) -> Selection:
                 without_room.add(number)
     fates = dict.fromkeys(numbers, Fate.FULL) | dict.fromkeys(without_room, Fate.QUOTA)
     fates |= dict.fromkeys(chosen, Fate.PICKED)
-    return Selection(sorted(chosen.values(), key=lambda choice: (-choice.score, choice.paper.id)), fates)
+    by_score = sorted(chosen.values(), key=lambda choice: (-choice.score, choice.paper.id))
+    return Selection(by_score, fates, frozenset(first))
 
 
 class _Line:

@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from enum import StrEnum
 
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
 from app import archive, cadence, compose, deliver, planning, ranking, subscribers, suppression
-from app.compose import Fate
+from app.compose import Fate, Selection
 from app.desk import Desk
 from app.errors import NotFound
 from app.match import Numbers
@@ -86,6 +87,13 @@ class Better:
     score: float
 
 
+class Overtaken(StrEnum):
+    """Why a paper with a lower score was picked instead."""
+
+    VARIETY = "variety"  # this one is like another pick
+    CHAMPION = "champion"  # the other is an interest's own best
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The paper among those that the next digest is made from."""
@@ -96,8 +104,9 @@ class Standing:
     relevant: int  # how many those are
     candidates: int  # that were not promised before
     before: tuple[Better, ...]  # the best of those with better scores
-    likeness: float  # to that pick which is most like it: a cosine
+    likeness: float  # to that pick before it which is most like it: a cosine
     like: str  # the title of that
+    overtaken: Overtaken | None  # where a paper with a lower score took the last place
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +272,8 @@ def _no_candidate(paper: PaperNow, oldest: date, today: date, *, said: bool) -> 
 def _standing(ranked: Ranked, paper: PaperView) -> Standing:
     selection = compose.choose(ranked)
     place = ranked.papers.index(paper.id) if paper.id in selection.fates else None
-    likeness, like = _likest(ranked.shelf, paper, [choice.paper for choice in selection.chosen])
+    ahead, overtaken = _ahead(ranked, selection, paper)
+    likeness, like = _likest(ranked.shelf, paper, ahead)
     before = zip(ranked.papers[: place or 0], ranked.scores.tolist(), strict=False)
     return Standing(
         weighed=ranked.weigh(paper),
@@ -277,13 +287,30 @@ def _standing(ranked: Ranked, paper: PaperView) -> Standing:
         ),
         likeness=likeness,
         like=like,
+        overtaken=overtaken,
     )
+
+
+def _ahead(
+    ranked: Ranked, selection: Selection, paper: PaperView
+) -> tuple[list[PaperView], Overtaken | None]:
+    """The picks that go before a paper whatever is like what, and why others did if it has no room."""
+    line = sorted(ranked.papers, key=lambda number: number not in selection.first)  # by score in each group
+    turns, places = ({n: turn for turn, n in enumerate(each)} for each in (line, ranked.papers))
+    picks = [choice.paper for choice in selection.chosen]
+    ahead = [pick for pick in picks if turns[pick.id] < turns.get(paper.id, len(turns))]
+    if selection.fates.get(paper.id) is not Fate.FULL:
+        return ahead, None
+    if len(ahead) < len(picks):
+        return ahead, Overtaken.VARIETY
+    lower = any(places[pick.id] > places[paper.id] for pick in picks)
+    return ahead, Overtaken.CHAMPION if lower else None
 
 
 def _likest(shelf: Shelf, paper: PaperView, picked: Sequence[PaperView]) -> tuple[float, str]:
     """How like a paper is to that pick which is most like it, and the title of that."""
     place = shelf.vectors.get(paper.id)
-    others = [pick for pick in picked if pick.id != paper.id and pick.id in shelf.vectors]
+    others = [pick for pick in picked if pick.id in shelf.vectors]
     if place is None or not others:
         return 0.0, ""
     return max((round(float(shelf.vectors[pick.id] @ place), 4), pick.title) for pick in others)
@@ -360,9 +387,8 @@ def _of_floor(facts: Explanation) -> str:
     if not (facts.interests or (facts.standing and facts.standing.relevant)):
         return f"Not in the next digest: {facts.reader.max_papers} papers that trend more fill it."
     relevance = facts.standing.weighed.relevance if facts.standing else 0.0
-    # Rounded down, so that what is under the floor never reads as if it were not.
-    shown = math.floor(max(relevance, 0.0) * 100) / 100
-    under = f"its relevance {shown:.2f} is under the floor of {facts.floor:.2f}{_held_down(facts)}"
+    under = f"its relevance {shown(max(relevance, 0.0))} is under the floor of {shown(facts.floor)}"
+    under += _held_down(facts)
     nearest = max(facts.interests, key=lambda one: one.numbers.agreement, default=None)
     if nearest and nearest.numbers.left_out:
         return f"Not sent: “{nearest.wish.text}” leaves it out ({nearest.numbers.left_out}), and {under}."
@@ -385,7 +411,15 @@ def _of_room(facts: Explanation, standing: Standing) -> str:
         limited = [one for one in facts.interests if one.wish.quota is not None and one.numbers.relevance]
         texts = ", ".join(f"“{one.wish.text}” ({one.wish.quota})" for one in limited)
         return f"the quota of {texts} is taken by other papers"
-    if (standing.place or 0) <= most:
-        rules = "each interest's best paper goes first, and one that says the same as another goes last"
-        return f"{room}; this one is {where}, but {rules}"
+    if standing.overtaken is Overtaken.VARIETY:
+        alike = f"“{standing.like}”, which is in it (likeness {shown(standing.likeness)})"
+        rule = "papers that say something else go first, though their scores are lower"
+        return f"it says much the same as {alike}, and {rule}"
+    if standing.overtaken is Overtaken.CHAMPION:
+        return f"{room}; this one is {where}, and each interest's best paper goes first"
     return f"{room}, and this one is {where}"
+
+
+def shown(figure: float) -> str:
+    """To two places; rounded down, so that what is under the floor never reads as if it were not."""
+    return f"{math.floor(round(figure * 100, 6)) / 100:.2f}"

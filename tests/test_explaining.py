@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 
 from app import deliver, ingest, pipeline, planning, ranking, subscribers, suppression
 from app.errors import NotFound
-from app.explaining import Explanation
+from app.explaining import Explanation, Overtaken
 from app.models import Delivery, DeliveryState, Interest, Merge, Source, Subscriber, SubscriberState
 from app.pipeline import App
 from app.records import Digest, PaperRecord, Parsed, WhenEmpty
@@ -157,9 +157,54 @@ def test_a_full_digest_and_a_quota(app: App, papers: dict[str, int]) -> None:
     with app.db.write() as session:
         session.exec(select(Interest)).one().quota = 1
     assert explain(app, papers[TITLES[1]]).verdict == (
-        "Not in the next digest: "
-        "the quota of “language agents -markets” (1) is taken by other papers."
+        "Not in the next digest: the quota of “language agents -markets” (1) is taken by other papers."
     )
+
+
+@pytest.fixture
+def twins(app: App, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Three papers on protein folding, the best first: the second says what the first one says."""
+    monkeypatch.setattr(app.lexicon, "current", lambda session: corpora.corpus())
+    about = [paper.abstract for paper in corpora.papers() if "protein folding" in paper.abstract]
+    said = {"Protein Folding": about[0], "Protein Folding Again": about[0], "More Protein Folding": about[1]}
+    with app.db.write() as session:
+        source = shelves.source(session, NOW)
+        return [
+            shelves.paper(session, source, title, TODAY, NOW, upvotes=40 - 10 * place, abstract=abstract)
+            for place, (title, abstract) in enumerate(said.items())
+        ]
+
+
+def test_a_paper_that_says_what_a_picked_one_says(app: App, twins: list[int]) -> None:
+    """A paper with a lower score is picked: no place explains that, but what it is like does."""
+    with app.db.write() as session:
+        shelves.reader(session, ALICE, ["protein folding"], NOW, max_papers=2)
+    told, picked = explain(app, twins[1]), explain(app, twins[2])
+    assert told.standing
+    assert picked.card
+    assert told.standing.weighed.score > picked.card.score
+    assert told.standing.overtaken is Overtaken.VARIETY
+    assert told.verdict == (
+        "Not in the next digest: it says much the same as “Protein Folding”, which is in it (likeness 1.00), "
+        "and papers that say something else go first, though their scores are lower."
+    )
+    assert planned(app) == {twins[0], twins[2]}
+
+
+def test_the_best_paper_of_another_interest_goes_first(app: App, twins: list[int]) -> None:
+    """Though its score is lower: that is said, and not that they are alike."""
+    with app.db.write() as session:
+        source = session.exec(select(Source)).one()
+        hens = shelves.paper(session, source, "Honey Bees", TODAY, NOW, upvotes=0)
+        shelves.reader(session, ALICE, ["protein folding", "honey bees"], NOW, max_papers=2)
+    told = explain(app, twins[2])
+    assert told.standing
+    assert told.standing.overtaken is Overtaken.CHAMPION
+    assert told.verdict == (
+        "Not in the next digest: it has room for 2 papers; this one is number 3 of 4 by its score, "
+        "and each interest's best paper goes first."
+    )
+    assert planned(app) == {twins[0], hens}
 
 
 def test_a_thin_day_keeps_it(app: App, papers: dict[str, int]) -> None:
