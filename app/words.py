@@ -18,6 +18,11 @@ _STOPWORDS = (
 )
 # Whose s is their own: "GPS" is not several GPs.
 _SINGULAR = "bfs cls css dfs dns fps gnss gps mcts mvs nms nvs rts sds sms sts tls tts"
+# As in Britain: "quantisation", "behaviour". What is rewritten besides, such as "noise", is so everywhere.
+_BRITISH = re.compile(
+    r"(?<=..)(?<!expert)is(?=(?:ed?|es|ers?|ing|able|ations?)$)|(?<=...)our(?=(?:s|ed|ing|al)?$)"
+)
+_AMERICAN = {"is": "iz", "our": "or"}
 _stemmer = Stemmer.Stemmer("english")
 
 
@@ -59,7 +64,7 @@ def plain(text: str) -> str:
 
 @lru_cache(maxsize=200_000)
 def _stem(word: str) -> str:
-    stem = str(_stemmer.stemWord(word))
+    stem = str(_stemmer.stemWord(_BRITISH.sub(lambda found: _AMERICAN[found.group()], word)))
     # Snowball leaves the plural of what has no vowel: "llms", "vlms".
     plural = len(stem) > 2 and stem.endswith("s") and stem.isalpha() and not set(stem) & set("aeiouy")
     return stem[:-1] if plural and stem not in _SINGULAR.split() else stem
