@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
+from typing import NamedTuple
 
 import structlog
 from sqlmodel import Session, col, select
 
 from app import archive, cadence, compose, interest, match, ranking, taste, trend
+from app.errors import InvalidInterest
 from app.models import Source, Subscriber
 from app.parts import App
 from app.records import Cadence, Digest, Opinion, PaperView, Skip, Wish
@@ -19,6 +21,7 @@ from app.sources import quiet
 log = structlog.get_logger(__name__)
 
 WEEK = 8  # days that a weekly digest looks back on: one more, for papers that were listed late
+TASTES = 500  # that are kept: more than a shard of readers has
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,13 @@ class Order:
     wishes: Sequence[Wish] = ()
     opinions: Sequence[Opinion] = ()
     already: frozenset[int] = frozenset()
+
+
+class Liking(NamedTuple):
+    """What a reader's likes and dislikes say of the candidates."""
+
+    relevance: Mapping[int, float]  # by paper; under 0: rather not
+    reason: Callable[[int], str]
 
 
 class Desk:
@@ -55,7 +65,7 @@ class Desk:
         self._kinds = sorted(session.exec(kinds))
         self._matches = ranking.Matches(self._all)
         self._reasons: dict[tuple[str, int], str] = {}
-        self._tastes: dict[tuple[Opinion, ...], taste.Taste | None] = {}
+        self._tastes: dict[tuple[Opinion, ...], Liking] = {}
         self._stand(now, today, self._all)
 
     def turn_to(self, at: datetime) -> None:
@@ -130,10 +140,14 @@ class Desk:
         asked = ranking.Reader(distinct, max_papers=max_papers, had=had, since=since)
         return compose.compose(edition, *ranking.rank(self.shelf, [asked]))
 
-    def liking(self, opinions: tuple[Opinion, ...]) -> taste.Taste | None:
-        """What a reader's likes and dislikes say of the candidates; a young archive cannot tell."""
-        if opinions and opinions not in self._tastes and self._tasted:
-            self._tastes[opinions] = taste.learn(opinions, self._tasted)
+    def liking(self, opinions: tuple[Opinion, ...]) -> Liking | None:
+        """What a reader's opinions say of the candidates, worked out at once; a young archive cannot tell."""
+        if not opinions or opinions in self._tastes or not self._tasted:
+            return self._tastes.get(opinions)
+        if learned := taste.learn(opinions, self._tasted):
+            self._tastes[opinions] = Liking(learned.relevance, learned.reason)
+        if len(self._tastes) > TASTES:
+            del self._tastes[next(iter(self._tastes))]
         return self._tastes.get(opinions)
 
     @cached_property
@@ -160,11 +174,21 @@ class Desk:
         return self._indices.of([*self._all.values()], self._corpus)
 
     def prepare(self, wishes: Iterable[Wish]) -> None:
-        """Match interests that were not matched yet; each is matched once for all who share it."""
-        new = dict.fromkeys(wish.text for wish in wishes if wish.text not in self._matches.places)
-        queries = {text: interest.parse(text) for text in new}
+        """Match interests that were not matched yet; each is matched once for all who share it.
+
+        One that cannot be understood raises InvalidInterest, when all the others are matched.
+        """
+        queries: dict[str, interest.Query] = {}
+        broken: list[InvalidInterest] = []
+        for text in dict.fromkeys(wish.text for wish in wishes if wish.text not in self._matches.places):
+            try:
+                queries[text] = interest.parse(text)
+            except InvalidInterest as error:
+                broken.append(error)
         for (text, query), hits in zip(queries.items(), self._index.match([*queries.values()]), strict=True):
             self._matches.add(text, hits, self._index.excluded(query))
+        if broken:
+            raise broken[0]
 
     def numbers(self, text: str, paper: PaperView) -> match.Numbers:
         """How a paper fits an interest; it need not be a candidate."""

@@ -46,9 +46,11 @@ def _match_ahead(app: App, desk: Desk, now: datetime) -> None:
     with app.db.read() as session:
         ids = [reader.id for reader in session.exec(_due(now).limit(SHARD)) if reader.id is not None]
         wishes, opinions = subscribers.wishes(session, ids), subscribers.opinions(session, ids)
-    with suppress(Exception):  # it is raised again, and written down, when its reader is planned
+    # What goes wrong here goes wrong again, and is written down, when its reader is planned.
+    with suppress(Exception):
         desk.prepare(itertools.chain(*wishes.values()))
-        for said in opinions.values():
+    for said in opinions.values():
+        with suppress(Exception):
             desk.liking(said)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import pytest
 from sqlmodel import select
 
-from app import pipeline, subscribers
-from app.models import Delivery
+from app import desk, match, pipeline, planning, subscribers, taste
+from app.desk import Desk
+from app.interest import Query
+from app.models import Delivery, DeliveryState
 from app.pipeline import App
+from app.records import Opinion
 from tests import corpora, shelves
 from tests.mailserver import MailServer
 
@@ -43,3 +48,81 @@ def test_what_a_reader_liked_brings_papers_of_its_kind(
     assert {pick["paper_id"] for pick in close["picks"]} == sequels
     assert all("that you liked, through" in pick["reason"] for pick in close["picks"])
     assert bob not in digests or not any(section["heading"] for section in digests[bob]["sections"])
+
+
+def test_a_broken_interest_costs_its_own_reader_alone(
+    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody else gets their digest, their interests matched together as if it were not there."""
+    asked: list[list[str]] = []
+    original = match.Index.match
+
+    def listening(index: match.Index, queries: Sequence[Query]) -> list[dict[int, float]]:
+        asked.append([query.text for query in queries])
+        return original(index, queries)
+
+    monkeypatch.setattr(match.Index, "match", listening)
+    with app.db.write() as session:
+        shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
+        alice = shelves.reader(session, "alice@example.org", ['"an open quotation mark'], now)
+        bob, carol = (
+            shelves.reader(session, f"{name}@example.org", [text], now)
+            for name, text in (("bob", "agents"), ("carol", "video"))
+        )
+    planning.plan(app, now)
+    with app.db.read() as session:
+        planned = {row.subscriber_id: row for row in session.exec(select(Delivery))}
+    assert planned[alice].state is DeliveryState.SKIPPED
+    assert "could not be composed (InvalidInterest)" in planned[alice].reason
+    assert planned[bob].digest
+    assert planned[carol].digest
+    assert [texts for texts in asked if texts] == [["agents", "video"]]
+
+
+def said(title: str, now: datetime) -> tuple[Opinion, ...]:
+    return (Opinion(title, "An abstract.", (), True, now),)
+
+
+def test_what_readers_like_is_learned_before_anything_is_locked(
+    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning holds the database for as short as it can."""
+    monkeypatch.setattr(app.lexicon, "current", lambda session: corpora.corpus())
+    happened: list[str] = []
+    original = Desk.ranked
+
+    def ranked(self: Desk, *orders: Any) -> Any:
+        happened.append("ranked")
+        return original(self, *orders)
+
+    class Noted(taste.Taste):
+        @property
+        def relevance(self) -> dict[int, float]:  # type: ignore[override]
+            happened.append("learned")
+            return {}
+
+    monkeypatch.setattr(Desk, "ranked", ranked)
+    monkeypatch.setattr(taste, "Taste", Noted)
+    with app.db.write() as session:
+        paper = shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
+        alice = shelves.reader(session, "alice@example.org", ["agents"], now)
+    with app.db.write() as session:
+        subscribers.say(session, alice, paper, True, now)
+    planning.plan(app, now)
+    assert happened[:2] == ["learned", "ranked"]
+
+
+def test_no_more_tastes_are_kept_than_are_needed(
+    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is one reader's, and there may be very many readers."""
+    monkeypatch.setattr(app.lexicon, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(desk, "TASTES", 1)
+    with app.db.write() as session:
+        shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
+    with app.db.read() as session:
+        place = Desk(app, session, now)
+    first = place.liking(said("Tumours", now))
+    assert place.liking(said("Tumours", now)) is first
+    assert place.liking(said("Galaxies", now))
+    assert place.liking(said("Tumours", now)) is not first
