@@ -32,10 +32,10 @@ class ReaderNow:
 
     id: int
     email: str
-    state: SubscriberState
+    state: SubscriberState | None  # at the moment that is asked about; None: they had not come yet
     paused_until: datetime | None
     suppressed: str  # why the address gets no mail, or nothing
-    next_due_at: datetime | None
+    next_due_at: datetime | None  # None, too, where another moment is asked about
     min_papers: int
     max_papers: int
 
@@ -137,15 +137,17 @@ class Explanation:
     no_digest: str  # why there would be none, or nothing
 
 
-def explain(app: App, now: datetime, subscriber: str, paper: str) -> Explanation:
-    """Why a reader (address or number) was sent a paper (id, arXiv id, DOI or URL), or why not, as of `now`.
+def explain(app: App, now: datetime, subscriber: str, paper: str, at: datetime | None = None) -> Explanation:
+    """Why a reader (address or number) was sent a paper (id, arXiv id, DOI or URL), or why not.
 
-    The reader's settings and interests are today's; listings, votes and what was promised are those of
-    `now`. NotFound where there is no such reader or paper.
+    Listings, votes, the reader's state and opinions, and what was promised are those of `at`, or of now; the
+    reader's settings and interests are today's. NotFound where there is no such reader or paper.
     """
+    now = at or now
     with app.db.read() as session:
         row = subscribers.find(session, subscriber)
-        reader = _reader(session, row)
+        reader = _reader(session, row, now)
+        reader = replace(reader, next_due_at=None) if at else reader
         paper_now, view = _paper(session, paper)
         recorded = _recorded(session, reader.id, view.id)
         desk = Desk(app, session, now)
@@ -178,14 +180,14 @@ def explain(app: App, now: datetime, subscriber: str, paper: str) -> Explanation
 # --- what is known
 
 
-def _reader(session: Session, row: Subscriber) -> ReaderNow:
-    listed = suppression.found(session, row.email)
+def _reader(session: Session, row: Subscriber, at: datetime) -> ReaderNow:
+    listed, state = suppression.found(session, row.email), subscribers.state_at(session, row, at)
     return ReaderNow(
         id=row.id or 0,
         email=row.email,
-        state=row.state,
-        paused_until=row.paused_until,
-        suppressed=listed.reason if listed else "",
+        state=state,
+        paused_until=row.paused_until if state is row.state else None,
+        suppressed=listed.reason if listed and listed.since <= at else "",
         next_due_at=row.next_due_at,
         min_papers=row.min_papers,
         max_papers=row.max_papers,
@@ -194,9 +196,10 @@ def _reader(session: Session, row: Subscriber) -> ReaderNow:
 
 def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
     """The paper that is called so, as it is known today."""
-    asked_for = session.exec(select(Paper.id).where(_called(name.strip()))).first()
+    name = clean.line(name, 2000)
+    asked_for = session.exec(select(Paper.id).where(_called(name))).first()
     if asked_for is None:
-        raise NotFound(f"There is no paper {name.strip()[:100]} in the archive.")
+        raise NotFound(f"There is no paper {name[:100]} in the archive.")
     row = archive.papers(session, [asked_for])[asked_for]
     listed = select(col(Listing.listed_on), col(Source.name)).join(Source).where(Listing.paper_id == row.id)
     paper = PaperNow(
@@ -358,6 +361,7 @@ def _of_reader(reader: ReaderNow) -> str:
     """Why nothing at all is sent to this reader, if so."""
     until = f" until {reader.paused_until.date()}" if reader.paused_until else ""
     said = {
+        None: "the reader had not signed up yet",
         SubscriberState.PENDING: "the reader has not confirmed the address yet",
         SubscriberState.PAUSED: f"the reader has paused{until}",
         SubscriberState.UNSUBSCRIBED: "the reader has unsubscribed",

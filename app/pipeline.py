@@ -176,10 +176,12 @@ def foresee(app: App, now: datetime, ids: Collection[int] | None = None) -> list
     return planning.foresee(app, now, ids)
 
 
-def explain(app: App, now: datetime, subscriber: str, paper: str) -> explaining.Explanation:
-    """Why a reader was sent a paper, or why not, as of `now`, of any zone; nothing is written."""
-    _check_day(now.date(), "at")
-    return explaining.explain(app, now.astimezone(UTC), subscriber, paper)
+def explain(
+    app: App, now: datetime, subscriber: str, paper: str, at: datetime | None = None
+) -> explaining.Explanation:
+    """Why a reader was sent a paper, or why not, now or as of `at`, of any zone; nothing is written."""
+    _check_day((at or now).date(), "at")
+    return explaining.explain(app, now, subscriber, paper, at.astimezone(UTC) if at else None)
 
 
 def _check_day(day: date, field: str) -> None:

@@ -93,9 +93,11 @@ def foresee(app: App, now: datetime, ids: Collection[int] | None) -> list[Forese
 def orders(
     session: Session, readers: Iterable[Subscriber], since: datetime, until: datetime | None = None
 ) -> list[Order]:
-    """What these readers want, and what they were promised between two moments."""
+    """What these readers want, what they had said by `until`, and what they were promised since `since`."""
     by_id = {reader.id or 0: reader for reader in readers}
     wishes, opinions = subscribers.wishes(session, by_id), subscribers.opinions(session, [*by_id])
+    if until:
+        opinions = {n: tuple(one for one in said if one.at <= until) for n, said in opinions.items()}
     already = promised(session, by_id, since, until)
     return [
         _order(reader, wishes.get(number, ()), opinions.get(number, ()), already[number])

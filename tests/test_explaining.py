@@ -15,7 +15,8 @@ from app.errors import NotFound
 from app.explaining import Explanation, Overtaken
 from app.models import Delivery, DeliveryState, Interest, Merge, Source, Subscriber, SubscriberState
 from app.pipeline import App
-from app.records import Digest, PaperRecord, Parsed, WhenEmpty
+from app.records import Digest, PaperRecord, Parsed, WhenEmpty, Wish
+from app.subscribers import Preferences
 from tests import corpora, shelves
 from tests.conftest import NOW
 
@@ -45,7 +46,7 @@ def papers(app: App) -> dict[str, int]:
 
 
 def explain(app: App, paper: object, **options: Any) -> Explanation:
-    return pipeline.explain(app, options.pop("now", NOW), ALICE, str(paper))
+    return pipeline.explain(app, options.pop("now", NOW), ALICE, str(paper), **options)
 
 
 def change(app: App, **fields: Any) -> None:
@@ -289,6 +290,44 @@ def test_a_suppressed_address_gets_nothing(app: App, papers: dict[str, int]) -> 
     assert explain(app, papers[TITLES[0]]).verdict == "Not sent: the address gets no mail (complaint)."
 
 
+@pytest.mark.parametrize(
+    ("days", "verdict"),
+    [
+        (-2, "Not sent: the reader had not signed up yet."),
+        (0, "Would be sent in the next digest, under “language agents”"),
+        (1, "Not sent: the reader has paused."),
+        (2, "Would be sent in the next digest, under “language agents”"),
+        (3, "Not sent: the reader has unsubscribed."),
+    ],
+)
+def test_how_the_reader_was_at_the_moment(app: App, papers: dict[str, int], days: int, verdict: str) -> None:
+    """Not how they are today; and the digest that is next today was not the next one then."""
+    day, bob = timedelta(days=1), "bob@example.org"
+    with app.db.write() as session:
+        wants = Preferences(interests=(Wish("language agents"),))
+        number = subscribers.add(session, bob, wants, NOW - day)
+        subscribers.pause(session, number, NOW + 2 * day, NOW + day)
+        subscribers.resume(session, number, NOW + 2 * day)
+        subscribers.unsubscribe(session, number, NOW + 3 * day)
+        suppression.suppress(session, bob, "complaint", NOW + 3 * day)
+    paper, later = str(papers[TITLES[0]]), NOW + 30 * day
+    told = pipeline.explain(app, later, bob, paper, at=NOW + days * day)
+    assert told.verdict.startswith(verdict)
+    assert told.reader.next_due_at is None
+
+
+def test_of_long_ago_there_is_the_day_of_the_confirmation(app: App, papers: dict[str, int]) -> None:
+    """What was noted of readers is forgotten after a while."""
+    day = timedelta(days=1)
+    with app.db.write() as session:
+        alice = session.exec(select(Subscriber)).one()
+        alice.created_at, alice.confirmed_at = NOW - day, NOW - day / 2
+        subscribers.unsubscribe(session, alice.id or 0, NOW + day)
+        assert subscribers.state_at(session, alice, NOW) is SubscriberState.ACTIVE
+        assert subscribers.state_at(session, alice, NOW - 0.7 * day) is SubscriberState.PENDING
+        assert subscribers.state_at(session, alice, NOW + day) is SubscriberState.UNSUBSCRIBED
+
+
 def test_what_is_no_candidate(app: App, papers: dict[str, int]) -> None:
     """Too old, too new, withdrawn or never listed: each is said, and interests are judged all the same."""
     with app.db.write() as session:
@@ -318,6 +357,8 @@ def test_a_paper_of_which_the_reader_spoke_is_known_to_them(
         subscribers.say(session, alice.id or 0, papers[TITLES[0]], liked, NOW)
     told = explain(app, papers[TITLES[0]])
     assert told.verdict == "Not sent: the reader knows it: they have said what they think of it."
+    before = explain(app, papers[TITLES[0]], at=NOW - timedelta(minutes=1))
+    assert before.verdict.startswith("Would be sent")
     assert planned(app) == {papers[TITLES[1]]}
 
 

@@ -27,10 +27,14 @@ def explain(
     at: At = None,
     as_json: showing.AsJson = False,
 ) -> None:
-    """Why a reader was sent a paper, or why not: every number on the way."""
-    now = at.replace(tzinfo=UTC) if at else clock.utcnow()
+    """Why a reader was sent a paper, or why not: every number on the way.
+
+    With --at: listings, votes, the reader's state and opinions, and what was sent are as they were at that
+    moment; the reader's settings and interests are today's.
+    """
+    moment = at.replace(tzinfo=UTC) if at else None
     with showing.opened(needs_secret=False) as app:
-        told = pipeline.explain(app, now, subscriber, paper)
+        told = pipeline.explain(app, clock.utcnow(), subscriber, paper, moment)
     if as_json:
         showing.say_json(asdict(told))
     else:
@@ -59,9 +63,10 @@ def _facts(told: Explanation) -> Iterator[tuple[str, str]]:
         yield "", f"{paper.asked_for} was merged into it"
     yield "listed", ", ".join(f"{day} by {source}" for day, source in paper.listed) or "never"
     yield "candidate", f"no: {told.no_candidate}" if told.no_candidate else "yes"
-    yield "reader", f"{reader.id} {reader.email}, {reader.state}"
+    yield "reader", f"{reader.id} {reader.email}, {reader.state or 'not here yet'}"
     yield "papers wanted", f"{reader.min_papers} to {reader.max_papers}"
-    yield "next digest", showing.moment(reader.next_due_at)
+    if reader.next_due_at:
+        yield "next digest", showing.moment(reader.next_due_at)
     if told.no_digest:
         yield "", f"none as it stands: {told.no_digest}"
 

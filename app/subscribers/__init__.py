@@ -42,7 +42,7 @@ from app.subscribers.preferences import (
     normalise_address,
     problems,
 )
-from app.subscribers.register import find, get, history, preferences_of
+from app.subscribers.register import find, get, history, preferences_of, state_at
 from app.subscribers.staying import change, come_back, pause, resume, wake
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "say",
     "send_link",
     "sign_up",
+    "state_at",
     "take_back",
     "take_back_own",
     "unsubscribe",

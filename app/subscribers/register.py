@@ -19,6 +19,15 @@ from app.subscribers.preferences import Preferences, normalise_address
 BETWEEN_MAILS = timedelta(hours=1)
 # What could still be of the same local day, wherever on earth the reader moved.
 LOOK_BACK = timedelta(days=3)
+# What is noted where the state of a reader changes, and how they are from then on.
+_BECAME = {
+    "signed_up": SubscriberState.PENDING,
+    **dict.fromkeys(("added", "confirmed", "resumed", "came_back"), SubscriberState.ACTIVE),
+    "paused": SubscriberState.PAUSED,
+    **dict.fromkeys(("unsubscribed", "declined"), SubscriberState.UNSUBSCRIBED),
+    "bounce": SubscriberState.BOUNCING,
+    "erased": SubscriberState.ERASED,
+}
 
 
 def get(session: Session, subscriber_id: int) -> Subscriber:
@@ -134,6 +143,23 @@ def mail(
         now=now,
         give_up_at=now + lifetime,
     )
+
+
+def state_at(session: Session, subscriber: Subscriber, at: datetime) -> SubscriberState | None:
+    """How a reader was at a moment, by what was noted; None where they had not come yet.
+
+    Where what was noted of so long ago is forgotten, they were a reader from their first confirmation on.
+    """
+    noted = select(Event.at, Event.kind).where(Event.subscriber_id == subscriber.id)
+    noted = noted.where(col(Event.kind).in_(_BECAME)).order_by(col(Event.at), col(Event.id))
+    changes = session.exec(noted).all()
+    before = [_BECAME[kind] for moment, kind in changes if moment <= at]
+    if len(before) == len(changes):
+        return subscriber.state
+    if before or subscriber.created_at > at:
+        return before[-1] if before else None
+    known = subscriber.confirmed_at is not None and subscriber.confirmed_at <= at
+    return SubscriberState.ACTIVE if known else SubscriberState.PENDING
 
 
 def history(session: Session, subscriber_id: int, limit: int = 14) -> list[Delivery]:

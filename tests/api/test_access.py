@@ -46,7 +46,7 @@ OPERATIONS = operations()
 def test_every_route_is_documented(site: FastAPI) -> None:
     """A route that hides from the documentation would hide from the tests of its scope."""
     api = api_of(site)
-    written = {f"/v1{route.path}" for resource in RESOURCES for route in resource.router.routes}
+    written = {f"/v1{route.path_format}" for resource in RESOURCES for route in resource.router.routes}
     assert written == set(api.openapi()["paths"])
     assert {route.path for route in reference.router.routes} == {"/docs"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app import planning
-from app.models import Scope
+from app.models import Paper, Scope
 from app.pipeline import App
 from app.settings import Settings
 from tests.api.conftest import Call
@@ -164,11 +164,39 @@ def test_a_moment_beyond_the_calendar_explains_nothing(
     assert refused.json()["errors"][0]["pointer"] == "/query/at"
 
 
-@pytest.mark.parametrize("path", ["/subscribers/99/explain/1", "/subscribers/1/explain/99"])
-def test_nothing_to_explain(alice: int, shelf: dict[str, int], call: Call, path: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["2611.00001", "2611.00001v3", "https://arxiv.org/abs/2611.00001", "10.1000/Agents", "10.1000%2Fagents"],
+)
+def test_a_paper_is_called_as_on_the_command_line(
+    app: App, alice: int, shelf: dict[str, int], call: Call, name: str
+) -> None:
+    """By its arXiv id, its DOI or its URL; a key's owner need not look its number up."""
+    with app.db.write() as session:
+        row = session.get(Paper, shelf[AGENTS])
+        assert row
+        row.arxiv_id, row.doi = "2611.00001", "10.1000/agents"
+    told = call("GET", f"/subscribers/{alice}/explain/{name}")
+    assert told.status_code == 200, told.text
+    assert told.json()["paper"]["id"] == shelf[AGENTS]
+
+
+@pytest.mark.parametrize(
+    ("path", "missing"),
+    [
+        ("/subscribers/99/explain/1", "There is no such reader."),
+        ("/subscribers/1/explain/99", "There is no paper 99 in the archive."),
+        ("/subscribers/1/explain/2611.99999", "There is no paper 2611.99999 in the archive."),
+        ("/subscribers/1/explain/10.1000/none", "There is no paper 10.1000/none in the archive."),
+        ("/subscribers/1/explain/%00%20", "There is no paper"),
+    ],
+)
+def test_nothing_to_explain(alice: int, shelf: dict[str, int], call: Call, path: str, missing: str) -> None:
     """There is no such reader, or no such paper."""
     assert alice == 1
-    assert call("GET", path).status_code == 404
+    told = call("GET", path)
+    assert told.status_code == 404
+    assert missing in told.json()["detail"]
 
 
 def test_what_the_last_days_would_have_brought(shelf: dict[str, int], call: Call) -> None:

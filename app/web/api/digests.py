@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import date, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from app import audit, hindsight, pipeline, subscribers
@@ -23,6 +23,14 @@ from app.web.security import Limits
 
 router = APIRouter(tags=["digests"])
 
+Named = Annotated[
+    str,
+    Path(
+        description="The paper's number here, its arXiv id, DOI or URL, as `paperboy explain` takes it.",
+        examples=["2511.01234"],
+        max_length=2000,
+    ),
+]
 NOBODY = "reader@example.org"  # whom a rendered preview is addressed to
 
 
@@ -112,20 +120,21 @@ def backtest(app: Paperboy, _key: Reader, now: Now, wanted: Back) -> LookBack:
     return LookBack(items=[_brought(edition) for edition in editions])
 
 
-@router.get("/subscribers/{subscriber_id}/explain/{paper_id}", responses=problems.responses(404))
+@router.get("/subscribers/{subscriber_id}/explain/{paper:path}", responses=problems.responses(404))
 def explain(
     app: Paperboy,
     _key: Reader,
     now: Now,
     subscriber_id: Id,
-    paper_id: Id,
+    paper: Named,
     at: Annotated[AwareDatetime | None, Query(description="As at this moment; now, if left out.")] = None,
 ) -> Explanation:
     """Why this reader was sent this paper, or why not: every number on the way.
 
-    Listings, votes and what was promised are those of the moment; settings and interests are today's.
+    Listings, votes, the reader's state and opinions, and what was promised are those of the moment; settings
+    and interests are today's.
     """
-    return pipeline.explain(app, at or now, str(subscriber_id), str(paper_id))
+    return pipeline.explain(app, now, str(subscriber_id), paper, at)
 
 
 @router.get("/subscribers/{subscriber_id}/preview", responses=problems.responses(404))
