@@ -12,7 +12,7 @@ z = WORDS·B + P + WHOLE·(all of its words are there), and relevance rises with
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +24,7 @@ from app.interest import Query
 from app.passages import Passage
 from app.records import PaperView
 from app.space import Matrix, Space, Terms, counts, fingerprint, ones, said
-from app.words import pairs, telling
+from app.words import pairs, stems, telling
 
 # `benchmarks/relevance.py` measures these; docs/benchmarks.md says what else was tried.
 WORDS, WHOLE = 0.35, 1.0
@@ -186,10 +186,11 @@ class Index:
             return []
         row = self._tfidf[place]
         gains = row.data * (self._space.projection[row.indices] @ direction[0])
-        stems, own = self._space.stems.names, set(self._folded(query)[0])
-        strongest = [stems[row.indices[n]] for n in np.argsort(-gains, kind="stable") if gains[n] > 0]
-        named = [stem for stem in strongest if stem not in own and len(stem) > 1][:CLOSE_WORDS]
-        return [passage.spelled(stem) for stem in named]
+        names, own = self._space.stems.names, self._folded(query)[0]
+        strongest = [names[row.indices[n]] for n in np.argsort(-gains, kind="stable") if gains[n] > 0]
+        quoted = {*own, *(stem for term in own for stem in stems(passage.spelled(term)))}
+        spelled = (passage.spelled(stem) for stem in strongest if len(stem) > 1)
+        return list(itertools.islice(_new(spelled, quoted), CLOSE_WORDS))
 
     def _direction(self, query: Query, examples: _Examples) -> Matrix:
         """Where an interest's examples point, a unit row; worked out once, since many papers ask for it."""
@@ -229,6 +230,15 @@ class Index:
         runs = [self._corpus.abbreviations.fold(run) for run in query.runs]
         terms = dict.fromkeys(term for run in runs for term in run)
         return list(terms), list(dict.fromkeys(pair for run in runs for pair in pairs([*dict.fromkeys(run)])))
+
+
+def _new(spelled: Iterable[str], quoted: Set[str]) -> Iterator[str]:
+    """Of these words those that have no stem in common with what was quoted, nor with those before them."""
+    known = set(quoted)
+    for words in spelled:
+        if (own := set(stems(words))) and own.isdisjoint(known):
+            known |= own
+            yield words
 
 
 class _Examples:

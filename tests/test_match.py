@@ -14,6 +14,7 @@ from app.corpus import Corpus
 from app.errors import InvalidInterest
 from app.interest import parse
 from app.records import PaperView
+from app.words import stems
 from tests import corpora
 
 PAPERS = [
@@ -271,6 +272,17 @@ def test_words_that_bring_a_paper_close_do_occur_in_it(words: list[str], data: s
     quoted_is_there(SUBJECTS[number - 1], reason)
     if "close to your interest" in reason:
         assert MEANT.numbers(parse(text), number).closeness > 0
+
+
+@pytest.mark.parametrize("wish", ["reinforcement zebra", "RL zebra", "bandit learning", "translation zebra"])
+def test_a_reason_says_nothing_twice(wish: str) -> None:
+    """Where a short form stands for a word of the interest, it is not what brings the paper close besides."""
+    short = [replace(p, abstract=p.abstract.replace("reinforcement learning", "RL")) for p in SUBJECTS]
+    index = match.Index(short, corpora.corpus())
+    for number in hits(wish, index):
+        reason = why(wish, number, index)
+        said = [stem for words in re.findall("“(.*?)”", reason) for stem in stems(words)]
+        assert len(set(said)) == len(said), reason
 
 
 @settings(max_examples=25)
