@@ -50,10 +50,10 @@ class Numbers:
     """Every number on the way from an interest and a paper to its relevance."""
 
     words: float  # B
-    closeness: float  # P: standard deviations above the archive's mean, damped
-    known: float  # in 0…1: how well the archive knows the interest, by which P is damped
-    whole: bool  # all words of the interest are in the paper
-    titled: bool  # all are in its title, as they were typed
+    meaning: float  # P: standard deviations above the archive's mean, damped
+    archive_knows_it: float  # in 0…1: the interest, and by how much P is damped
+    all_words: bool  # of the interest are in the paper
+    in_title: bool  # all of them, as they were typed
     agreement: float  # z
     relevance: float  # in 0…1, at least what a title, a phrase or a filter is worth; 0 where it is left out
     left_out: str  # why, or nothing
@@ -148,10 +148,10 @@ class Index:
         place, scores = self._places[paper_id], self._scores([query])
         return Numbers(
             words=float(scores.words[0, place]),
-            closeness=float(scores.closeness[0, place]),
-            known=float(scores.known[0]),
-            whole=bool(scores.whole[0, place]),
-            titled=bool(scores.titled[0, place]),
+            meaning=float(scores.closeness[0, place]),
+            archive_knows_it=float(scores.known[0]),
+            all_words=bool(scores.whole[0, place]),
+            in_title=bool(scores.titled[0, place]),
             agreement=float(scores.agreement[0, place]),
             relevance=self._kept(query, scores.relevance[0]).get(paper_id, 0.0),
             left_out=self._passages[place].left_out(query),

@@ -24,6 +24,7 @@ from app import catalogue, clock, keys, pipeline, subscribers
 from app.cli import cli, people
 from app.ingest import Summary
 from app.lexicon import YOUNG
+from app.match import Numbers
 from app.models import ApiKey, Audit, Model, Scope, Source, Subscriber
 from app.pipeline import App, Refreshed
 from app.records import Rejection
@@ -246,11 +247,18 @@ def test_why_a_paper_would_be_sent(run: Run, alice_is_due: None) -> None:
     told = run("explain", "alice@example.org", "1").stdout
     assert told.startswith("Would be sent in the next digest")
     assert "language agents" in told
-    assert "floor 0.330" in told
+    assert "from 0.33 on a paper is sent" in told
+    assert all(name.replace("_", " ") in told for name in Numbers.__dataclass_fields__ if name != "left_out")
+    assert not re.search(r"likeness|left out|none|0\.000", told), "what says nothing is left out"
+    assert "next digest" in told
     explained = says(run("explain", "alice@example.org", "1", "--json"))
     assert explained["standing"]["fate"] == "picked"
     earlier = says(run("explain", "1", "1", "--at", "2026-01-01", "--json"))
     assert earlier["no_candidate"].startswith("no source lists it before")
+    told = run("explain", "1", "1", "--at", "2026-01-01").stdout
+    assert "next digest" not in told
+    assert "as things stood at 2026-01-01 00:00 UTC" in told
+    assert "settings and interests are today's" in " ".join(run("explain", "--help").stdout.split())
     assert "no paper 99 in the archive" in run("explain", "1", "99", code=1).stderr
     assert "from 1991-08-14" in run("explain", "1", "1", "--at", "0001-01-01", code=1).stderr
 
@@ -261,6 +269,11 @@ def test_what_was_sent_is_explained_from_the_ledger(run: Run, alice_is_due: None
     told = run("explain", "1", "1").stdout
     assert told.startswith("Sent on ")
     assert "score then" in told
+    ledger, numbers = told.split("as things stand now", 1)
+    assert "In the ledger" in ledger
+    assert "relevance" in numbers
+    assert "no candidate" not in told
+    assert "no digest" not in told
 
 
 def test_what_interests_would_have_brought(run: Run, alice_is_due: None) -> None:

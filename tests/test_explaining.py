@@ -94,7 +94,7 @@ def test_every_number_of_a_paper_that_fits(app: App, papers: dict[str, int]) -> 
         "Would be sent in the next digest, due 2026-11-20 09:30 UTC, under “language agents -markets”: "
     )
     (judged,) = told.interests
-    assert judged.numbers.whole
+    assert judged.numbers.all_words
     assert judged.numbers.words > 0
     assert told.standing
     weighed = told.standing.weighed

@@ -115,7 +115,7 @@ def test_a_phrase_of_small_words_is_required_and_nothing_more() -> None:
 def test_words_apart_in_a_title_are_not_the_interest() -> None:
     """ "Real-World Image Restoration with Large-Scale Models" is no paper on world models."""
     index = match.Index([PaperView(1, "Real-World Images with Large-Scale Models")], Corpus.shipped())
-    assert not index.numbers(parse("world models"), 1).titled
+    assert not index.numbers(parse("world models"), 1).in_title
 
 
 @pytest.mark.parametrize(
@@ -161,20 +161,20 @@ def test_papers_on_a_subject_are_found_without_its_words() -> None:
 @pytest.mark.parametrize("wish", ["zebrafish", "sourdough fermentation", "image sourdough fermentation"])
 def test_what_the_archive_does_not_know_brings_no_flood(wish: str) -> None:
     """One known word of three has poor examples: what they mean is damped, and nothing is sent for it."""
-    assert MEANT.numbers(parse(wish), 1).known < 0.2
+    assert MEANT.numbers(parse(wish), 1).archive_knows_it < 0.2
     assert not [relevance for relevance in hits(wish, MEANT).values() if relevance >= ranking.FLOOR]
 
 
 def test_what_the_archive_knows_is_known() -> None:
     """So that the damping above is the exception."""
-    assert MEANT.numbers(parse("federated learning"), 1).known > 0.9
+    assert MEANT.numbers(parse("federated learning"), 1).archive_knows_it > 0.9
 
 
 def test_a_paper_that_the_archive_lacks_is_an_example_too() -> None:
     """Today's papers say what today's words mean, before the night's model knows them."""
     new = [replace(paper, id=paper.id + 1000, title=f"Zorbing {paper.title}") for paper in SUBJECTS[:4]]
     index = match.Index([*SUBJECTS, *new], corpora.corpus())
-    assert index.numbers(parse("zorbing"), 1).known > 0.9
+    assert index.numbers(parse("zorbing"), 1).archive_knows_it > 0.9
     assert {paper.id for paper in new} < set(hits("zorbing", index))
 
 
@@ -197,7 +197,7 @@ def test_the_numbers_add_up_to_the_relevance() -> None:
     found = MEANT.match([query])[0]
     for paper in SUBJECTS:
         numbers = MEANT.numbers(query, paper.id)
-        z = match.WORDS * numbers.words + numbers.closeness + match.WHOLE * numbers.whole
+        z = match.WORDS * numbers.words + numbers.meaning + match.WHOLE * numbers.all_words
         assert numbers.agreement == pytest.approx(z, abs=1e-4)
         assert numbers.relevance == pytest.approx(found.get(paper.id, 0.0), abs=1e-5)
         assert bool(numbers.left_out) == ("biopsy" in f"{paper.title} {paper.abstract}".lower())
@@ -271,7 +271,7 @@ def test_words_that_bring_a_paper_close_do_occur_in_it(words: list[str], data: s
     reason = why(text, number, MEANT)
     quoted_is_there(SUBJECTS[number - 1], reason)
     if "close to your interest" in reason:
-        assert MEANT.numbers(parse(text), number).closeness > 0
+        assert MEANT.numbers(parse(text), number).meaning > 0
 
 
 @pytest.mark.parametrize("wish", ["reinforcement zebra", "RL zebra", "bandit learning", "translation zebra"])

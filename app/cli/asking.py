@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from app import clock, pipeline
+from app import clock, match, pipeline, ranking
 from app.cli import showing
-from app.explaining import Explanation, Judged, Recorded
+from app.explaining import Explanation, Judged, Recorded, shown
 from app.hindsight import Edition
+from app.models import DeliveryState
 from app.records import Digest, Wish
 
 At = Annotated[
     datetime | None,
     typer.Option("--at", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M"], help="As at this moment, in UTC."),
 ]
+
+LEGEND = (
+    f"agreement = {match.WORDS} × words + meaning + {match.WHOLE:g} for all words; "
+    f"it counts from {match.LEAST:g} on. "
+    "Meaning: standard deviations nearer than usual, fewer if the archive hardly knows the interest."
+)
 
 
 def explain(
@@ -38,22 +45,24 @@ def explain(
     if as_json:
         showing.say_json(asdict(told))
     else:
-        _show(told)
+        _show(told, moment)
 
 
-def _show(told: Explanation) -> None:
+def _show(told: Explanation, asked: datetime | None) -> None:
+    """The sentence, what was sent, and then the numbers of the moment that is asked about."""
+    when = f"as things stood at {showing.moment(asked)}" if asked else "as things stand now"
     showing.out().print(f"[bold]{showing.escaped(told.verdict)}[/]\n")
-    showing.table(["", ""], [*_facts(told), *_numbers(told)])
-    if told.interests:
-        columns = ["interest", "weight", "quota", "words", "closeness", "known", "whole", "titled", "z"]
-        rows = [_row(judged) for judged in told.interests]
-        showing.table([*columns, "relevance", "left out because"], rows, title="\nInterests")
+    showing.table(["", ""], _facts(told))
     if told.recorded:
         columns = ["delivery", "edition", "state", "sent", "score then", "reason then"]
         showing.table(columns, [_mention(each) for each in told.recorded], title="\nIn the ledger")
+    if numbers := [*_outlook(told), *_numbers(told)]:
+        showing.table(["", ""], numbers, title=f"\nThe paper, {when}")
+    if told.interests:
+        _show_interests(told.interests, when)
     if told.standing and told.standing.before:
         better = [(f"{each.score:.3f}", each.title) for each in told.standing.before]
-        showing.table(["score", "title"], better, title="\nWhat stands before it")
+        showing.table(["score", "title"], better, title="\nWhat has better scores")
 
 
 def _facts(told: Explanation) -> Iterator[tuple[str, str]]:
@@ -62,38 +71,61 @@ def _facts(told: Explanation) -> Iterator[tuple[str, str]]:
     if paper.asked_for != paper.id:
         yield "", f"{paper.asked_for} was merged into it"
     yield "listed", ", ".join(f"{day} by {source}" for day, source in paper.listed) or "never"
-    yield "candidate", f"no: {told.no_candidate}" if told.no_candidate else "yes"
     yield "reader", f"{reader.id} {reader.email}, {reader.state or 'not here yet'}"
     yield "papers wanted", f"{reader.min_papers} to {reader.max_papers}"
     if reader.next_due_at:
         yield "next digest", showing.moment(reader.next_due_at)
+
+
+def _outlook(told: Explanation) -> Iterator[tuple[str, str]]:
+    """What hinders the paper or the next digest, which means nothing to a paper that was sent already."""
+    if any(one.state is DeliveryState.SENT and one.made_at <= told.at for one in told.recorded):
+        return
+    if told.no_candidate:
+        yield "no candidate", told.no_candidate
     if told.no_digest:
-        yield "", f"none as it stands: {told.no_digest}"
+        yield "no digest", told.no_digest
 
 
 def _numbers(told: Explanation) -> Iterator[tuple[str, str]]:
     if told.taste:
-        yield "taste", f"{told.taste.relevance:.3f} {told.taste.reason}"
+        yield "taste", f"{shown(told.taste.relevance)}: {told.taste.reason}"
     if standing := told.standing:
         weighed = standing.weighed
-        yield "relevance", f"{weighed.relevance:.3f}, floor {told.floor:.3f}"
-        yield "trend", f"{weighed.trend.score:.3f} {weighed.trend.words}"
-        yield "freshness", f"{weighed.freshness:.3f}"
-        yield "score", f"{weighed.score:.3f}"
-        yield "place", f"{standing.place or 'none'} of {standing.relevant} relevant of {standing.candidates}"
-        yield "likeness", f"{standing.likeness:.3f} to {standing.like}" if standing.like else "–"
+        yield "relevance", f"{shown(weighed.relevance)}, and from {shown(told.floor)} on a paper is sent"
+        if weighed.trend.score:
+            yield "trend", f"{shown(weighed.trend.score)}: {weighed.trend.words}"
+        yield "freshness", shown(weighed.freshness)
+        yield "score", f"{weighed.score:.3f} = relevance × (1 + {ranking.TREND} × trend) × freshness"
+        if standing.place:
+            among = f"{standing.relevant} relevant papers, of {standing.candidates} new to the reader"
+            yield "place", f"{standing.place} of {among}"
+        if (likeness := shown(standing.likeness)) > shown(0):
+            yield "likeness", f"{likeness} to “{standing.like}”, which is picked before it"
+
+
+def _show_interests(interests: Sequence[Judged], when: str) -> None:
+    """A row for each, and how its numbers make its relevance."""
+    columns = ["interest", "weight", "quota", "words", "meaning", "archive knows it", "all words", "in title"]
+    columns += ["agreement", "relevance"] + ["left out because"] * any(
+        one.numbers.left_out for one in interests
+    )
+    rows = [_row(judged)[: len(columns)] for judged in interests]
+    showing.table(columns, rows, title=f"\nInterests, {when}")
+    showing.out().print(f"[dim]{LEGEND}[/]")
 
 
 def _row(judged: Judged) -> tuple[object, ...]:
     wish, found = judged.wish, judged.numbers
-    strengths = (f"{found.words:.2f}", f"{found.closeness:.2f}", f"{found.known:.2f}")
-    places = ("yes" if found.whole else "no", "yes" if found.titled else "no")
-    end = (f"{found.agreement:.2f}", f"{found.relevance:.3f}", found.left_out)
-    return (wish.text, wish.weight, wish.quota, *strengths, *places, *end)
+    strengths = (f"{found.words:.2f}", f"{found.meaning:.2f}", f"{found.archive_knows_it:.2f}")
+    places = ("yes" if found.all_words else "no", "yes" if found.in_title else "no")
+    end = (f"{found.agreement:.2f}", shown(found.relevance), found.left_out)
+    return (wish.text, f"{wish.weight:g}", wish.quota, *strengths, *places, *end)
 
 
 def _mention(one: Recorded) -> tuple[object, ...]:
-    return one.delivery_id, one.edition, one.state, showing.moment(one.sent_at), one.score, one.reason
+    sent, score = showing.moment(one.sent_at), f"{one.score:.3f}"
+    return one.delivery_id, one.edition, one.state, sent, score, one.reason
 
 
 def backtest(
