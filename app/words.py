@@ -17,11 +17,13 @@ _STOPWORDS = (
     "these this those to towards via was we were what when where which while who with using"
 )
 # Whose s is their own: "GPS" is not several GPs.
-_SINGULAR = "bfs cls css dfs dns fps gnss gps mcts mvs nms nvs rts sds sms sts tls tts"
+_SINGULAR = "bfs cls css dfs dns fps gnss gps mcts mvs nms nvs rts rvos sds sms sts tls tts"
 # As in Britain: "quantisation", "behaviour". What is rewritten besides, such as "noise", is so everywhere.
 _BRITISH = re.compile(
     r"(?<=..)(?<!expert)is(?=(?:ed?|es|ers?|ing|able|ations?)$)|(?<=...)our(?=(?:s|ed|ing|al)?$)"
 )
+# Snowball leaves the plural of what has no vowel, or none but its last letter: "llms", "vlas".
+_SHORT_FORMS = re.compile(r"[^\W\d_aeiouy]{2,}[ao]?s")
 _AMERICAN = {"is": "iz", "our": "or"}
 _stemmer = Stemmer.Stemmer("english")
 
@@ -65,9 +67,7 @@ def plain(text: str) -> str:
 @lru_cache(maxsize=200_000)
 def _stem(word: str) -> str:
     stem = str(_stemmer.stemWord(_BRITISH.sub(lambda found: _AMERICAN[found.group()], word)))
-    # Snowball leaves the plural of what has no vowel: "llms", "vlms".
-    plural = len(stem) > 2 and stem.endswith("s") and stem.isalpha() and not set(stem) & set("aeiouy")
-    return stem[:-1] if plural and stem not in _SINGULAR.split() else stem
+    return stem[:-1] if _SHORT_FORMS.fullmatch(stem) and stem not in _SINGULAR.split() else stem
 
 
 def telling(stems: Iterable[str]) -> list[str]:

@@ -18,6 +18,7 @@ from app import words
         ("José García", "jose garcia"),
         ("LLMs", "LLM"),
         ("VLMs and GPTs", "VLM and GPT"),
+        ("VLAs and mRNAs", "VLA and mRNA"),
         ("text-to-image", "Text to image"),
         ("quantization", "quantized"),
         ("Quantisation", "quantized"),
@@ -26,7 +27,7 @@ from app import words
     ],
 )
 def test_one_word_has_one_stem(one: str, other: str) -> None:
-    """Case, accents, endings, hyphens and spelling do not matter, nor the plural of what has no vowel."""
+    """Case, accents, endings, hyphens and spelling do not matter, nor the plural of a short form."""
     assert words.stems(one) == words.stems(other)
 
 
@@ -40,6 +41,7 @@ def test_one_word_has_one_stem(one: str, other: str) -> None:
         ("GPT", "GPT4"),
         ("GPS", "GP"),
         ("SDS", "SD"),
+        ("RVOS", "RVO"),
         ("TTS", "TT"),
     ],
 )
