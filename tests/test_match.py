@@ -303,6 +303,12 @@ def test_nothing_outweighs_an_excluded_word(words: list[str], excluded: str) -> 
     assert MEANT.match([query])[0] == pytest.approx(kept)
 
 
+def test_an_excluded_short_form_forbids_its_plural() -> None:
+    """Whoever wants no VLA wants no VLAs."""
+    paper = PaperView(1, "Faster VLAs for Robots")
+    assert match.Index([paper], Corpus.shipped()).excluded(parse("robots -VLA")) == {1}
+
+
 @given(st.permutations(["image", '"diffusion models"', "cat:cs", "-author:turing", "-crypto", "text"]))
 def test_filters_hold_wherever_they_stand(parts: list[str]) -> None:
     """Among the words, before or after them."""
