@@ -4,6 +4,7 @@
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip -qq --disable-pip-version-check
 DEMO_ARGS ?=
+SERVE_ARGS ?=
 TEST_ARGS ?=
 WORKERS ?= 2
 
@@ -32,8 +33,8 @@ lint: .venv/dev.stamp  ## Layout and lint
 types: .venv/dev.stamp  ## mypy, strict
 	.venv/bin/mypy
 
-serve: .venv/runtime.stamp .env  ## The web app and the schedule, by .env
-	@.venv/bin/paperboy serve
+serve: .venv/runtime.stamp .env  ## The web app and the schedule, by .env: SERVE_ARGS='--port 8001'
+	@.venv/bin/paperboy serve $(SERVE_ARGS)
 
 lock:  ## Renew the lock files from pyproject.toml (needs uv)
 	uv pip compile --quiet --upgrade pyproject.toml --extra postgres --group build $(LOCK_ARGS) -o requirements.lock

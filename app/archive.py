@@ -28,6 +28,11 @@ class VoteRow(NamedTuple):
     comments: int
 
 
+def is_empty(session: Session) -> bool:
+    """Whether no paper was ever ingested."""
+    return session.exec(select(Paper.id).limit(1)).first() is None
+
+
 def candidates(session: Session, since: date, until: date) -> list[PaperView]:
     """The papers that a source listed on a day in [since, until], withdrawn ones left out."""
     listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()

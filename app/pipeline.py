@@ -168,6 +168,7 @@ def backtest(
     app: App, now: datetime, wishes: Sequence[Wish], days: int = 14, *, max_papers: int = 10
 ) -> list[hindsight.Edition]:
     """What these interests would have brought, day by day, the oldest first; nothing is written."""
+    _check_day(now.date(), "at")
     return hindsight.digests(app, now, wishes, days, max_papers)
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -216,11 +217,43 @@ def test_a_preview_shows_the_digest_without_a_subscriber(run: Run, rows: Path, t
     assert "Language Agents that Plan" in run(*wanted).stdout
 
 
-def test_a_preview_without_papers_says_why(run: Run) -> None:
+def test_a_preview_without_new_papers_says_why(app: App, run: Run) -> None:
     """That is an answer, not a failure."""
+    with app.db.write() as session:
+        shelves.archive(session, 1, clock.utcnow())
     told = says(run("preview", "--interest", "agents", "--json"))
     assert told["skipped"]
     assert told["sections"] == []
+
+
+@pytest.mark.parametrize("command", [("preview", "--interest", "agents"), ("backtest", "agents")])
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_an_empty_archive_foretells_nothing(
+    run: Run, command: tuple[str, ...], as_json: tuple[str, ...]
+) -> None:
+    """Said once, with what to run: nothing was ingested, so no interest can be judged."""
+    failed = run(*command, *as_json, code=1)
+    assert failed.stderr == "paperboy: no paper has been ingested yet: run `paperboy ingest` first\n"
+    assert failed.stdout == ""
+
+
+@pytest.mark.usefixtures("alice_is_due")
+def test_a_look_back_from_an_earlier_moment(run: Run) -> None:
+    """An archive of long ago can be looked at, too; and an interest may begin with a minus."""
+    days = says(run("backtest", "agents", "--days", "2", "--at", "2026-04-02", "--json"))
+    assert [day["edition"] for day in days] == ["2026-03-31", "2026-04-01"]
+    assert "from 1991-08-14" in run("backtest", "agents", "--at", "0001-01-01", code=1).stderr
+    assert 'backtest -- "-' in " ".join(run("backtest", "--help").stdout.split())
+
+
+def test_a_port_that_is_taken_is_one_line(run: Run) -> None:
+    """Which one, and how to choose another, before anything is started."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        failed = run("serve", "--port", str(port), code=1)
+    assert failed.stderr.startswith(f"paperboy: port {port} of 127.0.0.1 is taken")
+    assert "--port" in failed.stderr
+    assert failed.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("text", ["?!", "x" * 10_000])

@@ -131,12 +131,17 @@ def _mention(one: Recorded) -> tuple[object, ...]:
 def backtest(
     interest: Annotated[list[str], typer.Argument(help="What to read about; one argument an interest.")],
     days: Annotated[int, typer.Option(help="How many days back.")] = 14,
+    at: At = None,
     as_json: showing.AsJson = False,
 ) -> None:
-    """Show what interests would have brought over the last days, day by day, each paper once."""
-    now = clock.utcnow()
+    """Show what interests would have brought over the last days, day by day, each paper once.
+
+    An interest that begins with a minus comes after two of them: paperboy backtest -- "-survey agents"
+    """
+    now = at.replace(tzinfo=UTC) if at else clock.utcnow()
     with showing.opened(needs_secret=False) as app:
         editions = pipeline.backtest(app, now, [Wish(text) for text in interest], days)
+        showing.need_papers(app)
     if as_json:
         showing.say_json([asdict(edition) for edition in editions])
         return

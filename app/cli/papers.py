@@ -135,6 +135,8 @@ def preview(
     with showing.opened(needs_secret=False) as app:
         wishes = [Wish(text) for text in interest]
         digest = pipeline.preview(app, wishes, now, day=day.date() if day else None)
+        if isinstance(digest, Skip):
+            showing.need_papers(app)
         if html and isinstance(digest, Digest):
             mail = pipeline.show(app, digest, "you@example.org", now)
             html.write_text(mail.html, "utf-8")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import signal
+import socket
 import threading
 from dataclasses import asdict
 from typing import Annotated
@@ -23,6 +25,7 @@ def serve(
     port: Annotated[int, typer.Option(help="The port to listen at.", min=0, max=65535)] = 8000,
 ) -> None:
     """Serve the web app and, by PAPERBOY_SCHEDULER, run the schedule. The database is migrated first."""
+    _check_free(host, port)
     with showing.opened(log_level=None) as app:
         uvicorn.run(
             main.create_app(app),
@@ -32,6 +35,20 @@ def serve(
             forwarded_allow_ips=list(app.settings.trusted_proxies),
             timeout_graceful_shutdown=20,
         )
+
+
+def _check_free(host: str, port: int) -> None:
+    """End in one line where something listens at the port: uvicorn would say so in the middle of the log."""
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            taken = f"port {port} of {host} is taken, maybe by a demo or another Paperboy"
+            showing.fail(f"{taken}: choose another with --port (make serve SERVE_ARGS='--port {port + 1}')")
 
 
 def worker() -> None:

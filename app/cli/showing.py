@@ -15,7 +15,7 @@ from rich.table import Table
 from sqlalchemy.exc import DBAPIError
 from typer.core import TyperGroup
 
-from app import db, doctor, keys, logs, main, settings
+from app import archive, db, doctor, keys, logs, main, settings
 from app.errors import InvalidSettings, PaperboyError
 from app.pipeline import App
 from app.settings import Settings
@@ -101,6 +101,13 @@ def opened(*, needs_secret: bool = True, log_level: str | None = "WARNING") -> I
         yield app
     finally:
         app.db.dispose()
+
+
+def need_papers(app: App) -> None:
+    """End with exit code 1 where there is nothing yet that could be foretold from."""
+    with app.db.read() as session:
+        if archive.is_empty(session):
+            fail("no paper has been ingested yet: run `paperboy ingest` first")
 
 
 def configured(*, needs_secret: bool = True) -> Settings:
