@@ -21,6 +21,7 @@ from app.records import Digest, PaperView, Pick, Section, Skip, Trend, WhenEmpty
 DIVERSITY = 0.3  # λ of MMR
 CONSIDERED = 4  # times as many papers as there is room for: enough, where no quota turns any away
 SHOWN_AUTHORS = 3
+WORDS_NAMED = 3  # of those that no paper has
 
 LIKED = Wish("")  # the place of what fits by taste alone
 
@@ -40,7 +41,7 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
     chosen = choose(ranked).chosen
     if not chosen:
         if reader.wishes and reader.when_empty is WhenEmpty.SKIP:
-            return Skip(_silence(ranked.shelf, considered))
+            return Skip(_silence(ranked, considered))
         return _trending(edition, ranked, considered)
     if len(chosen) < reader.min_papers and not _any_leaves(chosen, ranked):
         found = f"{len(chosen)} of at least {reader.min_papers} papers"
@@ -170,12 +171,16 @@ def _any_leaves(chosen: Sequence[_Choice], ranked: Ranked) -> bool:
     return any((choice.paper.last_listed_on or today) < leaving for choice in chosen)
 
 
-def _silence(shelf: Shelf, considered: int) -> str:
+def _silence(ranked: Ranked, considered: int) -> str:
+    """Why there is no digest: how many papers there were, which words none has, what the calendar says."""
     if not considered:
-        return f"no new papers. {shelf.quiet}".strip()
+        return f"no new papers. {ranked.shelf.quiet}".strip()
+    found = f"none of the {considered} new papers matched your interests"
     if considered == 1:
-        return f"the one new paper did not match your interests. {shelf.quiet}".strip()
-    return f"none of the {considered} new papers matched your interests. {shelf.quiet}".strip()
+        found = "the one new paper did not match your interests"
+    words = dict.fromkeys(word for wish in ranked.reader.wishes for word in ranked.shelf.missing(wish.text))
+    nowhere = ", ".join(f"“{word}”" for word in [*words][:WORDS_NAMED])
+    return f"{found}{nowhere and f': no paper says {nowhere}'}. {ranked.shelf.quiet}".strip()
 
 
 def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
@@ -189,7 +194,7 @@ def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
         for number, score in itertools.islice(allowed, reader.max_papers)
     )
     if not picks:
-        return Skip(_silence(shelf, considered))
+        return Skip(_silence(ranked, considered))
     note = "Nothing new matched your interests, so here is what is trending." if reader.wishes else ""
     return Digest(edition, (Section("", picks),), note, considered=considered)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import structlog
 from sqlmodel import Session, col, select
 
-from app import archive, cadence, compose, interest, match, ranking, taste, trend
+from app import archive, cadence, compose, interest, match, ranking, subscribers, taste, trend
 from app.errors import InvalidInterest
 from app.models import Source, Subscriber
 from app.parts import App
@@ -134,7 +134,7 @@ class Desk:
         self, edition: str, wishes: Iterable[Wish], max_papers: int, had: frozenset[int] = frozenset()
     ) -> Digest | Skip:
         """The digest of somebody who is no reader yet and wants one every day."""
-        distinct = tuple(dict.fromkeys(wishes))
+        distinct = subscribers.distinct(wishes)
         self.prepare(distinct)
         since = _first(self._settings.candidate_days, self._today)
         asked = ranking.Reader(distinct, max_papers=max_papers, had=had, since=since)
@@ -163,6 +163,7 @@ class Desk:
             trends=trend.trends(list(self._papers.values()), self._now),
             matches=self._matches,
             reason=self._reason,
+            missing=lambda text: self._index.missing(interest.parse(text)),
             vectors=self._index.vectors,
             today=self._today,
             quiet=" ".join(filter(None, dict.fromkeys(quiet.why(kind, self._today) for kind in self._kinds))),

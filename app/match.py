@@ -24,7 +24,7 @@ from app.interest import Query
 from app.passages import Passage
 from app.records import PaperView
 from app.space import Matrix, Space, Terms, counts, fingerprint, ones, said
-from app.words import pairs, stems, telling
+from app.words import pairs, stems, telling, tokenise
 
 # `benchmarks/relevance.py` measures these; docs/benchmarks.md says what else was tried.
 WORDS, WHOLE = 0.35, 1.0
@@ -142,6 +142,12 @@ class Index:
         if not (query.without or query.without_authors or query.without_categories):
             return frozenset()
         return frozenset(passage.paper.id for passage in self._passages if passage.excluded(query))
+
+    def missing(self, query: Query) -> list[str]:
+        """The words of an interest, as they were typed, that no paper has."""
+        typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokenise(query.text))}
+        fold, there = self._corpus.abbreviations.fold, self._terms.columns
+        return [typed[stem] for stem in query.terms if there.keys().isdisjoint([stem, *fold([stem])])]
 
     def numbers(self, query: Query, paper_id: int) -> Numbers:
         """How an interest's relevance of one candidate came about; KeyError where it is none."""

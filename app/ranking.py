@@ -101,6 +101,7 @@ class Shelf:
     vectors: Mapping[int, Vector]  # unit rows by paper, whose products are likenesses
     today: date
     quiet: str = ""  # why the sources are silent today, if they are
+    missing: Callable[[str], Sequence[str]] = lambda text: ()  # the words of an interest that no paper has
 
     def trend(self, paper: PaperView) -> Trend:
         return self.trends.get(paper.id, NO_TREND)

@@ -149,6 +149,13 @@ def test_silence_says_why(papers: int, quiet: str, reason: str) -> None:
     assert skipped(Reader((AGENTS,)), shelf({}, papers, quiet=quiet)) == reason
 
 
+def test_silence_names_the_words_that_no_paper_has() -> None:
+    """A slip of the pen, or a word that the field does not use."""
+    on = replace(shelf({}, 9), missing=lambda text: ["lerning", "C++"] if text == "agents" else ["lerning"])
+    reason = "none of the 9 new papers matched your interests: no paper says “lerning”, “C++”."
+    assert skipped(Reader((AGENTS, VIDEO)), on) == reason
+
+
 def test_a_reader_may_ask_for_what_trends_instead_of_silence() -> None:
     """Best trending first, without what their exclusions forbid, and the note says so."""
     on = shelf({}, 4, trends={1: 0.2, 2: 0.9, 3: 0.5, 4: 0.99}, excluded={"agents": frozenset({4})})

@@ -219,6 +219,22 @@ def test_there_may_be_nothing_to_match() -> None:
         assert match.Index([], corpus).match([parse("agents")]) == [{}]
 
 
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ("speculative decoding", []),
+        ("Zebrafish image", ["Zebrafish"]),
+        ('"Quantum Gravity" diffusion -dragons author:turing', ["Quantum", "Gravity"]),
+        ("LLMs", []),  # written out
+        ("language", []),  # in a short form
+        ("author:turing", []),
+    ],
+)
+def test_words_that_no_paper_has_are_named(wish: str, words: list[str]) -> None:
+    """As they were typed; what is excluded need not be there."""
+    assert INDEX.missing(parse(wish)) == words
+
+
 def test_a_word_typed_twice_is_said_once() -> None:
     """The same interest, although no paper says “agents agents”."""
     assert hits("agents agents") == hits("agents")
