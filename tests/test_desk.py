@@ -14,7 +14,7 @@ from app.desk import Desk
 from app.interest import Query
 from app.models import Delivery, DeliveryState
 from app.pipeline import App
-from app.records import Opinion
+from app.records import Opinion, Wish
 from tests import corpora, shelves
 from tests.mailserver import MailServer
 
@@ -126,3 +126,11 @@ def test_no_more_tastes_are_kept_than_are_needed(
     assert place.liking(said("Tumours", now)) is first
     assert place.liking(said("Galaxies", now))
     assert place.liking(said("Tumours", now)) is not first
+
+
+def test_an_interest_typed_twice_counts_once(app: App, now: datetime) -> None:
+    """A preview is what a reader would get, whose doubles are folded when they sign up."""
+    with app.db.write() as session:
+        shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
+    once = pipeline.preview(app, [Wish("agents")], now)
+    assert pipeline.preview(app, [Wish("agents"), Wish(" Agents "), Wish("agents", 2.0)], now) == once

@@ -39,6 +39,7 @@ from app.subscribers.preferences import (
     MAX_WEIGHT,
     Preferences,
     check,
+    distinct,
     normalise_address,
     problems,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "come_back",
     "confirm",
     "decline",
+    "distinct",
     "erase",
     "expire_pending",
     "export",

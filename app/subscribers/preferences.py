@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from email_validator import EmailNotValidError, validate_email
@@ -43,11 +43,16 @@ def check(wanted: Preferences) -> Preferences:
     """
     for field, problem in problems(wanted).items():
         raise InvalidPreference(problem, field)
+    return replace(wanted, interests=distinct(wanted.interests))
+
+
+def distinct(wishes: Iterable[Wish]) -> tuple[Wish, ...]:
+    """Interests spelled as they are stored; of doubles the first."""
     folded: dict[str, Wish] = {}
-    for wish in wanted.interests:
+    for wish in wishes:
         text = interest.normalise(wish.text)
-        folded.setdefault(text.casefold(), replace(wish, text=text))  # the first of doubles stays
-    return replace(wanted, interests=tuple(folded.values()))
+        folded.setdefault(text.casefold(), replace(wish, text=text))
+    return tuple(folded.values())
 
 
 def normalise_address(text: str) -> str:
