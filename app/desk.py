@@ -163,6 +163,7 @@ class Desk:
             trends=trend.trends(list(self._papers.values()), self._now),
             matches=self._matches,
             reason=self._reason,
+            missing=lambda text: self._index.missing(interest.parse(text)),
             vectors=self._index.vectors,
             today=self._today,
             quiet=" ".join(filter(None, dict.fromkeys(quiet.why(kind, self._today) for kind in self._kinds))),
