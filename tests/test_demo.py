@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import shlex
 import smtplib
 import socket
 from collections.abc import Iterator
@@ -17,8 +18,10 @@ import pytest
 import structlog
 from fastapi.testclient import TestClient
 from rich.console import Console
+from typer.testing import CliRunner
 
 from app import demo, main, sources
+from app.cli import cli
 from app.demo import inbox, people, replay, report
 from app.demo.postbox import HOST, Postbox
 from app.ingest import Summary
@@ -75,6 +78,11 @@ def test_the_demo_runs_once_and_all_is_well(tmp_path: Path, monkeypatch: pytest.
     assert "every due digest is in exactly one state" in " ".join(text.split())
     assert "the row has no title" in text
     assert all(person.email in text for person in people.PEOPLE)
+    (command,) = [line for line in text.splitlines() if "paperboy explain" in line]
+    database, _, *asked = shlex.split(command)
+    monkeypatch.setenv(*database.split("=", 1))
+    told = CliRunner().invoke(cli, asked, catch_exceptions=False)
+    assert told.stdout.startswith("Sent on 2026-"), "the command that it ends with is ready to be used"
 
 
 def test_live_asks_the_real_sources(app: App, postbox: Postbox) -> None:

@@ -40,6 +40,7 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
             with app.db.read() as session:
                 told = report.gather(session, brought, postbox.letters)
             report.show(told, console)
+            tell_how_to_ask(told, end, console)
             if not once:
                 serve(app, postbox, told, end, console)
         finally:
@@ -105,6 +106,16 @@ def sign_up(app: App, now: datetime) -> None:
             subscribers.add(session, person.email, person.wants, now)
 
 
+def tell_how_to_ask(told: report.Report, moment: datetime, console: Console) -> None:
+    """A command that asks the demo's own database, as it stands at the end of the demo's days."""
+    asked = next((box for box in told.mailboxes if box.latest), None)
+    if asked:
+        explain = f".venv/bin/paperboy explain {asked.email} {asked.latest} --at {moment:%Y-%m-%dT%H:%M}"
+        console.print("Ask why a reader was sent a paper; preview and backtest can be asked like this, too:")
+        database = f"PAPERBOY_DATABASE_URL=sqlite:///{FOLDER / 'paperboy.db'}"
+        console.print(f"{database} {explain}", soft_wrap=True, highlight=False)
+
+
 def serve(app: App, postbox: Postbox, told: report.Report, moment: datetime, console: Console) -> None:
     """The web app, at the moment where the days ended, with the inbox beside it."""
     clock.travel(moment)
@@ -113,6 +124,7 @@ def serve(app: App, postbox: Postbox, told: report.Report, moment: datetime, con
     url = app.settings.base_url
     console.print(f"\nThe service   [link={url}/]{url}/[/link]\nThe mailboxes [link]{url}/demo/inbox[/link]")
     console.print("Sign up there, and your confirmation arrives in the mailboxes. Ctrl-C ends it.")
+    console.print(f"It is {moment.day} {moment:%B %Y} there, and no new digest is sent: the days are over.")
     if sys.stdout.isatty():
         webbrowser.open(f"{url}/demo/inbox")
     host, _, port = url.removeprefix("http://").partition(":")

@@ -31,6 +31,7 @@ class Mailbox:
     papers: int
     doubles: int  # papers that came more than once: there must be none
     silence: str  # why no mail came the last time, if none did
+    latest: int | None = None  # the first paper of the newest mail
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def _mailbox(session: Session, email: str) -> Mailbox:
         papers=len(times),
         doubles=sum(count > 1 for count in times.values()),
         silence=silences[-1] if silences else "",
+        latest=Digest.from_dict(sent[-1].digest).picks[0].paper_id if sent else None,
     )
 
 
