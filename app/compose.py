@@ -51,7 +51,7 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
         for wish in (*reader.wishes, LIKED)
         if (picks := tuple(_pick(c, ranked.shelf, _reason(c, ranked)) for c in chosen if c.wish == wish))
     )
-    return Digest(edition, sections, considered=considered)
+    return Digest(edition, sections, _unread(reader), considered)
 
 
 class Fate(StrEnum):
@@ -180,7 +180,8 @@ def _silence(ranked: Ranked, considered: int) -> str:
         found = "the one new paper did not match your interests"
     words = dict.fromkeys(word for wish in ranked.reader.wishes for word in ranked.shelf.missing(wish.text))
     nowhere = ", ".join(f"“{word}”" for word in [*words][:WORDS_NAMED])
-    return f"{found}{nowhere and f': no paper says {nowhere}'}. {ranked.shelf.quiet}".strip()
+    said = f"{found}{nowhere and f': no paper says {nowhere}'}."
+    return " ".join(filter(None, (said, ranked.shelf.quiet, _unread(ranked.reader))))
 
 
 def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
@@ -196,7 +197,17 @@ def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
     if not picks:
         return Skip(_silence(ranked, considered))
     note = "Nothing new matched your interests, so here is what is trending." if reader.wishes else ""
-    return Digest(edition, (Section("", picks),), note, considered=considered)
+    return Digest(edition, (Section("", picks),), f"{note} {_unread(reader)}".strip(), considered)
+
+
+def _unread(reader: Reader) -> str:
+    """What a reader should know of interests that are left out."""
+    if not reader.unread:
+        return ""
+    texts = ", ".join(reader.unread)
+    return (
+        f"This could not be understood and was left out: {texts}. Please write it anew in your preferences."
+    )
 
 
 def _why_shown(trend: Trend) -> str:

@@ -109,16 +109,20 @@ class Desk:
 
     def asked(self, order: Order) -> ranking.Reader:
         """What a reader asks for, with all of it matched."""
-        self.prepare(order.wishes)
+        unread = self.prepare(order.wishes)
+        readable = tuple(wish for wish in order.wishes if wish.text not in unread)
+        if unread and not readable:
+            raise next(iter(unread.values()))
         reader = order.reader
         days = WEEK if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
         following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, self._now)
         asked = ranking.Reader(
-            tuple(order.wishes),
+            readable,
             *(reader.min_papers, reader.max_papers, reader.when_empty),
             had=order.already,
             since=_first(days, self._today),
             leaving=_first(days, following.date()),
+            unread=tuple(unread),
         )
         liked = self.liking(tuple(order.opinions))
         return replace(asked, taste=liked.relevance, why_liked=liked.reason) if liked else asked
@@ -135,7 +139,8 @@ class Desk:
     ) -> Digest | Skip:
         """The digest of somebody who is no reader yet and wants one every day."""
         distinct = subscribers.distinct(wishes)
-        self.prepare(distinct)
+        for error in self.prepare(distinct).values():
+            raise error
         since = _first(self._settings.candidate_days, self._today)
         asked = ranking.Reader(distinct, max_papers=max_papers, had=had, since=since)
         return compose.compose(edition, *ranking.rank(self.shelf, [asked]))
@@ -174,22 +179,21 @@ class Desk:
     def _index(self) -> match.Index:
         return self._indices.of([*self._all.values()], self._corpus)
 
-    def prepare(self, wishes: Iterable[Wish]) -> None:
+    def prepare(self, wishes: Iterable[Wish]) -> dict[str, InvalidInterest]:
         """Match interests that were not matched yet; each is matched once for all who share it.
 
-        One that cannot be understood raises InvalidInterest, when all the others are matched.
+        Those that cannot be understood come back, with what is wrong with them.
         """
         queries: dict[str, interest.Query] = {}
-        broken: list[InvalidInterest] = []
+        broken: dict[str, InvalidInterest] = {}
         for text in dict.fromkeys(wish.text for wish in wishes if wish.text not in self._matches.places):
             try:
                 queries[text] = interest.parse(text)
             except InvalidInterest as error:
-                broken.append(error)
+                broken[text] = error
         for (text, query), hits in zip(queries.items(), self._index.match([*queries.values()]), strict=True):
             self._matches.add(text, hits, self._index.excluded(query))
-        if broken:
-            raise broken[0]
+        return broken
 
     def numbers(self, text: str, paper: PaperView) -> match.Numbers:
         """How a paper fits an interest; it need not be a candidate."""

@@ -82,7 +82,8 @@ def foresee(app: App, now: datetime, ids: Collection[int] | None) -> list[Forese
         desk = Desk(app, session, now)
         wanted_by = orders(session, session.exec(wanted).all(), desk.oldest)
     foreseen = []
-    for order, ranked in zip(wanted_by, desk.ranked(wanted_by), strict=True):
+    shards = [wanted_by[start : start + SHARD] for start in range(0, len(wanted_by), SHARD)]
+    for order, ranked in zip(wanted_by, itertools.chain.from_iterable(map(desk.ranked, shards)), strict=True):
         reader = order.reader
         edition = cadence.edition(reader.zone, newest_due(reader, now))
         digest = desk.digest(reader, edition, ranked)

@@ -83,6 +83,7 @@ class Reader:
     min_papers: int = 1
     max_papers: int = 10
     when_empty: WhenEmpty = WhenEmpty.SKIP
+    unread: tuple[str, ...] = ()  # interests that nobody can understand any more
     taste: Mapping[int, float] = field(default_factory=dict)  # relevance by paper; under 0: rather not
     why_liked: Callable[[int], str] = str  # the reason why a paper is to their taste
     had: frozenset[int] = frozenset()  # papers that they were promised before: never again

@@ -159,6 +159,17 @@ def test_a_broken_reader_stops_no_other(app: App) -> None:
     assert sorted(row.state for row in by_reader.values()) == [DeliveryState.PENDING, DeliveryState.SKIPPED]
 
 
+def test_an_interest_that_cannot_be_understood_costs_itself_alone(app: App) -> None:
+    """Carol gets what her other interest brings, and is told which one to write anew."""
+    with app.db.write() as session:
+        carol = shelves.reader(session, "carol@example.org", ["!!!", "agents"], NOW)
+    plan(app, NOW)
+    (delivery,) = [row for row in deliveries(app) if row.subscriber_id == carol]
+    digest = Digest.from_dict(delivery.digest)
+    assert [section.interest for section in digest.sections] == ["agents"]
+    assert "left out: !!!. Please write it anew" in digest.note
+
+
 def test_a_reader_who_cannot_be_planned_stops_no_other(app: App) -> None:
     """A zone that the world has abolished: Alice gets her mail, and Bob is looked at again in an hour."""
     with app.db.write() as session:
