@@ -24,6 +24,7 @@ from app.records import Digest, Match, PaperView, Pick, Section, Skip, Wish
 from app.sources import clean
 
 BEFORE = 10  # papers that stand before this one are named
+ALIKE = 0.5  # the likeness from which two papers can be said to say much the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,8 +418,8 @@ def _of_room(facts: Explanation, standing: Standing) -> str:
         return f"the quota of {texts} is taken by other papers"
     if standing.overtaken is Overtaken.VARIETY:
         alike = f"“{standing.like}”, which is in it (likeness {shown(standing.likeness)})"
-        rule = "papers that say something else go first, though their scores are lower"
-        return f"it says much the same as {alike}, and {rule}"
+        said = "says much the same as" if standing.likeness >= ALIKE else "is in part like"
+        return f"it {said} {alike}, and papers that repeat less go first, though their scores are lower"
     if standing.overtaken is Overtaken.CHAMPION:
         return f"{room}; this one is {where}, and each interest's best paper goes first"
     return f"{room}, and this one is {where}"

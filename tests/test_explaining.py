@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
-from app import deliver, ingest, pipeline, planning, ranking, subscribers, suppression
+from app import deliver, explaining, ingest, pipeline, planning, ranking, subscribers, suppression
 from app.errors import NotFound
 from app.explaining import Explanation, Overtaken
 from app.models import Delivery, DeliveryState, Interest, Merge, Source, Subscriber, SubscriberState
@@ -187,9 +187,21 @@ def test_a_paper_that_says_what_a_picked_one_says(app: App, twins: list[int]) ->
     assert told.standing.overtaken is Overtaken.VARIETY
     assert told.verdict == (
         "Not in the next digest: it says much the same as “Protein Folding”, which is in it (likeness 1.00), "
-        "and papers that say something else go first, though their scores are lower."
+        "and papers that repeat less go first, though their scores are lower."
     )
     assert planned(app) == {twins[0], twins[2]}
+
+
+def test_a_little_likeness_is_not_called_much(app: App, papers: dict[str, int]) -> None:
+    """Where two scores are nearly the same, a little of it decides."""
+    change(app, max_papers=1)
+    told = explain(app, papers[TITLES[1]])
+    assert told.standing
+    near = replace(told.standing, overtaken=Overtaken.VARIETY, like="Another", likeness=0.16)
+    assert explaining._verdict(replace(told, standing=near)) == (
+        "Not in the next digest: it is in part like “Another”, which is in it (likeness 0.16), "
+        "and papers that repeat less go first, though their scores are lower."
+    )
 
 
 def test_the_best_paper_of_another_interest_goes_first(app: App, twins: list[int]) -> None:
