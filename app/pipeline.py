@@ -169,7 +169,7 @@ def backtest(
 ) -> list[hindsight.Edition]:
     """What these interests would have brought, day by day, the oldest first; nothing is written."""
     _check_day(now.date(), "at")
-    return hindsight.digests(app, now, wishes, days, max_papers)
+    return hindsight.digests(app, now.astimezone(UTC), wishes, days, max_papers)
 
 
 def foresee(app: App, now: datetime, ids: Collection[int] | None = None) -> list[planning.Foreseen]:

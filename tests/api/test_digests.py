@@ -207,6 +207,10 @@ def test_what_the_last_days_would_have_brought(shelf: dict[str, int], call: Call
     yesterday, today = told.json()["items"]
     assert (yesterday["skipped"], yesterday["sections"]) == ("no new papers.", [])
     assert (titles(today), today["edition"], today["considered"]) == ([AGENTS], "2026-11-20", 2)
+    earlier = call("POST", "/backtests", scope=Scope.READ, json=wanted | {"at": "2026-11-20T01:00:00+14:00"})
+    assert [day["edition"] for day in earlier.json()["items"]] == ["2026-11-18", "2026-11-19"]
+    beyond = call("POST", "/backtests", scope=Scope.READ, json=wanted | {"at": "1900-01-01T00:00:00Z"})
+    assert (beyond.status_code, beyond.json()["errors"][0]["pointer"]) == (422, "/body/at")
 
 
 @pytest.mark.parametrize(

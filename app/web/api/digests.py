@@ -64,6 +64,7 @@ class Back(BaseModel):
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
     days: int = Field(default=14, ge=1, le=hindsight.MOST_DAYS)
+    at: AwareDatetime | None = Field(default=None, description="Back from this moment; now, if left out.")
     max_papers: int = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
 
 
@@ -116,7 +117,7 @@ def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted) -> Preview:
 def backtest(app: Paperboy, _key: Reader, now: Now, wanted: Back) -> LookBack:
     """What these interests would have brought, day by day, each paper once."""
     wishes = _wishes(wanted.interests)
-    editions = pipeline.backtest(app, now, wishes, wanted.days, max_papers=wanted.max_papers)
+    editions = pipeline.backtest(app, wanted.at or now, wishes, wanted.days, max_papers=wanted.max_papers)
     return LookBack(items=[_brought(edition) for edition in editions])
 
 
