@@ -76,32 +76,58 @@ def choose(ranked: Ranked) -> Selection:
 
     Every interest's own best paper comes before any other, so a loud interest drowns no quiet one.
     """
-    most, numbers, parts = ranked.reader.max_papers, ranked.papers, ranked.parts()
+    parts = ranked.parts()
     champions = _champions(ranked, parts)
-    scores = dict(zip(numbers, ranked.scores.tolist(), strict=True))
-    evidence = dict(zip(numbers, parts.T.tolist(), strict=True))
-    first = [number for number in numbers if number in champions.values()]
-    rest = [number for number in numbers if number not in champions.values()]
+    first = [number for number in ranked.papers if number in champions.values()]
+    rest = [number for number in ranked.papers if number not in champions.values()]
     if all(wish.quota is None for wish in ranked.reader.wishes):
-        rest = rest[: CONSIDERED * most]
-    chosen: dict[int, _Choice] = {}
-    without_room = set[int]()
-    line = _Line([*first, *rest], ranked.shelf.vectors)
-    for group in (first, rest):
-        for number in line.up(group, [scores[number] for number in group]):
-            if len(chosen) == most:
-                break
-            homes = _homes(ranked.reader, evidence[number])
-            home = next((wish for wish in homes if _has_room(wish, number, chosen, champions)), None)
-            if home:
-                chosen[number] = _Choice(ranked.shelf.papers[number], home, scores[number])
-                line.take(number)
-            else:
-                without_room.add(number)
-    fates = dict.fromkeys(numbers, Fate.FULL) | dict.fromkeys(without_room, Fate.QUOTA)
-    fates |= dict.fromkeys(chosen, Fate.PICKED)
-    by_score = sorted(chosen.values(), key=lambda choice: (-choice.score, choice.paper.id))
+        rest = rest[: CONSIDERED * ranked.reader.max_papers]
+    picking = _Picking(ranked, parts, champions, [*first, *rest])
+    picking.take_of(first)
+    picking.take_of(rest)
+    fates = dict.fromkeys(ranked.papers, Fate.FULL) | dict.fromkeys(picking.without_room, Fate.QUOTA)
+    fates |= dict.fromkeys(picking.chosen, Fate.PICKED)
+    by_score = sorted(picking.chosen.values(), key=lambda choice: (-choice.score, choice.paper.id))
     return Selection(by_score, fates, frozenset(first))
+
+
+class _Picking:
+    """Papers being picked, each for one of the places that its reader has."""
+
+    def __init__(
+        self, ranked: Ranked, parts: Matrix, champions: Mapping[str, int], considered: Sequence[int]
+    ) -> None:
+        self._ranked, self._champions = ranked, champions
+        self._scores = dict(zip(ranked.papers, ranked.scores.tolist(), strict=True))
+        self._evidence = dict(zip(ranked.papers, parts.T.tolist(), strict=True))
+        self._line = _Line(considered, ranked.shelf.vectors)
+        self.chosen: dict[int, _Choice] = {}
+        self.without_room = set[int]()
+
+    def take_of(self, numbers: Sequence[int]) -> None:
+        """Pick among these, the best first, while there is room."""
+        for number in self._line.up(numbers, [self._scores[number] for number in numbers]):
+            if len(self.chosen) == self._ranked.reader.max_papers:
+                return
+            if home := self._home(number):
+                paper = self._ranked.shelf.papers[number]
+                self.chosen[number] = _Choice(paper, home, self._scores[number])
+                self._line.take(number)
+            else:
+                self.without_room.add(number)
+
+    def _home(self, number: int) -> Wish | None:
+        """The interest under which a paper stands best, of those that have room."""
+        homes = _homes(self._ranked.reader, self._evidence[number])
+        return next((wish for wish in homes if self._has_room(wish, number)), None)
+
+    def _has_room(self, wish: Wish, number: int) -> bool:
+        """Whether the interest's quota has a place; one is kept for the interest's own best paper."""
+        if wish.quota is None:
+            return True
+        champion = self._champions.get(wish.text, number)
+        kept = champion not in self.chosen and champion != number
+        return sum(choice.wish == wish for choice in self.chosen.values()) + kept < wish.quota
 
 
 class _Line:
@@ -145,15 +171,6 @@ def _homes(reader: Reader, evidence: Sequence[float]) -> list[Wish]:
     said = zip(evidence, (*reader.wishes, LIKED), strict=True)
     homes = [(each, wish) for each, wish in said if each >= least]
     return [wish for _, wish in sorted(homes, key=lambda home: (-home[0], home[1].text))]
-
-
-def _has_room(wish: Wish, number: int, chosen: Mapping[int, _Choice], champions: Mapping[str, int]) -> bool:
-    """Whether the interest's quota has a place; one is kept for the interest's own best paper."""
-    if wish.quota is None:
-        return True
-    champion = champions.get(wish.text, number)
-    kept = champion not in chosen and champion != number
-    return sum(choice.wish == wish for choice in chosen.values()) + kept < wish.quota
 
 
 def _reason(choice: _Choice, ranked: Ranked) -> str:
