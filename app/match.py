@@ -1,10 +1,10 @@
 """PURE. Interests × papers → relevance, with a reason that is literally true.
 
 B, the words: BM25F and pairs of words, as `space` writes down. Long and short forms are one word.
-P, the meaning: the papers of the archive that have the words best are its examples; their centroid is a
-direction in the LSA space, and P says how many standard deviations nearer to it a paper is than the
-archive's papers are, per interest. That is what makes interests comparable, and finds papers that say
-the same in other words. An interest that the archive hardly knows has poor examples: P is damped.
+P, the meaning: the papers of the archive that have the words best, and most of them, are its examples; their
+centroid is a direction in the LSA space, and P says how many standard deviations nearer to it a paper is
+than the archive's papers are, per interest. That is what makes interests comparable, and finds papers that
+say the same in other words. An interest that the archive hardly knows has poor examples: P is damped.
 
 z = WORDS·B + P + WHOLE·(all of its words are there), and relevance rises with z alike for all interests.
 """
@@ -27,8 +27,9 @@ from app.space import Matrix, Space, Terms, counts, fingerprint, ones, said
 from app.words import pairs, stems, telling, tokenise
 
 # `benchmarks/relevance.py` measures these; docs/benchmarks.md says what else was tried.
+ALL = 0.9999  # of an interest's idf: the sums are in 32 bits
 WORDS, WHOLE = 0.35, 1.0
-NEAREST = 40  # examples; the best count most: (score / the best one's)² / √rank
+NEAREST = 40  # examples, by score × share of the interest; each counts (that / the best one's)² / √rank
 RANKS = (1 / np.sqrt(np.arange(1, NEAREST + 1))).astype(np.float32)
 FARTHEST, CLOSEST = -3.0, 8.0  # standard deviations: beyond, P says nothing more
 # Where no archive says what an interest means, P is what it is on average where its words are found.
@@ -86,7 +87,7 @@ class _Asked:
 
     terms: Sequence[Sequence[str]]
     texts: Sequence[Sequence[str]]  # the same, and its pairs of neighbours
-    full: Matrix  # the score of a paper that has each word once or so
+    full: Matrix  # the idf of all its terms together
 
 
 class Index:
@@ -103,7 +104,8 @@ class Index:
         seen = dict.fromkeys(term for text in texts for term in said(text, parts))
         self._terms = Terms.of(list(seen), corpus.statistics.idf, parts)
         self._impacts = self._terms.impacts(documents, corpus.statistics.lengths).T.tocsr()
-        self._present = (self._impacts > 0).astype(np.float32)
+        idf = np.where(self._terms.is_pair, 0, self._terms.idf).astype(np.float32)
+        self._said = sparse.csr_matrix(sparse.diags(idf) @ (self._impacts > 0))
         titles = counts((said(title, parts) for title, _ in documents), self._terms.columns)
         self._titled = (titles > 0).astype(np.float32).T.tocsr()
         self._tfidf = self._space.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
@@ -202,17 +204,19 @@ class Index:
         """Where an interest's examples point, a unit row; worked out once, since many papers ask for it."""
         if query.text not in self._directions:
             asked = self._asked([query])
-            self._directions[query.text], _ = examples.meanings(asked.texts, self._words(asked), asked.full)
+            self._directions[query.text], _ = examples.meanings(
+                asked, self._words(asked), self._said_of(asked)
+            )
         return self._directions[query.text]
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         asked = self._asked(queries)
-        words = self._words(asked)
-        whole = (ones(asked.terms, self._terms.columns) @ self._present).toarray() >= _sizes(asked.terms)
+        words, said = self._words(asked), self._said_of(asked)
+        whole = said >= ALL * asked.full[:, None]
         # All words stand in a title next to each other as they were typed where their pairs do, too.
         titled = (ones(asked.texts, self._terms.columns) @ self._titled).toarray() >= _sizes(asked.texts)
         if self._space and self._examples:
-            directions, known = self._examples.meanings(asked.texts, words, asked.full)
+            directions, known = self._examples.meanings(asked, words, said)
             away = self._space.standardised(directions, self._vectors)
             closeness = known[:, None] * np.clip(away, FARTHEST, CLOSEST)
         else:
@@ -224,11 +228,15 @@ class Index:
         """B: interests × papers."""
         return np.asarray((ones(asked.texts, self._terms.columns) @ self._impacts).toarray())
 
+    def _said_of(self, asked: _Asked) -> Matrix:
+        """Interests × papers: the idf of the terms that a paper has."""
+        return np.asarray((ones(asked.terms, self._terms.columns) @ self._said).toarray())
+
     def _asked(self, queries: Sequence[Query]) -> _Asked:
         """A batch of interests, as the archive counts their words."""
         idf = self._corpus.statistics.idf
         folded = [self._folded(query) for query in queries]
-        full = np.array([sum(idf(term) for term in terms) for terms, _ in folded])
+        full = np.array([sum(map(idf, terms)) or 1.0 for terms, _ in folded], np.float32)
         return _Asked([terms for terms, _ in folded], [[*terms, *joined] for terms, joined in folded], full)
 
     def _folded(self, query: Query) -> tuple[list[str], list[str]]:
@@ -257,23 +265,26 @@ class _Examples:
         self._new = [place for place, title in enumerate(titles) if fingerprint(title) not in known]
         self._vectors = np.concatenate([space.examples, vectors[self._new]])
 
-    def meanings(self, texts: Sequence[Sequence[str]], words: Matrix, full: Matrix) -> tuple[Matrix, Matrix]:
-        """Unit rows that point to each interest's best examples; how well those have its words, in 0…1.
+    def meanings(self, asked: _Asked, words: Matrix, said: Matrix) -> tuple[Matrix, Matrix]:
+        """Unit rows that point to each interest's best examples; how much of it those have, in 0…1.
 
-        `words` is B of the candidates; `full` is the score of a paper that has each word once or so.
+        The best have a high B and much of the interest. `words` is B of the candidates, `said` the idf that
+        they have of an interest.
         """
-        found = sparse.csr_matrix(ones(texts, self._space.terms.columns) @ self._space.impacts)
+        found = sparse.csr_matrix(ones(asked.texts, self._space.terms.columns) @ self._space.told)
         if self._new:
-            found = sparse.hstack([found, sparse.csr_matrix(words[:, self._new])], format="csr")
+            newer = (words + 1j * said)[:, self._new].astype(np.complex64)
+            found = sparse.hstack([found, sparse.csr_matrix(newer)], format="csr")
+        share = found.data.imag / np.repeat(asked.full, np.diff(found.indptr))
+        scores = found.data.real * share
         spans = itertools.pairwise(found.indptr.tolist())
-        best = [start + _highest(found.data[start:end], NEAREST) for start, end in spans]
+        best = [start + _highest(scores[start:end], NEAREST) for start, end in spans]
         ends = np.cumsum([0, *map(len, best)])
         places, row = np.concatenate(best), np.repeat(np.arange(len(best)), np.diff(ends))
-        weights = np.concatenate([_weights(found.data[places]) for places in best])
+        weights = np.concatenate([_weights(scores[places]) for places in best])
         chosen = sparse.csr_matrix((weights, found.indices[places], ends), (len(best), len(self._vectors)))
         directions = np.asarray(chosen @ self._vectors, np.float32)
-        cover = weights * np.minimum(found.data[places], full[row]) / full[row]
-        known, total = (np.bincount(row, each, len(best)) for each in (cover, weights))
+        known, total = (np.bincount(row, each, len(best)) for each in (weights * share[places], weights))
         norms = np.linalg.norm(directions, axis=1, keepdims=True)
         return directions / np.maximum(norms, 1e-9), known / np.maximum(total, 1e-9)
 

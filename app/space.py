@@ -203,6 +203,16 @@ class Space:
             if array.shape != shape or not np.isfinite(array).all():
                 raise ValueError(f"{name}: {array.shape} instead of {shape}, or numbers that are none")
 
+    @cached_property
+    def told(self) -> sparse.csr_matrix:
+        """Terms × examples: the impact of each term, and its idf as the imaginary part, where it is no pair.
+
+        So one product says the score of an example, and how much of an interest it has.
+        """
+        idf = np.where(self.terms.is_pair, 0, self.terms.idf).astype(np.float32)
+        told = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)
+        return sparse.csr_matrix((told, self.impacts.indices, self.impacts.indptr), self.impacts.shape)
+
     def tfidf(self, documents: Sequence[Document]) -> sparse.csr_matrix:
         """Documents × stems, unit rows: (1 + ln count) · idf, the title counted twice."""
         return _tfidf(documents, self.stems)
