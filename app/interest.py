@@ -91,7 +91,10 @@ def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: 
         return
     if foreign := _FOREIGN.match(bare):
         searched = "Titles and abstracts are always searched, and there are author: and cat:."
-        raise InvalidInterest(f"There is no filter “{foreign.group()}”. {searched}", "interests")
+        raise InvalidInterest(
+            f"There is no filter “{foreign.group()}”. {searched} In quotes it is looked for as it stands.",
+            "interests",
+        )
     stems = tuple(token.stem for token in tokenise(quoted or bare))
     if not stems or bare.casefold() in ("author:", "cat:"):
         return

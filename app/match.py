@@ -188,9 +188,8 @@ class Index:
         if not (self._space and self._examples):
             return []
         direction, place = self._direction(query, self._examples), self._places[passage.paper.id]
-        if (
-            self._space.standardised(direction, self._vectors[[place]]).item() <= 0
-        ):  # it fits by its words alone
+        away = self._space.standardised(direction, self._vectors[[place]]).item()
+        if away <= 0:  # it fits by its words alone
             return []
         row = self._tfidf[place]
         gains = row.data * (self._space.projection[row.indices] @ direction[0])

@@ -87,6 +87,7 @@ def test_strict_interests_are_known(text: str, strict: bool) -> None:
         ('agents -author:"Ada Lovelace', "not closed"),
         ('cat:"cs.CL', "not closed"),
         ("title:agents", "no filter “title:”"),
+        ("Ti:sapphire lasers", "In quotes it is looked for as it stands"),
         ('abs:"world models"', "Titles and abstracts are always searched"),
     ],
 )
@@ -105,6 +106,7 @@ def test_an_interest_that_cannot_be_searched_for_says_why(text: str, word: str) 
         ("cat:cs.*", "cat:cs"),
         ("world\u200b mo\u00addels", "world models"),
         ('5" disks', "5 disks"),
+        ('"Ti:sapphire" lasers', '"Ti sapphire" lasers'),
         ("agents \u2011crypto", "agents -crypto"),  # every hyphen is one
         ("\uff02world models\uff02", '"world models"'),
     ],
