@@ -37,8 +37,8 @@ serve: .venv/runtime.stamp .env  ## The web app and the schedule, by .env: SERVE
 	@.venv/bin/paperboy serve $(SERVE_ARGS)
 
 lock:  ## Renew the lock files from pyproject.toml (needs uv)
-	uv pip compile --quiet --upgrade pyproject.toml --extra postgres --group build $(LOCK_ARGS) -o requirements.lock
-	uv pip compile --quiet --upgrade pyproject.toml --extra postgres --group dev --constraints requirements.lock \
+	uv pip compile --quiet --upgrade pyproject.toml --extra fast --extra postgres --group build $(LOCK_ARGS) -o requirements.lock
+	uv pip compile --quiet --upgrade pyproject.toml --extra fast --extra postgres --group dev --constraints requirements.lock \
 		$(LOCK_ARGS) -o requirements-dev.lock
 
 clean:  ## Remove what the commands above made, except .env and var/

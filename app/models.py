@@ -15,6 +15,7 @@ from sqlmodel import Field, SQLModel
 
 from app.db import BigId, UtcDateTime, enum_type
 from app.records import Cadence as Cadence
+from app.records import MailKind as MailKind
 from app.records import SourceKind as SourceKind
 from app.records import WhenEmpty as WhenEmpty
 
@@ -34,15 +35,6 @@ class SubscriberState(StrEnum):
     UNSUBSCRIBED = "unsubscribed"
     BOUNCING = "bouncing"
     ERASED = "erased"
-
-
-class MailKind(StrEnum):
-    """What a delivery carries; each kind is one folder in `templates/email/`."""
-
-    DIGEST = "digest"
-    CONFIRM = "confirm"
-    MANAGE = "manage"  # the link to one's preferences, asked for on the web
-    ERASE = "erase"
 
 
 class DeliveryState(StrEnum):

@@ -1,6 +1,6 @@
 """PURE. The values that cross from stage to stage, in the order in which they do.
 
-PaperRecord → (archive) → PaperView → Match, Trend → Pick → Digest → RenderedMail → Outgoing → Answer
+PaperRecord → (archive) → PaperView → Match, Trend → Pick → Digest → Letter → RenderedMail → Outgoing → Answer
 """
 
 from __future__ import annotations
@@ -34,6 +34,15 @@ class WhenEmpty(StrEnum):
 
     SKIP = "skip"
     TRENDING = "trending"
+
+
+class MailKind(StrEnum):
+    """What a delivery carries; each kind is one folder in `templates/email/`."""
+
+    DIGEST = "digest"
+    CONFIRM = "confirm"
+    MANAGE = "manage"  # the link to one's preferences, asked for on the web
+    ERASE = "erase"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +234,24 @@ class Skip:
     """No digest for this reader now, and the reason they and the operator are told."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A mail that is to be written: what goes into it. The same letter always gives the same bytes."""
+
+    delivery_id: int  # 0: outside of the ledger; its links grant nothing
+    kind: MailKind
+    edition: str
+    subscriber_id: int
+    email: str
+    link_epoch: int
+    issued_at: datetime  # when it was composed: its Date, and that of its links
+    digest: Digest | None = None  # None: every kind but a digest
+    message_id: str = ""  # empty: the one that follows from the delivery's id
+    unreadable: int = 0  # picks of the stored digest that could not be read back
+    signature: str = ""  # the DKIM-Signature header lines that were made ahead, and
+    signed_as: str = ""  # the fingerprint of what they sign
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,20 @@ class Settings(BaseSettings):
     smtp_connections: int = Field(default=10, ge=1, le=200)
     smtp_messages_per_connection: int = Field(default=100, ge=1)
     uncertain: UncertainPolicy = UncertainPolicy.RESEND
+    pause_at_failures: int = Field(default=30, ge=1, le=100)  # percent of the last answers
+    journal_dir: str = "var/journal"
+    journal_fsync: bool = False
+
+    # Signatures: comma-separated selector:file, each file a private key in PEM; empty where the relay signs
+    dkim_keys: Annotated[tuple[str, ...], NoDecode] = ()
+
+    # What comes back
+    bounce_mailbox: str = Field(default="", repr=False)
+    bounce_folder: str = ""
 
     # The digest
     candidate_days: int = Field(default=7, ge=1, le=60)
+    compose_ahead_minutes: int = Field(default=10, ge=0, le=240)
     default_zone: str = "UTC"
     default_hour: int = Field(default=8, ge=0, le=23)
 
@@ -95,7 +106,7 @@ class Settings(BaseSettings):
     log_json: bool = False
     otel_endpoint: str = ""
 
-    @field_validator("secret_keys", "arxiv_categories", "trusted_proxies", mode="before")
+    @field_validator("secret_keys", "arxiv_categories", "trusted_proxies", "dkim_keys", mode="before")
     @classmethod
     def _split_commas(cls, value: object) -> object:
         if isinstance(value, str):
@@ -137,6 +148,21 @@ class Settings(BaseSettings):
     def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for proxy in value:
             ip_network(proxy, strict=False)
+        return value
+
+    @field_validator("dkim_keys")
+    @classmethod
+    def _selectors(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for key in value:
+            if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?:.+", key):
+                raise ValueError("must be selector:file, comma-separated")
+        return value
+
+    @field_validator("bounce_mailbox")
+    @classmethod
+    def _mailbox(cls, value: str) -> str:
+        if value and not value.startswith(("imaps://", "imap://")):
+            raise ValueError("must begin with imaps:// or imap://")
         return value
 
     @field_validator("log_level", mode="before")

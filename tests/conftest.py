@@ -89,7 +89,7 @@ def mail_server() -> Iterator[MailServer]:
 
 
 @pytest.fixture
-def settings(request: pytest.FixtureRequest, database_url: str) -> Settings:
+def settings(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> Settings:
     """Settings of a service that sends mail to `mail_server`, or to a port where nobody listens."""
     relay = request.getfixturevalue("mail_server").port if "mail_server" in request.fixturenames else 1
     return Settings(
@@ -102,6 +102,7 @@ def settings(request: pytest.FixtureRequest, database_url: str) -> Settings:
         postal_address="1 Example Street, Springfield",
         smtp_port=relay,
         smtp_security="none",
+        journal_dir=str(tmp_path / "journal"),
         scheduler=False,
     )
 
