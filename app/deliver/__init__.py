@@ -1,0 +1,51 @@
+"""The ledger: one row for each mail to a reader, always in exactly one state.
+
+    pending ─▶ claimed ─▶ committing ─▶ sent
+       ▲          │            ├──▶ deferred (next_attempt_at) ─▶ claimed …
+       └──────────┘            ├──▶ failed
+     lease ran out             └──▶ uncertain: the connection or the process died after DATA
+
+`committing` is durable before DATA is sent, so a crash leaves at most the mails in flight uncertain;
+whatever was only claimed is provably unsent. Functions take a session and never commit, except for
+`Ledger`, the sender's own hand, because a mail that was sent cannot be rolled back.
+
+entries    into the ledger: mails to be sent, digests that are none, the papers promised so far
+claims     out of the ledger, to be sent
+outcomes   what became of an attempt, and what follows from it
+recovery   after a crash, and past the time
+operating  the operator's hand
+queries    what the ledger knows
+hand       the sender's own hand
+marking    how a row changes
+"""
+
+from app.deliver.claims import EVERYTHING, LEASE, Shard, claim, commit, refusal_of
+from app.deliver.entries import UNDELIVERED, enqueue, papers_promised, skip
+from app.deliver.hand import Ledger
+from app.deliver.operating import pause, pauses, release, resume
+from app.deliver.outcomes import record, retry_delay
+from app.deliver.queries import balance
+from app.deliver.recovery import anything_to_do, recover
+
+__all__ = [
+    "EVERYTHING",
+    "LEASE",
+    "UNDELIVERED",
+    "Ledger",
+    "Shard",
+    "anything_to_do",
+    "balance",
+    "claim",
+    "commit",
+    "enqueue",
+    "papers_promised",
+    "pause",
+    "pauses",
+    "record",
+    "recover",
+    "refusal_of",
+    "release",
+    "resume",
+    "retry_delay",
+    "skip",
+]
