@@ -1,7 +1,7 @@
 """The tables, in the order in which data flows through them.
 
-Source → Paper (+ Listing, Votes, WrittenSummary, Merge) → Model → Subscriber, Interest → Delivery → Event,
-Suppression.
+Source → Paper (+ Listing, Votes, WrittenSummary, Merge) → Model → Subscriber, Interest → Card, Delivery →
+Event, Suppression.
 """
 
 from __future__ import annotations
@@ -219,6 +219,16 @@ class Interest(SQLModel, table=True):
     quota: int | None = None  # at most so many papers a digest
 
 
+class Card(SQLModel, table=True):
+    """What digests of a day (UTC) show of a paper, stored once however many readers get it."""
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
+    key: str = Field(unique=True, max_length=64)  # the day, and a hash of what is shown
+    paper_id: int
+    shown: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # a pick without its reason and score
+    created_at: datetime = Field(sa_type=UtcDateTime, index=True)
+
+
 class Delivery(SQLModel, table=True):
     """The ledger: one row for each mail to a reader, in exactly one state.
 
@@ -238,7 +248,9 @@ class Delivery(SQLModel, table=True):
     edition: str = Field(max_length=40)
     state: DeliveryState = Field(default=DeliveryState.PENDING, sa_type=enum_type(DeliveryState))
     reason: str = Field(default="", sa_type=Text)  # why skipped, failed, suppressed or held
-    digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # enough to render it again
+    digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # with its cards: see deliver.cards
+    signature: str = Field(default="", sa_type=Text)  # the DKIM-Signature header lines, made ahead
+    signed_as: str = Field(default="", max_length=64)  # the fingerprint of what they sign
     subject: str = Field(default="", sa_type=Text)
     message_id: str = Field(default="", max_length=200)
     attempts: int = 0

@@ -38,6 +38,18 @@ def upgrade() -> None:
     with op.batch_alter_table('audit', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_audit_at'), ['at'], unique=False)
 
+    op.create_table('card',
+    sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
+    sa.Column('key', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
+    sa.Column('paper_id', sa.Integer(), nullable=False),
+    sa.Column('shown', sa.JSON(), nullable=False),
+    sa.Column('created_at', sa.DateTime(timezone=True), nullable=False),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_card')),
+    sa.UniqueConstraint('key', name=op.f('uq_card_key'))
+    )
+    with op.batch_alter_table('card', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_card_created_at'), ['created_at'], unique=False)
+
     op.create_table('lease',
     sa.Column('name', sqlmodel.sql.sqltypes.AutoString(length=40), nullable=False),
     sa.Column('holder', sqlmodel.sql.sqltypes.AutoString(length=100), nullable=False),
@@ -181,6 +193,8 @@ def upgrade() -> None:
     sa.Column('state', sa.Enum('pending', 'claimed', 'committing', 'sent', 'deferred', 'failed', 'suppressed', 'uncertain', 'skipped', name='deliverystate', native_enum=False, create_constraint=True, length=20), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
     sa.Column('digest', sa.JSON(), nullable=False),
+    sa.Column('signature', sa.Text(), nullable=False),
+    sa.Column('signed_as', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
     sa.Column('subject', sa.Text(), nullable=False),
     sa.Column('message_id', sqlmodel.sql.sqltypes.AutoString(length=200), nullable=False),
     sa.Column('attempts', sa.Integer(), nullable=False),
@@ -379,6 +393,10 @@ def downgrade() -> None:
     op.drop_table('paper')
     op.drop_table('model')
     op.drop_table('lease')
+    with op.batch_alter_table('card', schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f('ix_card_created_at'))
+
+    op.drop_table('card')
     with op.batch_alter_table('audit', schema=None) as batch_op:
         batch_op.drop_index(batch_op.f('ix_audit_at'))
 
