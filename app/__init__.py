@@ -32,12 +32,14 @@ The stages, in the order in which data passes through them:
     compose       PURE: pick, section, never repeat → Digest
     render        Digest → subject, HTML and text
     message       RenderedMail → RFC 5322 bytes
-    smtp          connections to the relay, and what its answers mean
+    smtp          connections to the relay
+    refusals      PURE: what an answer of the relay's, or a notice's words, mean
     deliver       the ledger: claim, commit, send, record, retry, recover
 
 The people and their links:
 
     subscribers   sign up, confirm, preferences, pause, unsubscribe, export, erase
+    bounces       what comes back: notices → events → scores → suppression
     suppression   addresses that get no mail, known by their hash
     tokens        PURE: signed links that can do one thing each
 

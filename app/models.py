@@ -53,6 +53,7 @@ class Scope(StrEnum):
     READ = "read"
     WRITE = "write"
     SEND = "send"
+    BOUNCES = "bounces"  # a relay's webhook: it may tell of bounces, and nothing else
 
 
 class Source(SQLModel, table=True):
@@ -301,6 +302,7 @@ class Event(SQLModel, table=True):
     subscriber_id: int | None = Field(default=None, foreign_key="subscriber.id", index=True)
     delivery_id: int | None = Field(default=None, foreign_key="delivery.id", sa_type=BigId)
     detail: str = Field(default="", sa_type=Text)
+    key: str | None = Field(default=None, unique=True, max_length=60)  # of what must not count twice
 
 
 class Suppression(SQLModel, table=True):

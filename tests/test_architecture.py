@@ -16,8 +16,8 @@ GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "t
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
     "corpus", "lexicon", "interest", "passages", "trend", "match", "taste", "cadence", "summaries", "gist",
-    "ranking", "compose", "render", "message", "smtp", "deliver", "suppression", "subscribers", "catalogue",
-    "runs", "keys", "audit",
+    "ranking", "compose", "render", "message", "smtp", "refusals", "deliver", "bounces", "suppression",
+    "subscribers", "catalogue", "runs", "keys", "audit",
 }  # fmt: skip
 PIPELINE = {"pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "parts"}
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
@@ -52,6 +52,10 @@ STAGE_USES = {
     ("catalogue", "sources"),
     ("summaries", "sources"),
     ("deliver", "suppression"),
+    ("deliver", "bounces"),
+    ("bounces", "suppression"),
+    ("bounces", "refusals"),
+    ("smtp", "refusals"),
     ("subscribers", "archive"),
     ("subscribers", "cadence"),
     ("subscribers", "dedupe"),
@@ -74,6 +78,8 @@ PURE = {
     "match",
     "taste",
     "cadence",
+    "refusals",
+    "bounces.scores",
     "gist",
     "ranking",
     "compose",

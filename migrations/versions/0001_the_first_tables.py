@@ -323,9 +323,11 @@ def upgrade() -> None:
     sa.Column('subscriber_id', sa.Integer(), nullable=True),
     sa.Column('delivery_id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
     sa.Column('detail', sa.Text(), nullable=False),
+    sa.Column('key', sqlmodel.sql.sqltypes.AutoString(length=60), nullable=True),
     sa.ForeignKeyConstraint(['delivery_id'], ['delivery.id'], name=op.f('fk_event_delivery_id_delivery')),
     sa.ForeignKeyConstraint(['subscriber_id'], ['subscriber.id'], name=op.f('fk_event_subscriber_id_subscriber')),
-    sa.PrimaryKeyConstraint('id', name=op.f('pk_event'))
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_event')),
+    sa.UniqueConstraint('key', name=op.f('uq_event_key'))
     )
     with op.batch_alter_table('event', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_event_at'), ['at'], unique=False)

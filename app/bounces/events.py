@@ -1,0 +1,107 @@
+"""A bounce becomes an event, and what follows from it: hard ones suppress at once, soft ones add up.
+
+Each delivery counts once for each kind of event, however often it is told of: by the relay's answer, a
+notice in the mailbox, the same notice again, and a webhook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import func
+from sqlmodel import Session, col, exists, select
+
+from app import suppression
+from app.bounces import scores
+from app.db import insert_new
+from app.models import Delivery, DeliveryState, Event, Subscriber
+from app.models import SubscriberState as State
+from app.records import Answer, Verdict
+
+HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
+_REACHED = (State.PENDING, State.ACTIVE, State.PAUSED)
+
+
+def note_refusal(
+    session: Session, delivery_id: int, subscriber_id: int, answer: Answer, now: datetime
+) -> None:
+    """Draw the consequences of the relay's last word on a delivery. Nothing follows where it was our fault.
+
+    For the ledger, for each delivery that ended in failure.
+    """
+    said = f"{answer.code or ''} {answer.text}".strip()
+    if answer.verdict is Verdict.HARD:
+        bounced(session, delivery_id, subscriber_id, said, now)
+    elif answer.verdict in (Verdict.SOFT, Verdict.FULL):
+        bounced_softly(session, delivery_id, subscriber_id, said, now)
+
+
+def bounced(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
+    """The address takes no mail: it is suppressed at once. False when that was known already."""
+    if not _noted(session, HARD, delivery_id, subscriber_id, said, now):
+        return False
+    _give_up(session, subscriber_id, f"bounced: {said}", now)
+    return True
+
+
+def bounced_softly(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
+    """This mail came back; enough of them within weeks, and the address is suppressed, too."""
+    if not _noted(session, SOFT, delivery_id, subscriber_id, said, now):
+        return False
+    moments = since_success(session, subscriber_id, now)
+    if scores.are_enough(moments, now):
+        told = f"{len(moments)} mails came back since {min(moments):%Y-%m-%d}: {said}"
+        _noted(session, HARD, delivery_id, subscriber_id, told, now)
+        _give_up(session, subscriber_id, told, now)
+    return True
+
+
+def since_success(session: Session, subscriber_id: int, now: datetime) -> Sequence[datetime]:
+    """When the mails were due that came back softly since one last arrived, or an operator trusted again."""
+    soft = select(col(Delivery.due_at)).join(Event, col(Event.delivery_id) == Delivery.id)
+    soft = soft.where(Event.subscriber_id == subscriber_id, Event.kind == SOFT)
+    success = _last_success(session, subscriber_id, now)
+    return session.exec(soft.where(col(Delivery.due_at) > success) if success else soft).all()
+
+
+def _last_success(session: Session, subscriber_id: int, now: datetime) -> datetime | None:
+    came_back = exists().where(col(Event.delivery_id) == Delivery.id, col(Event.kind).in_((HARD, SOFT)))
+    arrived = select(func.max(Delivery.due_at)).where(
+        Delivery.subscriber_id == subscriber_id,
+        Delivery.state == DeliveryState.SENT,
+        col(Delivery.sent_at) <= now - scores.SILENCE_IS_SUCCESS,
+        ~came_back,
+    )
+    trusted = select(func.max(Event.at)).where(Event.subscriber_id == subscriber_id, Event.kind == TRUSTED)
+    known = (session.exec(arrived).one(), session.exec(trusted).one())
+    return max((at for at in known if at), default=None)
+
+
+def _noted(
+    session: Session, kind: str, delivery_id: int, subscriber_id: int, said: str, now: datetime
+) -> bool:
+    """Write an event down, unless it is known; whether it is new."""
+    row = insert_new(
+        session,
+        Event,
+        ["key"],
+        at=now,
+        kind=kind,
+        subscriber_id=subscriber_id,
+        delivery_id=delivery_id,
+        detail=said,
+        key=f"{kind}:{delivery_id}",
+    )
+    return row is not None
+
+
+def _give_up(session: Session, subscriber_id: int, reason: str, now: datetime) -> None:
+    mine = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
+    reader = session.exec(mine.execution_options(populate_existing=True)).one()
+    if reader.state is State.ERASED:
+        return  # there is no address any more
+    suppression.suppress(session, reader.email, reason, now)
+    if reader.state in _REACHED:
+        reader.state, reader.ended_at, reader.next_due_at = State.BOUNCING, now, None
+        session.add(reader)
