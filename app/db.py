@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import BigInteger, Dialect, Enum, Integer, create_engine, event, func, inspect, select
+from sqlalchemy import BigInteger, Dialect, Enum, Integer, Table, create_engine, event, func, inspect, select
 from sqlalchemy import DateTime as SqlDateTime
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
@@ -85,12 +85,29 @@ class Database:
 
 def insert_new(session: Session, table: type[SQLModel], unique: Sequence[str], **values: Any) -> int | None:
     """Insert a row and return its id, or None when one with the same unique columns is there already."""
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
-    rows = inspect(table).local_table  # rather than the class: its statements take three times as long
-    statement = insert(rows).on_conflict_do_nothing(index_elements=unique).returning(*rows.primary_key)
+    rows = inspect(table).local_table
+    statement = _insert_new(session, rows, unique).returning(*rows.primary_key)
     session.flush()
     identity: int | None = session.execute(statement, values).scalar()
     return identity
+
+
+def insert_all_new(
+    session: Session, table: type[SQLModel], unique: Sequence[str], values: Sequence[Mapping[str, Any]]
+) -> list[int | None]:
+    """The same for many rows, which differ in their unique columns: each one's id, or None."""
+    rows = inspect(table).local_table
+    returned = (*rows.primary_key, *(rows.c[name] for name in unique))
+    statement = _insert_new(session, rows, unique).returning(*returned)
+    session.flush()
+    ids = {tuple(key): number for number, *key in session.execute(statement, values)} if values else {}
+    return [ids.get(tuple(each[name] for name in unique)) for each in values]
+
+
+def _insert_new(session: Session, rows: Table, unique: Sequence[str]) -> sqlite.Insert | postgresql.Insert:
+    # Of the table rather than its class, whose statements take three times as long.
+    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    return insert(rows).on_conflict_do_nothing(index_elements=unique)
 
 
 def take_turns(session: Session, name: str) -> None:

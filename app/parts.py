@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from app import match, render
+from app import deliver, match, render
 from app.corpus import Corpus
 from app.db import Database
 from app.lexicon import Lexicon
@@ -44,6 +44,7 @@ class App:
     db: Database
     signer: Signer
     renderer: render.Renderer
+    cards: deliver.Cards = field(default_factory=deliver.Cards)
     lexicon: Lexicon = field(default_factory=Lexicon)
     indices: Indices = field(default_factory=Indices)
     wire: client.Wire = field(default_factory=client.Wire)  # how sources are reached

@@ -9,6 +9,7 @@
 whatever was only claimed is provably unsent. Functions take a session and never commit, except for
 `Ledger`, the sender's own hand, because a mail that was sent cannot be rolled back.
 
+cards      what digests show of papers, written once for all readers of a day
 entries    into the ledger: mails to be sent, digests that are none, the papers promised so far
 claims     out of the ledger, to be sent
 outcomes   what became of an attempt, and what follows from it
@@ -19,6 +20,7 @@ hand       the sender's own hand
 marking    how a row changes
 """
 
+from app.deliver.cards import Cards, Restored, prune_cards, stored
 from app.deliver.claims import EVERYTHING, LEASE, Shard, claim, commit, refusal_of
 from app.deliver.entries import UNDELIVERED, enqueue, papers_promised, skip
 from app.deliver.hand import Ledger
@@ -31,7 +33,9 @@ __all__ = [
     "EVERYTHING",
     "LEASE",
     "UNDELIVERED",
+    "Cards",
     "Ledger",
+    "Restored",
     "Shard",
     "anything_to_do",
     "balance",
@@ -41,6 +45,7 @@ __all__ = [
     "papers_promised",
     "pause",
     "pauses",
+    "prune_cards",
     "record",
     "recover",
     "refusal_of",
@@ -48,4 +53,5 @@ __all__ = [
     "resume",
     "retry_delay",
     "skip",
+    "stored",
 ]

@@ -1,0 +1,202 @@
+"""What digests show of papers: written down once a day however many readers get it, and read back.
+
+`Delivery.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "picks": [{"card",
+"paper_id", "reason", "score"}]}]}. All else that a pick shows is its card's, which no change of the paper
+reaches: a delivery can be rendered again, byte for byte, as long as it is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from operator import attrgetter
+from typing import Any
+
+from sqlmodel import Session, col, delete, select
+
+from app.db import insert_all_new
+from app.models import Card
+from app.records import Digest, Pick, Section
+
+OWN = ("paper_id", "reason", "score")  # what the delivery itself keeps of a pick
+SHOWN = tuple(field.name for field in fields(Pick) if field.name not in OWN)
+A_DAY = timedelta(days=1)
+CARDS_KEPT, PICKS_KEPT = 5_000, 50_000  # in memory, of those read lately: some megabytes
+
+# What makes a card what it is: the paper's id, and then everything that is SHOWN.
+Face = tuple[Any, ...]
+Shown = Mapping[str, Any]
+_Read = tuple[str, str, list[Any]]
+_face = attrgetter("paper_id", *SHOWN)
+
+
+def stored(session: Session, digests: Sequence[Digest], now: datetime) -> list[dict[str, Any]]:
+    """What `Delivery.digest` is to hold of these, in this order. Cards that are new today are written."""
+    faces = dict.fromkeys(_face(pick) for digest in digests for pick in digest.picks)
+    ids = _ids(session, faces, now)
+    return [_written(digest, ids) for digest in digests]
+
+
+def _written(digest: Digest, ids: Mapping[Face, int]) -> dict[str, Any]:
+    sections = [
+        {
+            "interest": section.interest,
+            "heading": section.heading,
+            "picks": [
+                {
+                    "card": ids[_face(pick)],
+                    "paper_id": pick.paper_id,
+                    "reason": pick.reason,
+                    "score": pick.score,
+                }
+                for pick in section.picks
+            ],
+        }
+        for section in digest.sections
+    ]
+    head = {"edition": digest.edition, "note": digest.note, "considered": digest.considered}
+    return {**head, "sections": sections}
+
+
+def _ids(session: Session, faces: Collection[Face], now: datetime) -> dict[Face, int]:
+    """The ids of cards. In the order of their keys, so that two processes cannot wait for each other."""
+    day = f"{now:%Y%m%d}"
+    keys = {_key(day, face): face for face in faces}
+    known = _known(session, keys)
+    if new := sorted(keys.keys() - known.keys()):
+        rows = [_row(key, keys[key], now) for key in new]
+        insert_all_new(session, Card, ("key",), rows)
+        known |= _known(session, new)
+    return {face: known[key] for key, face in keys.items()}
+
+
+def _known(session: Session, keys: Collection[str]) -> dict[str, int]:
+    rows = session.execute(select(col(Card.key), col(Card.id)).where(col(Card.key).in_(keys)))
+    return {row[0]: row[1] for row in rows}
+
+
+def _row(key: str, face: Face, now: datetime) -> dict[str, Any]:
+    paper_id, *shown = face
+    return {
+        "key": key,
+        "paper_id": paper_id,
+        "shown": dict(zip(SHOWN, shown, strict=True)),
+        "created_at": now,
+    }
+
+
+@lru_cache(maxsize=CARDS_KEPT)
+def _key(day: str, face: Face) -> str:
+    return f"{day}-{blake2b(json.dumps(face).encode(), digest_size=16).hexdigest()}"
+
+
+def prune_cards(session: Session, before: datetime) -> int:
+    """Delete the cards that only deliveries made before a moment can use; how many.
+
+    A card may be as much older than the last digest that shows it as its day is long.
+    """
+    outdated = delete(Card).where(col(Card.created_at) < before - A_DAY)
+    return session.execute(outdated).rowcount  # type: ignore[attr-defined, no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A digest as it was composed, as far as it can be read."""
+
+    digest: Digest
+    unreadable: int = 0  # picks whose card is gone or broken
+
+
+class Cards:
+    """Reads digests back. The same card with the same reason and score is the same `Pick` for all readers.
+
+    Made once in a process, for one database. Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self._cards: dict[int, Shown] = {}
+        self._picks: dict[tuple[int, str, float], Pick] = {}
+
+    def restore(self, session: Session, stored: Sequence[Mapping[str, Any]]) -> list[Restored]:
+        """The digests that deliveries hold, in this order, with one question to the database at most.
+
+        A pick that cannot be read costs its reader that pick, and is counted.
+        """
+        sections = [_sections(each) for each in stored]
+        cards = self._cards_of(session, (pick for each in sections for one in each if one for pick in one[2]))
+        return [self._restored(*each, cards) for each in zip(stored, sections, strict=True)]
+
+    def _restored(
+        self, stored: Mapping[str, Any], sections: Sequence[_Read | None], cards: Mapping[int, Shown]
+    ) -> Restored:
+        found, unreadable = [], 0
+        for section in sections:
+            if section is None:
+                unreadable += 1
+                continue
+            interest, heading, picks = section
+            made = [self._pick(each, cards) for each in picks]
+            readable = tuple([pick for pick in made if pick])
+            unreadable += len(made) - len(readable)
+            if readable:
+                found.append(Section(interest, readable, heading))
+        considered = stored.get("considered")
+        digest = Digest(
+            edition=str(stored.get("edition", "")),
+            sections=tuple(found),
+            note=str(stored.get("note", "")),
+            considered=considered if isinstance(considered, int) else 0,
+        )
+        return Restored(digest, unreadable)
+
+    def _pick(self, stored: Mapping[str, Any], cards: Mapping[int, Shown]) -> Pick | None:
+        try:
+            if "card" not in stored:
+                return Pick(**stored)
+            known = stored["card"], stored["reason"], stored["score"]
+            pick = self._picks.get(known)
+            if pick is None:
+                card, reason, score = known
+                pick = self._picks[known] = Pick(**cards[card], reason=reason, score=score)
+        except (KeyError, TypeError):
+            return None
+        return pick
+
+    def _cards_of(self, session: Session, picks: Iterable[Any]) -> Mapping[int, Shown]:
+        """The cards of these picks, read where they are not in memory."""
+        self._forget_some()
+        wanted = {pick["card"] for pick in picks if isinstance(pick, dict) and _is_id(pick.get("card"))}
+        cards = {number: card for number in wanted if (card := self._cards.get(number))}
+        if new := wanted - cards.keys():
+            rows = session.execute(select(Card.id, Card.paper_id, Card.shown).where(col(Card.id).in_(new)))
+            read = {number: {"paper_id": paper_id, **shown} for number, paper_id, shown in rows}
+            cards |= read
+            self._cards |= read
+        return cards
+
+    def _forget_some(self) -> None:
+        for kept, most in ((self._cards, CARDS_KEPT), (self._picks, PICKS_KEPT)):
+            if len(kept) > most:
+                kept.clear()
+
+
+def _sections(stored: Mapping[str, Any]) -> list[_Read | None]:
+    """Interest, heading and picks of each section; None for one that cannot be read."""
+    sections = stored.get("sections", [])
+    return [_section(each) for each in sections] if isinstance(sections, list) else [None]
+
+
+def _section(stored: Any) -> _Read | None:
+    try:
+        interest, heading, picks = stored["interest"], stored["heading"], stored["picks"]
+    except (KeyError, TypeError):
+        return None
+    return (str(interest), str(heading), picks) if isinstance(picks, list) else None
+
+
+def _is_id(number: object) -> bool:
+    return isinstance(number, int) and 0 < number < 2**63

@@ -1,0 +1,142 @@
+"""What digests show is written once a day, and read back as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlmodel import select
+
+from app import deliver
+from app.models import Card
+from app.pipeline import App
+from app.records import Digest, Section
+from tests import samples
+
+
+def stored(app: App, now: datetime, *digests: Digest) -> list[dict[str, Any]]:
+    with app.db.write() as session:
+        return deliver.stored(session, digests, now)
+
+
+def restored(
+    app: App, *digests: dict[str, Any], cards: deliver.Cards | None = None
+) -> list[deliver.Restored]:
+    with app.db.read() as session:
+        return (cards or deliver.Cards()).restore(session, digests)
+
+
+def card_count(app: App) -> int:
+    with app.db.read() as session:
+        return len(session.exec(select(Card)).all())
+
+
+def test_a_digest_comes_back_as_it_was(app: App, now: datetime) -> None:
+    """Every field of every pick, the note, and how many papers were looked at."""
+    digest = replace(samples.digest(), considered=214)
+    (kept,) = stored(app, now, digest)
+    assert restored(app, kept) == [deliver.Restored(digest)]
+    assert set(kept["sections"][0]["picks"][0]) == {"card", "paper_id", "reason", "score"}
+
+
+def test_a_day_has_each_card_once(app: App, now: datetime) -> None:
+    """However many readers get it, and however often planning runs; the next day has its own."""
+    count = len(samples.digest().picks)
+    bob = Digest("2026-11-20", (Section("bees", (replace(samples.digest().picks[0], reason="for Bob"),)),))
+    stored(app, now, samples.digest(), samples.digest(), bob)
+    stored(app, now + timedelta(hours=1), samples.digest())
+    assert card_count(app) == count
+    stored(app, now + timedelta(days=1), samples.digest())
+    assert card_count(app) == 2 * count
+
+
+def test_another_content_is_another_card(app: App, now: datetime) -> None:
+    """A vote more, another summary: what was composed before stays as it was."""
+    pick = samples.pick(1, "A Paper")
+    later = replace(pick, trend="141 votes")
+    digests = [Digest("2026-11-20", (Section("bees", (each,)),)) for each in (pick, later)]
+    kept = stored(app, now, *digests)
+    assert card_count(app) == 2
+    assert [each.digest for each in restored(app, *kept)] == digests
+
+
+def test_readers_share_their_picks(app: App, now: datetime) -> None:
+    """The same card with the same reason and score is the same object, from one batch to the next."""
+    kept = stored(app, now, samples.digest(), samples.digest())
+    cards = deliver.Cards()
+    one, two = restored(app, *kept, cards=cards)
+    (three,) = restored(app, kept[0], cards=cards)
+    for ones, twos, threes in zip(one.digest.picks, two.digest.picks, three.digest.picks, strict=True):
+        assert ones is twos is threes
+
+
+def test_memory_is_bounded(app: App, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read long ago is forgotten, and read once more."""
+    monkeypatch.setattr(deliver.cards, "CARDS_KEPT", 3)
+    monkeypatch.setattr(deliver.cards, "PICKS_KEPT", 3)
+    kept = stored(app, now, samples.digest(), Digest("2026-11-20", ()))
+    cards = deliver.Cards()
+    (first,) = restored(app, kept[0], cards=cards)
+    (again,) = restored(app, kept[0], cards=cards)
+    assert again == first
+    assert again.digest.picks[0] is not first.digest.picks[0]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"card": 99},
+        {"card": "one"},
+        {"card": -1},
+        {"card": 10**30},
+        {"card": []},
+        {"reason": {}},
+        "no pick",
+    ],
+)
+def test_a_pick_that_cannot_be_read_costs_itself(app: App, now: datetime, broken: Any) -> None:
+    """The reader gets the others, and it is counted."""
+    (kept,) = stored(app, now, samples.digest())
+    picks = kept["sections"][0]["picks"]
+    picks[0] = {**picks[0], **broken} if isinstance(broken, dict) else broken
+    (read,) = restored(app, kept)
+    assert read.unreadable == 1
+    assert read.digest.picks == samples.digest().picks[1:]
+
+
+@pytest.mark.parametrize("field", ["title", "a field that is no field"])
+def test_a_card_with_other_fields_costs_itself(app: App, now: datetime, field: str) -> None:
+    """Whatever wrote it: one that lacks a field, or has one too many, is left out."""
+    (kept,) = stored(app, now, samples.digest())
+    with app.db.write() as session:
+        card = session.get_one(Card, kept["sections"][0]["picks"][0]["card"])
+        shown = {name: text for name, text in card.shown.items() if name != field}
+        card.shown = shown if field in card.shown else {**shown, field: 1}
+    assert restored(app, kept)[0].unreadable == 1
+
+
+@pytest.mark.parametrize(
+    "sections", ["no sections", [{"interest": "bees"}], [{"interest": "", "heading": "", "picks": 7}], [None]]
+)
+def test_a_section_that_cannot_be_read_costs_itself(app: App, now: datetime, sections: Any) -> None:
+    """It counts as one, since nobody can say how many picks were in it."""
+    (kept,) = stored(app, now, samples.digest())
+    kept["sections"] = [*kept["sections"], *sections] if isinstance(sections, list) else sections
+    (read,) = restored(app, kept)
+    assert read.unreadable == 1
+    assert len(read.digest.picks) in (0, 8)
+
+
+def test_cards_go_when_nothing_can_use_them(app: App, now: datetime) -> None:
+    """A digest of the last minute of a day may show a card that was written in its first."""
+    morning, night = now.replace(hour=0, minute=0), now.replace(hour=23, minute=59)
+    stored(app, morning, samples.digest())
+    (late,) = stored(app, night, samples.digest())
+    with app.db.write() as session:
+        deliver.prune_cards(session, night)
+    assert restored(app, late)[0].unreadable == 0
+    with app.db.write() as session:
+        assert deliver.prune_cards(session, night + timedelta(days=1)) == len(samples.digest().picks)
+    assert restored(app, late)[0].unreadable == len(samples.digest().picks)
