@@ -223,6 +223,8 @@ class Interest(SQLModel, table=True):
 class Card(SQLModel, table=True):
     """What digests of a day (UTC) show of a paper, stored once however many readers get it."""
 
+    __table_args__ = ({"sqlite_autoincrement": True},)  # digests name ids: none is given twice
+
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     key: str = Field(unique=True, max_length=64)  # the day, and a hash of what is shown
     paper_id: int
@@ -241,6 +243,7 @@ class Delivery(SQLModel, table=True):
         UniqueConstraint("subscriber_id", "edition"),
         Index("ix_delivery_due", "state", "next_attempt_at"),
         Index("ix_delivery_edition", "edition", "state"),
+        {"sqlite_autoincrement": True},  # journals, links and signatures name ids: none is given twice
     )
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)

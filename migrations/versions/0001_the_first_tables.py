@@ -45,7 +45,8 @@ def upgrade() -> None:
     sa.Column('shown', sa.JSON(), nullable=False),
     sa.Column('created_at', sa.DateTime(timezone=True), nullable=False),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_card')),
-    sa.UniqueConstraint('key', name=op.f('uq_card_key'))
+    sa.UniqueConstraint('key', name=op.f('uq_card_key')),
+    sqlite_autoincrement=True
     )
     with op.batch_alter_table('card', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_card_created_at'), ['created_at'], unique=False)
@@ -210,7 +211,8 @@ def upgrade() -> None:
     sa.Column('sent_at', sa.DateTime(timezone=True), nullable=True),
     sa.ForeignKeyConstraint(['subscriber_id'], ['subscriber.id'], name=op.f('fk_delivery_subscriber_id_subscriber')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_delivery')),
-    sa.UniqueConstraint('subscriber_id', 'edition', name=op.f('uq_delivery_subscriber_id_edition'))
+    sa.UniqueConstraint('subscriber_id', 'edition', name=op.f('uq_delivery_subscriber_id_edition')),
+    sqlite_autoincrement=True
     )
     with op.batch_alter_table('delivery', schema=None) as batch_op:
         batch_op.create_index('ix_delivery_due', ['state', 'next_attempt_at'], unique=False)
