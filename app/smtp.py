@@ -118,13 +118,14 @@ class Relay:
             await connection.close()
         self._live += 1
         try:
-            return Connection(await _connect(self._settings))
+            return Connection(await connect(self._settings))
         except BaseException:
             self._live -= 1
             raise
 
 
-async def _connect(settings: Settings) -> aiosmtplib.SMTP:
+async def connect(settings: Settings) -> aiosmtplib.SMTP:
+    """A connection as the settings want it, greeted and logged in; SMTPException or OSError where there is none."""
     security = settings.smtp_security
     start_tls = {SmtpSecurity.STARTTLS: True, SmtpSecurity.OPPORTUNISTIC: None}.get(security, False)
     client = aiosmtplib.SMTP(
