@@ -32,9 +32,12 @@ The stages, in the order in which data passes through them:
     compose       PURE: pick, section, never repeat → Digest
     render        Digest → subject, HTML and text
     message       RenderedMail → RFC 5322 bytes
+    letters       Letter → Outgoing: from fragments that are encoded once, and signed
+    dkim          the signatures of mails, and the keys they are made with
     smtp          connections to the relay
     refusals      PURE: what an answer of the relay's, or a notice's words, mean
     deliver       the ledger: claim, commit, send, record, retry, recover
+    journal       what a sender is about to do, where a dying process cannot lose it
 
 The people and their links:
 

@@ -10,6 +10,7 @@ from fastapi.staticfiles import StaticFiles
 
 from app import jobs
 from app.db import Database
+from app.letters import Composer
 from app.pipeline import App
 from app.render import Renderer
 from app.settings import Settings
@@ -20,11 +21,13 @@ from app.web import api, errors, feedback, ops, pages, public, reader, security,
 def build(settings: Settings) -> App:
     """Assemble the application. The caller calls `app.db.dispose()` when done."""
     signer = Signer(settings.secret_keys, settings.base_url)
+    renderer = Renderer(settings, signer)
     return App(
         settings=settings,
         db=Database(settings.database_url),
         signer=signer,
-        renderer=Renderer(settings, signer),
+        renderer=renderer,
+        composer=Composer(settings, signer, renderer),
     )
 
 

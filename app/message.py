@@ -2,11 +2,14 @@
 
 Written by hand rather than by `email.message`, which folds a long List-Unsubscribe into encoded words,
 draws its boundaries at random, and costs milliseconds a mail.
+
+Bodies are quoted-printable (RFC 2045) of a stricter kind, so that nothing on the way has a reason to touch
+them: no line begins with a dot or with "From ", none ends with white space, no two blanks stand together.
+What DKIM calls the relaxed canonical form (RFC 6376, 3.4.4) is then the body itself.
 """
 
 from __future__ import annotations
 
-import binascii
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +22,8 @@ from app.records import Outgoing, RenderedMail
 # Quoted-printable never holds "=_", so this cannot occur in a part.
 BOUNDARY = "=_paperboy"
 MAX_LINE = 998
+QUOTED_CHARS = 75  # a line of quoted-printable may have 76: one is for the "=" that says that it goes on
+_NOT_SAFE = re.compile(rb"[^ !-<>-~]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS = re.compile(r"[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+@[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+")
 _PLAIN_PHRASE = re.compile(r"[A-Za-z0-9 !#$%&'*+/=?^_`{|}~-]+")
@@ -63,19 +68,61 @@ def compose(mail: RenderedMail, envelope: Envelope) -> Outgoing:
 
 
 def _body(mail: RenderedMail) -> bytes:
-    parts = b"".join(_part(kind, text) for kind, text in (("plain", mail.text), ("html", mail.html)))
-    return parts + f"--{BOUNDARY}--\r\n".encode()
+    plain, html = (quoted(text) + b"\r\n" for text in (mail.text, mail.html))
+    return part("plain") + plain + part("html") + html + END
 
 
-def _part(kind: str, text: str) -> bytes:
-    head = (
+def part(kind: str) -> bytes:
+    """What stands before the quoted text of a part."""
+    return (
         f"--{BOUNDARY}\r\n"
         f"Content-Type: text/{kind}; charset=utf-8\r\n"
         "Content-Transfer-Encoding: quoted-printable\r\n\r\n"
-    )
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    encoded = binascii.b2a_qp(lines.encode("utf-8", "replace"))
-    return head.encode() + encoded.replace(b"\n", b"\r\n") + b"\r\n"
+    ).encode()
+
+
+END = f"--{BOUNDARY}--\r\n".encode()
+
+
+def quoted(text: str) -> bytes:
+    """Text as lines of quoted-printable; the last is left open where the text does not end with a line."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return b"\r\n".join(_quoted_line(line.encode("utf-8", "replace")) for line in lines)
+
+
+def fragment(text: str) -> bytes:
+    """Text as whole lines of quoted-printable: fragments that follow each other are texts that do."""
+    encoded = quoted(text)
+    return encoded if not encoded or encoded.endswith(b"\r\n") else encoded + SOFT_BREAK
+
+
+SOFT_BREAK = b"=\r\n"
+
+
+def _quoted_line(line: bytes) -> bytes:
+    encoded = _NOT_SAFE.sub(lambda match: b"=%02X" % match[0][0], line).replace(b"  ", b" =20")
+    rest = encoded[:-1] + b"=20" if encoded.endswith(b" ") else encoded
+    done = []
+    while rest := _guarded(rest):
+        end = _cut(rest)
+        done.append(rest[:end])
+        rest = rest[end:]
+    return SOFT_BREAK.join(done)
+
+
+def _guarded(line: bytes) -> bytes:
+    """What a relay or a mailbox file would read as its own, encoded."""
+    if line.startswith((b".", b"From ")):
+        return b"=%02X" % line[0] + line[1:]
+    return line
+
+
+def _cut(line: bytes) -> int:
+    """Where a line must end, not within what stands for one byte."""
+    if len(line) <= QUOTED_CHARS:
+        return len(line)
+    at = line.rfind(b"=", QUOTED_CHARS - 2, QUOTED_CHARS)
+    return at if at > 0 else QUOTED_CHARS
 
 
 def _header(name: str, value: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from app import deliver, match, render
+from app import deliver, letters, match, render
 from app.corpus import Corpus
 from app.db import Database
 from app.lexicon import Lexicon
@@ -44,6 +44,7 @@ class App:
     db: Database
     signer: Signer
     renderer: render.Renderer
+    composer: letters.Composer
     cards: deliver.Cards = field(default_factory=deliver.Cards)
     lexicon: Lexicon = field(default_factory=Lexicon)
     indices: Indices = field(default_factory=Indices)

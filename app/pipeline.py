@@ -192,7 +192,7 @@ def _check_day(day: date, field: str) -> None:
 
 def show(app: App, digest: Digest, to: str, now: datetime) -> RenderedMail:
     """A digest as the mail that it would be. Its links grant nothing."""
-    return app.renderer.render(*posting.specimen(digest, to, app.settings.mail_domain, now))
+    return app.renderer.render(posting.specimen(digest, to, app.settings.mail_domain, now))
 
 
 def send_test(app: App, digest: Digest, to: str, now: datetime) -> Answer:

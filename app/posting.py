@@ -6,15 +6,17 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
 
-from app import deliver, leases, message, smtp
+from sqlmodel import Session
+
+from app import deliver, leases, smtp
 from app.errors import DeliveryError
 from app.models import Delivery, Subscriber
 from app.parts import App
-from app.records import Answer, Digest, Outgoing, Verdict
+from app.records import Answer, Digest, Letter, MailKind, Outgoing, Verdict
 
 
 async def post(app: App, now: datetime, ids: Collection[int] | None) -> Counter[str]:
@@ -52,29 +54,39 @@ class _Letter:
 
 
 def _write_letters(app: App, shard: deliver.Shard) -> list[_Letter]:
-    return [_write_letter(app, delivery, reader) for delivery, reader in shard.letters]
+    with app.db.read() as session:
+        letters = [letter(app, session, delivery, reader) for delivery, reader in shard.letters]
+    return [_write_letter(app, each) for each in letters]
 
 
-def _write_letter(app: App, delivery: Delivery, reader: Subscriber) -> _Letter:
-    """One broken mail must not stop the others: it waits for the fault to be mended, while there is time."""
-    assert delivery.id is not None  # noqa: S101 - it comes from the ledger
-    domain = app.settings.mail_domain
-    envelope = message.Envelope(
-        delivery_id=delivery.id,
-        message_id=delivery.message_id or app.signer.message_id(delivery.id, domain),
-        return_path=app.signer.return_path(delivery.id, domain),
-        from_name=app.settings.site_name,
-        from_address=app.settings.from_address,
-        to_address=reader.email,
-        date=delivery.created_at,
+def letter(app: App, session: Session, delivery: Delivery, reader: Subscriber) -> Letter:
+    """What a delivery says, as it was composed."""
+    (restored,) = app.cards.restore(session, [delivery.digest])
+    return Letter(
+        delivery_id=delivery.id or 0,
+        kind=delivery.kind,
+        edition=delivery.edition,
+        subscriber_id=delivery.subscriber_id,
+        email=reader.email,
+        link_epoch=reader.link_epoch,
+        issued_at=delivery.created_at,
+        digest=restored.digest if delivery.kind is MailKind.DIGEST else None,
+        message_id=delivery.message_id,
+        unreadable=restored.unreadable,
+        signature=delivery.signature,
+        signed_as=delivery.signed_as,
     )
+
+
+def _write_letter(app: App, letter: Letter) -> _Letter:
+    """One broken mail must not stop the others: it waits for the fault to be mended, while there is time."""
     try:
-        mail = app.renderer.render(delivery, reader)
-        return _Letter(delivery.id, message.compose(mail, envelope), mail.left_out)
+        draft = app.composer.draft(letter)
+        return _Letter(letter.delivery_id, app.composer.seal(draft), draft.left_out)
     except Exception as error:
         lasting = isinstance(error, DeliveryError) and error.permanent
         verdict = Verdict.UNSENDABLE if lasting else Verdict.DEFERRED
-        return _Letter(delivery.id, Answer(verdict, None, f"this mail cannot be made: {error!s:.300}"))
+        return _Letter(letter.delivery_id, Answer(verdict, None, f"this mail cannot be made: {error!s:.300}"))
 
 
 async def _hand_over(relay: smtp.Relay, ledger: deliver.Ledger, letter: _Letter) -> str:
@@ -84,23 +96,24 @@ async def _hand_over(relay: smtp.Relay, ledger: deliver.Ledger, letter: _Letter)
     return await ledger.record(letter.delivery_id, answer) or "taken over"
 
 
-def specimen(digest: Digest, to: str, domain: str, now: datetime) -> tuple[Delivery, Subscriber]:
+def specimen(digest: Digest, to: str, domain: str, now: datetime) -> Letter:
     """A mail outside of the ledger. Its links grant nothing, for nobody is reader 0."""
-    delivery = Delivery(
-        id=0,
-        subscriber_id=0,
+    return Letter(
+        delivery_id=0,
+        kind=MailKind.DIGEST,
         edition=digest.edition,
-        digest=asdict(digest),
+        subscriber_id=0,
+        email=to,
+        link_epoch=0,
+        issued_at=now,
+        digest=digest,
         message_id=f"<test-{uuid.uuid4().hex}@{domain}>",
-        due_at=now,
-        created_at=now,
     )
-    return delivery, Subscriber(id=0, email=to, created_at=now)
 
 
 async def post_test(app: App, digest: Digest, to: str, now: datetime) -> Answer:
     """Send a digest outside of the ledger; what the relay answered."""
-    content = _write_letter(app, *specimen(digest, to, app.settings.mail_domain, now)).content
+    content = _write_letter(app, specimen(digest, to, app.settings.mail_domain, now)).content
     return content if isinstance(content, Answer) else await _send_unbooked(app, content)
 
 

@@ -1,7 +1,10 @@
 """Digest → subject, text and HTML: the only Jinja environment for mail.
 
-A mail kind is one function here and one folder in `templates/email/`. MJML becomes a Jinja template
-once in a process. The same delivery always gives the same mail.
+A mail kind is one folder in `templates/email/`. MJML becomes a Jinja template once in a process. The same
+letter always gives the same mail.
+
+A digest is made of fragments: a shell, and in it a heading for each section and a card for each paper. Here
+they are put together as text, which is what a mail is; `letters` puts the same fragments together as bytes.
 """
 
 from __future__ import annotations
@@ -9,193 +12,236 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import mjml
 from jinja2 import FunctionLoader, StrictUndefined, TemplateNotFound
 from jinja2.sandbox import SandboxedEnvironment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app.db import ROOT
 from app.errors import DeliveryError
-from app.models import Delivery, MailKind, Subscriber
-from app.records import Pick, RenderedMail
+from app.records import Digest, Letter, MailKind, Pick, RenderedMail
 from app.settings import Settings
 from app.tokens import Purpose, Signer
 
 FOLDER = ROOT / "templates" / "email"
 TEXT_WIDTH = 76
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
-SUBJECT_CHARS, TITLE_CHARS, NAME_CHARS = 110, 300, 60
+TITLE_CHARS, NAME_CHARS, ALSO_CHARS, WHY_CHARS = 300, 60, 70, 120
+ALSO = 2  # so many other titles stand in the preview
 # Gmail clips what is above some 102 kB. A digest that would be gets shorter summaries.
 MAX_HTML_BYTES = 98_000
 SUMMARY_CHARS = (600, 450, 300, 120)
+LINKS = {
+    MailKind.DIGEST: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE, Purpose.VIEW),
+    MailKind.CONFIRM: (Purpose.CONFIRM, Purpose.DECLINE),
+    MailKind.MANAGE: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE, Purpose.EXPORT),
+    MailKind.ERASE: (Purpose.ERASE, Purpose.UNSUBSCRIBE),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """One pick, rendered for both parts: a fragment that stands by itself."""
+class Fragment:
+    """What one thing looks like in each part of a mail."""
 
-    pick: Pick
     html: Markup
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CardSection:
-    interest: str
-    heading: str  # of cards under no interest
-    cards: tuple[Card, ...]
-
-
 class Renderer:
-    """Renders any delivery of any kind. Made once: it keeps the compiled templates."""
+    """Renders any letter. Made once: it keeps the compiled templates."""
 
     def __init__(self, settings: Settings, signer: Signer) -> None:
         self._settings = settings
         self._signer = signer
         self._templates = environment(FOLDER)
-        self._kinds: dict[MailKind, Callable[[Delivery, Subscriber], RenderedMail]] = {
-            MailKind.DIGEST: self._digest,
-            MailKind.CONFIRM: self._confirm,
-            MailKind.MANAGE: self._manage,
-            MailKind.ERASE: self._erase,
+        contact = settings.contact_address or settings.from_address
+        self.site = {
+            "name": settings.site_name,
+            "url": settings.base_url,
+            "contact": contact,
+            "postal": settings.postal_address,
         }
 
-    def render(self, delivery: Delivery, subscriber: Subscriber) -> RenderedMail:
-        """The mail of a delivery; DeliveryError when there is nothing of it that can be shown."""
-        return self._kinds[delivery.kind](delivery, subscriber)
+    def render(self, letter: Letter) -> RenderedMail:
+        """The mail that a letter becomes; DeliveryError when there is nothing of it that can be shown."""
+        if letter.kind is MailKind.DIGEST:
+            return self._digest(letter, letter.digest or Digest(letter.edition, ()))
+        return self._service(letter)
 
-    def _digest(self, delivery: Delivery, subscriber: Subscriber) -> RenderedMail:
+    def _service(self, letter: Letter) -> RenderedMail:
+        values = {"site": self.site, "reader": letter.email, "links": self._links(letter)}
+        subject = plain(self._render(f"{letter.kind}/subject.txt", values))
+        return RenderedMail(
+            subject=subject,
+            text=self._render(f"{letter.kind}/body.txt", values).strip() + "\n",
+            html=self._render(f"{letter.kind}/body.mjml", {**values, "subject": subject}),
+            headers={"Auto-Submitted": "auto-generated"},
+        )
+
+    # --- a digest
+
+    def _digest(self, letter: Letter, digest: Digest) -> RenderedMail:
         for summary_chars in SUMMARY_CHARS:
-            mail = self._digest_of(delivery, subscriber, summary_chars)
+            mail = self._digest_of(letter, digest, summary_chars)
             if len(mail.html.encode()) <= MAX_HTML_BYTES:
                 break
         return mail
 
-    def _digest_of(self, delivery: Delivery, subscriber: Subscriber, summary_chars: int) -> RenderedMail:
-        sections, left_out = self._sections(delivery, subscriber, summary_chars)
-        if not sections:
+    def _digest_of(self, letter: Letter, digest: Digest, summary_chars: int) -> RenderedMail:
+        picks: list[Pick] = []
+        sections: list[Fragment] = []
+        for section in digest.sections:
+            cards = [self._card(letter, pick, summary_chars) for pick in section.picks]
+            good = [card for card in cards if card]
+            if good:
+                sections.append(self.heading(section.interest, section.heading))
+                sections += [fragment for _, fragment in good]
+                picks += [pick for pick, _ in good]
+        if not picks:
             raise DeliveryError("no paper of this digest could be rendered", permanent=True)
-        links = self._links(
-            delivery, subscriber, Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE, Purpose.VIEW
-        )
-        cards = [card for section in sections for card in section.cards]
-        best = max(cards, key=lambda card: card.pick.score)
-        return self._mail(
-            delivery.kind,
-            self._list_headers(delivery, links["unsubscribe"]),
-            left_out,
-            edition=edition_words(delivery.edition),
-            best=best.pick,
-            others=[card.pick for card in cards if card is not best],
-            sections=sections,
-            note=plain(str(delivery.digest.get("note", ""))),
-            considered=int(delivery.digest.get("considered", 0)),
-            reader=subscriber.email,
+        best, others = best_of(picks)
+        subject = self.subject(best.title, len(others))
+        links = self._links(letter)
+        whole = self.shell(
+            letter.edition,
+            subject=subject,
+            also=[also(pick.title) for pick in others[:ALSO]],
+            why=why(best.reason),
+            intro=self.intro(len(picks), digest.considered),
+            note=note(digest.note),
+            sections=together(sections),
+            reader=letter.email,
             links=links,
         )
+        left_out = letter.unreadable + len(digest.picks) - len(picks)
+        headers = list_headers(self._settings, self.site["contact"], letter.edition, links["unsubscribe"])
+        return RenderedMail(subject, whole.text, str(whole.html), headers, left_out)
 
-    def _confirm(self, delivery: Delivery, subscriber: Subscriber) -> RenderedMail:
-        links = self._links(delivery, subscriber, Purpose.CONFIRM, Purpose.DECLINE)
-        return self._mail(delivery.kind, self._service_headers(), reader=subscriber.email, links=links)
+    def _card(self, letter: Letter, pick: Pick, summary_chars: int) -> tuple[Pick, Fragment] | None:
+        """One paper that cannot be shown must not cost the reader the others."""
+        try:
+            shown = presentable(pick, summary_chars)
+            more = self._link(letter, Purpose.LIKE, shown.paper_id)
+            less = self._link(letter, Purpose.DISLIKE, shown.paper_id)
+            return shown, self.card(shown, self.reason(shown.reason), more, less)
+        except Exception:
+            return None
 
-    def _manage(self, delivery: Delivery, subscriber: Subscriber) -> RenderedMail:
-        links = self._links(
-            delivery, subscriber, Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE, Purpose.EXPORT
-        )
-        return self._mail(delivery.kind, self._service_headers(), reader=subscriber.email, links=links)
+    # --- its fragments
 
-    def _erase(self, delivery: Delivery, subscriber: Subscriber) -> RenderedMail:
-        links = self._links(delivery, subscriber, Purpose.ERASE, Purpose.UNSUBSCRIBE)
-        return self._mail(delivery.kind, self._service_headers(), reader=subscriber.email, links=links)
+    def subject(self, best: str, others: int) -> str:
+        """The subject of a digest: the title of its best paper, and how many others there are."""
+        return plain(self._render("digest/subject.txt", {"best": best, "others": others}))
 
-    def _mail(
-        self, kind: MailKind, headers: dict[str, str], left_out: int = 0, /, **context: object
-    ) -> RenderedMail:
-        values = {"site": self._site(), **context}
-        subject = plain(self._render(f"{kind}/subject.txt", values))
-        values["subject"] = subject
-        return RenderedMail(
-            subject=shorten(subject, SUBJECT_CHARS + 10),
-            text=self._render(f"{kind}/body.txt", values).strip() + "\n",
-            html=self._render(f"{kind}/body.mjml", values),
-            headers=headers,
-            left_out=left_out,
-        )
+    def intro(self, count: int, considered: int) -> str:
+        """How many papers there are."""
+        return self._render("digest/intro.txt", {"count": count, "considered": considered}).strip()
+
+    def heading(self, interest: str, heading: str) -> Fragment:
+        """What stands over the papers of a section."""
+        values = {"interest": plain(interest), "heading": plain(heading)}
+        html, text = self._both("digest/section", values)
+        return Fragment(Markup(html), f"\n\n{text}\n")  # noqa: S704 - it is a template's own output
+
+    def card(self, pick: Pick, reason: Fragment, more: str, less: str) -> Fragment:
+        """A presentable pick."""
+        day = _day_words(pick.published_on)
+        values = {"pick": pick, "links": _pick_links(pick), "date": day, "more": more, "less": less}
+        html = self._render("digest/card.html", {**values, "reason": reason.html})
+        text = self._render("digest/card.txt", {**values, "reason": reason.text})
+        return Fragment(Markup(html), "\n" + text.strip("\n") + "\n")  # noqa: S704
+
+    def reason(self, reason: str) -> Fragment:
+        """Why a paper was picked, as it stands in its card."""
+        if not reason:
+            return Fragment(Markup(), "")
+        html, text = self._both("digest/reason", {"reason": reason})
+        return Fragment(Markup(html), f"\n{text}\n")  # noqa: S704
+
+    def shell(
+        self,
+        edition: str,
+        *,
+        subject: str,
+        also: Sequence[str],
+        why: str,
+        intro: str,
+        note: Fragment,
+        sections: Fragment,
+        reader: str,
+        links: Mapping[str, str],
+    ) -> Fragment:
+        """All of a digest around its sections, and the sections in it."""
+        values = {
+            "site": self.site, "edition": edition_words(edition), "subject": subject, "also": also,
+            "why": why, "intro": intro, "reader": reader, "links": links,
+        }  # fmt: skip
+        html = self._render("digest/body.mjml", {**values, "note": note.html, "sections": sections.html})
+        text = self._render("digest/body.txt", {**values, "note": note.text, "sections": sections.text})
+        return Fragment(Markup(html), text.strip() + "\n")  # noqa: S704
+
+    # --- what they stand on
+
+    def _both(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
+        html, text = self._render(f"{name}.html", values), self._render(f"{name}.txt", values)
+        return html.strip("\n"), text.strip("\n")
 
     def _render(self, name: str, values: Mapping[str, object]) -> str:
         return self._templates.get_template(name).render(values)
 
-    def _sections(
-        self, delivery: Delivery, subscriber: Subscriber, summary_chars: int
-    ) -> tuple[list[CardSection], int]:
-        """The sections with every card that can be rendered, and how many could not."""
-        sections, left_out = [], 0
-        for section in delivery.digest.get("sections", ()):
-            picks = section["picks"]
-            cards = [self._card(delivery, subscriber, stored, summary_chars) for stored in picks]
-            good = tuple(card for card in cards if card)
-            left_out += len(cards) - len(good)
-            if good:
-                sections.append(CardSection(plain(section["interest"]), section.get("heading", ""), good))
-        return sections, left_out
+    def _links(self, letter: Letter) -> dict[str, str]:
+        ids = {Purpose.VIEW: letter.delivery_id}
+        return {each.value: self._link(letter, each, ids.get(each, 0)) for each in LINKS[letter.kind]}
 
-    def _card(
-        self, delivery: Delivery, subscriber: Subscriber, stored: Mapping[str, Any], summary_chars: int
-    ) -> Card | None:
-        """One paper that cannot be shown must not cost the reader the others."""
-        try:
-            pick = _presentable(Pick(**stored), summary_chars)
-            values = {
-                "pick": pick,
-                "links": _pick_links(pick),
-                "date": _day_words(pick.published_on),
-                "more": self._link(delivery, subscriber, Purpose.LIKE, pick.paper_id),
-                "less": self._link(delivery, subscriber, Purpose.DISLIKE, pick.paper_id),
-            }
-            html, text = self._render("digest/card.html", values), self._render("digest/card.txt", values)
-            (html + text).encode()  # a lone surrogate would only be found when the mail is written
-        except Exception:
-            return None
-        return Card(pick, Markup(html), text.strip("\n"))  # noqa: S704 - it is a template's own output
+    def _link(self, letter: Letter, purpose: Purpose, argument: int) -> str:
+        return self._signer.url(
+            purpose, letter.subscriber_id, letter.issued_at, epoch=letter.link_epoch, argument=argument
+        )
 
-    def _links(self, delivery: Delivery, subscriber: Subscriber, *purposes: Purpose) -> dict[str, str]:
-        ids = {Purpose.VIEW: delivery.id or 0}
-        return {each.value: self._link(delivery, subscriber, each, ids.get(each, 0)) for each in purposes}
 
-    def _link(self, delivery: Delivery, subscriber: Subscriber, purpose: Purpose, argument: int) -> str:
-        reader, issued, epoch = subscriber.id or 0, delivery.created_at, subscriber.link_epoch
-        return self._signer.url(purpose, reader, issued, epoch=epoch, argument=argument)
+def best_of(picks: Sequence[Pick]) -> tuple[Pick, list[Pick]]:
+    """The pick with the highest score, the first of several; and the others."""
+    at = max(range(len(picks)), key=lambda place: picks[place].score)
+    return picks[at], [*picks[:at], *picks[at + 1 :]]
 
-    def _site(self) -> dict[str, str]:
-        settings = self._settings
-        return {
-            "name": settings.site_name,
-            "url": settings.base_url,
-            "contact": settings.contact_address or settings.from_address,
-            "postal": settings.postal_address,
-        }
 
-    def _list_headers(self, delivery: Delivery, unsubscribe: str) -> dict[str, str]:
-        """What mailbox providers ask of anybody who writes to many (RFC 2369, 2919, 8058)."""
-        domain, contact = self._settings.mail_domain, self._site()["contact"]
-        token = unsubscribe.rpartition("/")[2]
-        return {
-            "List-Unsubscribe": f"<{unsubscribe}>, <mailto:{contact}?subject=unsubscribe%20{token}>",
-            "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
-            "List-Id": f"<digest.{domain}>",
-            "List-Help": f"<{self._settings.base_url}/>, <mailto:{contact}?subject=help>",
-            "Feedback-ID": f"{delivery.edition}:digest:paperboy:{domain.replace('.', '-')}",
-            "Precedence": "bulk",
-        }
+def also(title: str) -> str:
+    """A title as it stands in the preview."""
+    return shorten(title, ALSO_CHARS)
 
-    def _service_headers(self) -> dict[str, str]:
-        return {"Auto-Submitted": "auto-generated"}
+
+def why(reason: str) -> str:
+    """What the preview says of the only paper."""
+    return shorten(reason, WHY_CHARS)
+
+
+def note(text: str) -> Fragment:
+    """A note, as it stands above the sections."""
+    return Fragment(escape(plain(text)), wrapped(plain(text)))
+
+
+def together(fragments: Iterable[Fragment]) -> Fragment:
+    """Fragments one after the other."""
+    parts = list(fragments)
+    return Fragment(Markup().join(part.html for part in parts), "".join(part.text for part in parts))
+
+
+def list_headers(settings: Settings, contact: str, edition: str, unsubscribe: str) -> dict[str, str]:
+    """What mailbox providers ask of anybody who writes to many (RFC 2369, 2919, 8058)."""
+    domain, token = settings.mail_domain, unsubscribe.rpartition("/")[2]
+    return {
+        "List-Unsubscribe": f"<{unsubscribe}>, <mailto:{contact}?subject=unsubscribe%20{token}>",
+        "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+        "List-Id": f"<digest.{domain}>",
+        "List-Help": f"<{settings.base_url}/>, <mailto:{contact}?subject=help>",
+        "Feedback-ID": f"{edition}:digest:paperboy:{domain.replace('.', '-')}",
+        "Precedence": "bulk",
+    }
 
 
 def environment(folder: Path) -> SandboxedEnvironment:
@@ -229,7 +275,10 @@ def _compile_mjml(source: str, folder: Path) -> str:
 
 def plain(text: str) -> str:
     """One line of foreign text, without controls, nor marks that turn the direction of what follows."""
-    kept = (char if unicodedata.category(char) != "Cc" else " " for char in text)
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
+    encodable = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no letter
+    kept = (char if unicodedata.category(char) != "Cc" else " " for char in encodable)
     return " ".join("".join(kept).translate(_DIRECTION_MARKS).split())
 
 
@@ -274,10 +323,10 @@ def _day_words(iso: str) -> str:
     return f"{day.day} {day:%b %Y}"
 
 
-def _presentable(pick: Pick, summary_chars: int) -> Pick:
+def presentable(pick: Pick, summary_chars: int) -> Pick:
     """The pick with its texts made fit to be shown; whatever is no text raises here."""
     return Pick(
-        paper_id=pick.paper_id,
+        paper_id=_number(pick.paper_id),
         title=shorten(plain(pick.title), TITLE_CHARS),
         authors=shorten(plain(pick.authors), TITLE_CHARS),
         summary=shorten(plain(pick.summary), summary_chars),
@@ -292,6 +341,13 @@ def _presentable(pick: Pick, summary_chars: int) -> Pick:
         score=float(pick.score),
         summary_by=shorten(plain(pick.summary_by), NAME_CHARS),
     )
+
+
+def _number(paper_id: int) -> int:
+    """An id that a link can carry."""
+    if not 0 <= int(paper_id) < 1 << 64:
+        raise ValueError(paper_id)
+    return int(paper_id)
 
 
 def _web_link(url: str) -> str:

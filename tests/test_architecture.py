@@ -16,8 +16,8 @@ GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "t
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
     "corpus", "lexicon", "interest", "passages", "trend", "match", "taste", "cadence", "summaries", "gist",
-    "ranking", "compose", "render", "message", "smtp", "refusals", "deliver", "bounces", "suppression",
-    "subscribers", "catalogue", "runs", "keys", "audit",
+    "ranking", "compose", "render", "message", "letters", "dkim", "smtp", "refusals", "deliver", "bounces", "suppression",
+    "subscribers", "catalogue", "runs", "keys", "audit", "journal",
 }  # fmt: skip
 PIPELINE = {"pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "parts"}
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
@@ -51,7 +51,11 @@ STAGE_USES = {
     ("taste", "words"),
     ("catalogue", "sources"),
     ("summaries", "sources"),
+    ("deliver", "journal"),
     ("deliver", "suppression"),
+    ("letters", "dkim"),
+    ("letters", "message"),
+    ("letters", "render"),
     ("deliver", "bounces"),
     ("bounces", "suppression"),
     ("bounces", "refusals"),

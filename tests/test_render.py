@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,8 +16,7 @@ from jinja2.exceptions import SecurityError
 
 from app import render
 from app.errors import DeliveryError
-from app.models import Delivery, MailKind, Subscriber
-from app.records import Digest, Pick, RenderedMail, Section
+from app.records import Digest, Letter, MailKind, Pick, RenderedMail, Section
 from app.render import Renderer
 from app.settings import Settings
 from app.tokens import Purpose, Signer
@@ -36,21 +35,24 @@ def renderer(settings: Settings, signer: Signer) -> Renderer:
     return Renderer(settings, signer)
 
 
-def delivery_of(
+def letter_of(
     now: datetime, digest: Digest | None = None, kind: MailKind = MailKind.DIGEST, **fields: Any
-) -> Delivery:
-    stored = asdict(digest) if digest else {}
-    whole = {"id": 42, "edition": "2026-11-20", "digest": stored, "due_at": now, "created_at": now, **fields}
-    return Delivery(subscriber_id=7, kind=kind, **whole)
-
-
-def reader(now: datetime) -> Subscriber:
-    return Subscriber(id=7, email="alice@example.org", created_at=now)
+) -> Letter:
+    usual = Letter(
+        delivery_id=42,
+        kind=kind,
+        edition="2026-11-20",
+        subscriber_id=7,
+        email="alice@example.org",
+        link_epoch=0,
+        issued_at=now,
+        digest=digest,
+    )
+    return replace(usual, **fields)
 
 
 def shown(renderer: Renderer, now: datetime, *picks: Pick) -> RenderedMail:
-    digest = Digest("2026-11-20", (Section("retrieval", picks),))
-    return renderer.render(delivery_of(now, digest), reader(now))
+    return renderer.render(letter_of(now, Digest("2026-11-20", (Section("retrieval", picks),))))
 
 
 class Outline(HTMLParser):
@@ -74,7 +76,7 @@ class Outline(HTMLParser):
 
 def test_a_digest_says_everything_in_both_parts(renderer: Renderer, now: datetime) -> None:
     """Title, authors, figures, summary, reason and links of each paper, under its interest, and the note."""
-    mail = renderer.render(delivery_of(now, samples.digest()), reader(now))
+    mail = renderer.render(letter_of(now, samples.digest()))
     outline = Outline(mail.html)
     text = " ".join(mail.text.split())
     for section in samples.digest().sections:
@@ -96,9 +98,7 @@ def test_a_digest_says_everything_in_both_parts(renderer: Renderer, now: datetim
 
 def test_the_same_delivery_gives_the_same_bytes(settings: Settings, signer: Signer, now: datetime) -> None:
     """A mail that must be sent again is the one that was sent before, also by another process."""
-    mails = [
-        Renderer(settings, signer).render(delivery_of(now, samples.digest()), reader(now)) for _ in range(2)
-    ]
+    mails = [Renderer(settings, signer).render(letter_of(now, samples.digest())) for _ in range(2)]
     assert mails[0] == mails[1]
 
 
@@ -153,10 +153,8 @@ def test_any_title_is_shown_as_it_is(renderer: Renderer, now: datetime, title: s
 
 def test_nothing_is_fetched(renderer: Renderer, now: datetime) -> None:
     """No image, no pixel, no font, no style sheet and no script: reading a mail tells nobody."""
-    mails = [renderer.render(delivery_of(now, samples.digest()), reader(now))]
-    mails += [
-        renderer.render(delivery_of(now, kind=kind), reader(now)) for kind in MailKind if kind != "digest"
-    ]
+    mails = [renderer.render(letter_of(now, samples.digest()))]
+    mails += [renderer.render(letter_of(now, kind=kind)) for kind in MailKind if kind != "digest"]
     for mail in mails:
         outline = Outline(mail.html)
         assert {"img", "link", "script", "iframe"}.isdisjoint(tag for tag, _ in outline.elements)
@@ -204,7 +202,7 @@ def test_a_digest_in_a_wide_script_gets_shorter_summaries(renderer: Renderer, no
 
 def test_dark_mode_and_phones_are_provided_for(renderer: Renderer, now: datetime) -> None:
     """The mail says that it knows both schemes, and lays itself out in tables."""
-    mail = renderer.render(delivery_of(now, samples.digest()), reader(now))
+    mail = renderer.render(letter_of(now, samples.digest()))
     assert '<meta name="color-scheme" content="light dark" />' in mail.html
     assert "prefers-color-scheme: dark" in mail.html
     assert "max-width: 479px" in mail.html
@@ -213,7 +211,7 @@ def test_dark_mode_and_phones_are_provided_for(renderer: Renderer, now: datetime
 
 def test_the_text_part_is_a_letter(renderer: Renderer, now: datetime) -> None:
     """Lines of at most 76 characters, but for links, without markup or holes."""
-    text = renderer.render(delivery_of(now, samples.digest()), reader(now)).text
+    text = renderer.render(letter_of(now, samples.digest())).text
     assert all(len(line) <= 76 for line in text.splitlines() if "https://" not in line)
     assert "\n\n\n\n" not in text
     assert "&amp;" not in text
@@ -222,7 +220,7 @@ def test_the_text_part_is_a_letter(renderer: Renderer, now: datetime) -> None:
 
 def test_each_link_can_do_one_thing(renderer: Renderer, signer: Signer, now: datetime) -> None:
     """They are this reader's, and of the purpose that their path says."""
-    mail = renderer.render(delivery_of(now, samples.digest()), reader(now))
+    mail = renderer.render(letter_of(now, samples.digest()))
     for part in (mail.text, mail.html):
         links = {name: token for name, token in LINK.findall(part) if name not in ("like", "dislike")}
         assert set(links) == {"preferences", "pause", "unsubscribe", "view"}
@@ -233,7 +231,7 @@ def test_each_link_can_do_one_thing(renderer: Renderer, signer: Signer, now: dat
 
 def test_each_paper_can_be_liked_and_disliked(renderer: Renderer, signer: Signer, now: datetime) -> None:
     """By two links of its own, in both parts, in the order of the cards."""
-    mail = renderer.render(delivery_of(now, samples.digest()), reader(now))
+    mail = renderer.render(letter_of(now, samples.digest()))
     for part in (mail.text, mail.html):
         found = [(Purpose(name), token) for name, token in LINK.findall(part) if name in ("like", "dislike")]
         grants = [signer.verify(purpose, token, now) for purpose, token in found]
@@ -247,7 +245,7 @@ def test_each_paper_can_be_liked_and_disliked(renderer: Renderer, signer: Signer
 
 def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: Signer, now: datetime) -> None:
     """One-click unsubscribing for a digest, and that a service mail was written by a machine."""
-    headers = renderer.render(delivery_of(now, samples.digest()), reader(now)).headers
+    headers = renderer.render(letter_of(now, samples.digest())).headers
     web, post = re.fullmatch(r"<(\S+)>, <(mailto:\S+)>", headers["List-Unsubscribe"]).groups()  # type: ignore[union-attr]
     token = web.removeprefix("https://paperboy.test/unsubscribe/")
     assert signer.verify(Purpose.UNSUBSCRIBE, token, now).subscriber_id == 7
@@ -257,7 +255,7 @@ def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: Signer, 
     assert headers["Feedback-ID"] == "2026-11-20:digest:paperboy:paperboy-test"
     assert headers["Precedence"] == "bulk"
     assert "List-Help" in headers
-    assert renderer.render(delivery_of(now, kind=MailKind.CONFIRM), reader(now)).headers == {
+    assert renderer.render(letter_of(now, kind=MailKind.CONFIRM)).headers == {
         "Auto-Submitted": "auto-generated"
     }
 
@@ -274,7 +272,7 @@ def test_the_service_mails(
     renderer: Renderer, signer: Signer, now: datetime, kind: MailKind, purposes: set[str]
 ) -> None:
     """Short, in both parts, with the links that belong to it and no others, and who is writing."""
-    mail = renderer.render(delivery_of(now, kind=kind), reader(now))
+    mail = renderer.render(letter_of(now, kind=kind))
     for part in (mail.text, mail.html):
         links = dict(LINK.findall(part))
         assert set(links) == purposes
@@ -288,30 +286,40 @@ def test_the_service_mails(
     "broken",
     [
         {"title": None},
-        {"title": "a lone surrogate \ud800"},
+        {"title": ["a", "list"]},
         {"published_on": "yesterday"},
         {"score": "high"},
         {"comments": {}},
-        {"a field that is no field": 1},
+        {"paper_id": -1},
+        {"paper_id": 1 << 64},
     ],
 )
 def test_a_paper_that_cannot_be_shown_is_left_out(
     renderer: Renderer, now: datetime, broken: dict[str, Any]
 ) -> None:
-    """The reader gets the others, and the count says that one is missing."""
-    delivery = delivery_of(now, samples.digest())
-    delivery.digest["sections"][0]["picks"][1].update(broken)
-    mail = renderer.render(delivery, reader(now))
-    assert mail.left_out == 1
+    """The reader gets the others, and the count says that one is missing, beside those not even read."""
+    whole = samples.digest()
+    first, *others = whole.sections
+    picks = (first.picks[0], replace(first.picks[1], **broken), *first.picks[2:])
+    digest = replace(whole, sections=(replace(first, picks=picks), *others))
+    mail = renderer.render(letter_of(now, digest, unreadable=2))
+    assert mail.left_out == 3
     assert "7 papers for you" in mail.text
     assert "Learning Where to Stop" not in mail.html
     assert "FoldLight" in mail.html
 
 
+def test_half_a_letter_is_shown_as_a_question_mark(renderer: Renderer, now: datetime) -> None:
+    """A lone surrogate, which JSON may hold and a mail may not, costs nobody the paper."""
+    mail = shown(renderer, now, samples.pick(1, "A lone \ud800 surrogate"))
+    assert "A lone ? surrogate" in mail.html
+    assert "A lone ? surrogate" in mail.text
+
+
 def test_a_digest_without_any_paper_is_no_mail(renderer: Renderer, now: datetime) -> None:
     """Better none than an empty one."""
     with pytest.raises(DeliveryError) as refused:
-        renderer.render(delivery_of(now, Digest("2026-11-20", ())), reader(now))
+        renderer.render(letter_of(now, Digest("2026-11-20", ())))
     assert refused.value.permanent
 
 
