@@ -34,6 +34,10 @@ The stages, in the order in which data passes through them:
     message       RenderedMail → RFC 5322 bytes
     letters       Letter → Outgoing: from fragments that are encoded once, and signed
     dkim          the signatures of mails, and the keys they are made with
+    wire          PURE: SMTP as bytes: commands, bodies, replies
+    pace          PURE: whose turn it is: the mails of one provider never hold up others
+    conversation  one connection to the relay, a round trip a mail
+    relay         connections that are opened as mails wait, kept, and renewed
     smtp          connections to the relay
     refusals      PURE: what an answer of the relay's, or a notice's words, mean
     deliver       the ledger: claim, commit, send, record, retry, recover

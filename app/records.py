@@ -283,12 +283,12 @@ class Verdict(StrEnum):
     """What became of one attempt to hand a mail to the relay."""
 
     ACCEPTED = "accepted"
-    DEFERRED = "deferred"  # the relay says later, or the connection broke before DATA
+    DEFERRED = "deferred"  # the relay says later, or the connection broke before the body left
     HARD = "hard"  # there is no such mailbox
     SOFT = "soft"  # this mail was refused; the address may well be fine
     FULL = "full"  # so is a full mailbox
     OUR_FAULT = "our_fault"  # the relay refuses us, whoever the reader is
-    UNCERTAIN = "uncertain"  # the connection broke after DATA had begun
+    UNCERTAIN = "uncertain"  # the connection broke after the body had begun to leave
     UNREACHABLE = "unreachable"  # no connection could be made
     UNSENDABLE = "unsendable"  # this mail cannot be made, or not be carried by this relay
     WITHDRAWN = "withdrawn"  # the ledger said no at the last moment

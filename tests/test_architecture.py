@@ -16,8 +16,8 @@ GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "t
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
     "corpus", "lexicon", "interest", "passages", "trend", "match", "taste", "cadence", "summaries", "gist",
-    "ranking", "compose", "render", "message", "letters", "dkim", "smtp", "refusals", "deliver", "bounces", "suppression",
-    "subscribers", "catalogue", "runs", "keys", "audit", "journal",
+    "ranking", "compose", "render", "message", "letters", "dkim", "wire", "pace", "conversation", "relay",
+    "smtp", "refusals", "deliver", "bounces", "suppression", "subscribers", "catalogue", "runs", "keys", "audit", "journal",
 }  # fmt: skip
 PIPELINE = {"pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "parts"}
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
@@ -60,6 +60,12 @@ STAGE_USES = {
     ("bounces", "suppression"),
     ("bounces", "refusals"),
     ("smtp", "refusals"),
+    ("conversation", "pace"),
+    ("conversation", "refusals"),
+    ("conversation", "wire"),
+    ("relay", "conversation"),
+    ("relay", "pace"),
+    ("relay", "wire"),
     ("subscribers", "archive"),
     ("subscribers", "cadence"),
     ("subscribers", "dedupe"),
@@ -88,6 +94,8 @@ PURE = {
     "ranking",
     "compose",
     "sources.quiet",
+    "wire",
+    "pace",
 }
 IMPURE = {
     "sqlalchemy", "sqlmodel", "httpx", "aiosmtplib", "socket", "os", "asyncio", "alembic",

@@ -1,0 +1,339 @@
+"""The relay of the settings: connections that are opened as mails wait, kept, and renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from typing import Protocol, cast
+
+import aiosmtplib
+
+from app.conversation import Conversation, Patience
+from app.pace import STRICT_MESSAGES, Family, Parcel, Turns
+from app.records import Answer, Outgoing, Verdict
+from app.settings import Settings, SmtpSecurity
+from app.wire import Offers, clean
+
+# So many mails wait for a connection at most, or MANY while a connection waits for one that it may carry:
+# then all that wait are for providers who have all the connections they may have.
+FEW, MANY = 200, 1000
+
+
+class Book(Protocol):
+    """Who answers for the mails. Both are called in the midst of sending, and so must not wait."""
+
+    def commit(self, mail: Outgoing) -> bool:
+        """The body is about to leave. False: it must not."""
+
+    def settle(self, mail: Outgoing, answer: Answer) -> None:
+        """What became of it: exactly once for every mail that was submitted."""
+
+
+class Relay:
+    """The relay, for one run. Used as `async with Relay(settings, book) as relay`.
+
+    It stops by itself when nothing more can come of trying: the relay cannot be reached, or refuses
+    us as a sender, or the book fails. What has not begun by then is settled as HELD.
+    """
+
+    def __init__(self, settings: Settings, book: Book, patience: Patience | None = None) -> None:
+        self._settings = settings
+        self._book = book
+        self.patience = patience or Patience()
+        self._turns = Turns()
+        self._rounds: set[_Round] = set()
+        self._hungry: dict[_Round, None] = {}  # those that asked in vain, the longest waiting first
+        self._opening: set[asyncio.Task[None]] = set()
+        self._most = settings.smtp_connections
+        self._tls: ssl.SSLContext | None = None
+        self._unsettled = 0
+        self._room, self._done, self._gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._failure: Exception | None = None
+        self.stopped = False
+        self.pipelining = True  # as long as the relay keeps the pace
+
+    async def __aenter__(self) -> Relay:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.stop()
+        if kind is not None:
+            for round_ in list(self._rounds):
+                round_.conversation.abort()
+        while self._rounds:
+            self._gone.clear()
+            await self._gone.wait()
+        await asyncio.gather(*self._opening, return_exceptions=True)
+
+    async def submit(self, mail: Outgoing) -> None:
+        """Hand over one mail; waits while enough others wait."""
+        while not (self.stopped or self._has_room(FEW)):
+            self._room.clear()
+            await self._room.wait()
+        self._unsettled += 1
+        if self.stopped:
+            self._settle(mail, Answer(Verdict.HELD))
+            return
+        self._turns.add(mail)
+        self._find_carrier()
+
+    async def drain(self) -> None:
+        """Wait until every mail is settled; raises what the book raised."""
+        while self._unsettled:
+            self._done.clear()
+            await self._done.wait()
+        if self._failure:
+            raise self._failure
+
+    def stop(self, why: str = "") -> None:
+        """Begin nothing new: what waits is held, what is in flight gets its answer."""
+        if self.stopped:
+            return
+        self.stopped = True
+        for task in self._opening:
+            task.cancel()
+        for mail in self._turns.clear():
+            self._settle(mail, Answer(Verdict.HELD, None, why))
+        for round_ in list(self._rounds):
+            round_.conversation.stop()
+        self._room.set()
+
+    def _has_room(self, few: int) -> bool:
+        return len(self._turns) < (MANY if self._hungry else few)
+
+    # --- carriers
+
+    def _find_carrier(self) -> None:
+        """Have what waits carried: by an idle connection, a new one, or behind another mail."""
+        if not self._turns.free(1):
+            return
+        idle = next((one for one in self._hungry if one.conversation.is_idle), None)
+        if idle is None and len(self._rounds) + len(self._opening) < self._most:
+            if self._turns.free(len(self._opening) + 1):
+                task = asyncio.create_task(self._open())
+                self._opening.add(task)
+            return
+        hungry = idle or next(iter(self._hungry), None)
+        if hungry:
+            del self._hungry[hungry]
+            hungry.conversation.resume()
+
+    async def _open(self) -> None:
+        try:
+            opened: tuple[asyncio.Transport, Offers] | Exception = await self._connect()
+        except Exception as error:
+            opened = error
+        finally:
+            self._opening.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+        if isinstance(opened, tuple):
+            round_ = _Round(self, self._settings.smtp_messages_per_connection, opened)
+            self._rounds.add(round_)
+            round_.conversation.resume()
+        elif isinstance(opened, aiosmtplib.SMTPException | OSError):
+            self._turned_away(opened)
+        else:
+            self._fail(opened)
+
+    def _turned_away(self, error: Exception) -> None:
+        """The relay may want fewer connections than the settings. Without any the run is over."""
+        self._most = len(self._rounds) + len(self._opening)
+        if self._most or self.stopped:
+            return
+        answer = refused_at_the_door(error)
+        parcel = self._turns.take([])
+        if parcel:
+            self._settle(parcel.mail, answer)
+        self.stop(answer.text)
+
+    async def _connect(self) -> tuple[asyncio.Transport, Offers]:
+        security = self._settings.smtp_security
+        if self._tls is None and security is not SmtpSecurity.NONE:
+            self._tls = await asyncio.to_thread(_tls_context, security)
+        return await connect(self._settings, self.patience, self._tls)
+
+    # --- what connections ask and tell
+
+    def next_for(self, round_: _Round) -> Parcel | None:
+        parcel = self._turns.take(round_.held)
+        if parcel is None:
+            self._hungry[round_] = None
+        if self._has_room(FEW // 2):  # not at once: so that who submits is woken up once for many
+            self._room.set()
+        return parcel
+
+    def commit(self, mail: Outgoing) -> bool:
+        try:
+            return self._book.commit(mail)
+        except Exception as error:
+            self._fail(error)
+            return False
+
+    def settle(self, parcel: Parcel, round_: _Round, answer: Answer) -> None:
+        self._turns.release(parcel, round_.held)
+        self._settle(parcel.mail, answer)
+
+    def give_back(self, parcel: Parcel, round_: _Round, answer: Answer) -> None:
+        if parcel.returned or self.stopped:
+            self.settle(parcel, round_, Answer(Verdict.HELD) if self.stopped else answer)
+            return
+        self._turns.release(parcel, round_.held)
+        parcel.returned = True
+        self._turns.put_back(parcel)
+
+    def ended(self, round_: _Round) -> None:
+        self._rounds.discard(round_)
+        self._hungry.pop(round_, None)
+        self._gone.set()
+        if not self.stopped:
+            self._find_carrier()
+
+    def _settle(self, mail: Outgoing, answer: Answer) -> None:
+        self._unsettled -= 1
+        try:
+            self._book.settle(mail, answer)
+        except Exception as error:
+            self._fail(error)
+        if answer.verdict is Verdict.OUR_FAULT:
+            self.stop(answer.text)
+        if not self._unsettled:
+            self._done.set()
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self.stop(str(error))
+
+
+class _Round:
+    """What one connection has carried, and what it holds now."""
+
+    def __init__(self, relay: Relay, most: int, opened: tuple[asyncio.Transport, Offers]) -> None:
+        self._relay = relay
+        self._left = most
+        self._strict: Counter[Family] = Counter()
+        self.held: list[Family] = []
+        self.conversation = Conversation(*opened, relay.patience, self)
+
+    def may_pipeline(self) -> bool:
+        return self._relay.pipelining
+
+    def is_over(self) -> bool:
+        return self._left <= 0
+
+    def take(self) -> Parcel | None:
+        if self._left <= 0:
+            return None
+        parcel = self._relay.next_for(self)
+        if parcel:
+            self._left -= 1
+            if parcel.family.strict:
+                self._count_strict(parcel.family)
+        return parcel
+
+    def _count_strict(self, family: Family) -> None:
+        self._strict[family] += 1
+        if self._strict[family] >= STRICT_MESSAGES:
+            self._left = 0
+
+    def commit(self, parcel: Parcel) -> bool:
+        return self._relay.commit(parcel.mail)
+
+    def settle(self, parcel: Parcel, answer: Answer) -> None:
+        self._relay.settle(parcel, self, answer)
+
+    def give_back(self, parcel: Parcel, answer: Answer) -> None:
+        self._relay.give_back(parcel, self, answer)
+
+    def misbehaved(self) -> None:
+        self._relay.pipelining = False
+
+    def ended(self) -> None:
+        self._relay.ended(self)
+
+
+def _tls_context(security: SmtpSecurity) -> ssl.SSLContext:
+    """Made once a run: it reads every certificate authority of the system."""
+    context = ssl.create_default_context()
+    if security is SmtpSecurity.OPPORTUNISTIC:
+        # It means: better encrypted to anybody than plain to everybody (RFC 7435).
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def connect(
+    settings: Settings, patience: Patience, tls: ssl.SSLContext | None
+) -> tuple[asyncio.Transport, Offers]:
+    """A connection on which EHLO, STARTTLS and AUTH are done, and what the relay announced."""
+    security = settings.smtp_security
+    start_tls = {SmtpSecurity.STARTTLS: True, SmtpSecurity.OPPORTUNISTIC: None}.get(security, False)
+    client = aiosmtplib.SMTP(
+        hostname=settings.smtp_host,
+        port=settings.smtp_port,
+        username=settings.smtp_username or None,
+        password=settings.smtp_password or None,
+        local_hostname=settings.mail_domain,
+        timeout=patience.mail,
+        use_tls=security is SmtpSecurity.TLS,
+        start_tls=start_tls,
+        tls_context=tls,
+    )
+    try:
+        await client.connect(timeout=patience.connect)
+        if client.is_ehlo_or_helo_needed:
+            await _greet(client)
+        transport = cast("asyncio.Transport | None", client.transport)  # uvloop's have no common base
+        if transport is None or transport.is_closing():
+            raise aiosmtplib.SMTPServerDisconnected("the relay closed the connection")
+    except BaseException:
+        client.close()
+        raise
+    return transport, _offers_of(client)
+
+
+async def _greet(client: aiosmtplib.SMTP) -> None:
+    try:
+        await client.ehlo()
+    except aiosmtplib.SMTPHeloError:
+        if not client.is_connected:
+            raise
+        await client.helo()
+
+
+def _offers_of(client: aiosmtplib.SMTP) -> Offers:
+    size = client.esmtp_extensions.get("size")
+    return Offers(
+        pipelining=client.supports_extension("pipelining"),
+        smtputf8=client.supports_extension("smtputf8"),
+        size=None if size is None else int(size) if size.isdecimal() else 0,
+    )
+
+
+def refused_at_the_door(error: Exception) -> Answer:
+    """Before MAIL nothing is about the reader: 5xx is our fault, all else is the relay's bad hour."""
+    words = clean(error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)) or repr(error)
+    if isinstance(error, aiosmtplib.SMTPResponseException):
+        verdict = Verdict.OUR_FAULT if error.code >= 500 else Verdict.UNREACHABLE
+        return Answer(verdict, error.code, words)
+    return Answer(Verdict.UNREACHABLE, None, f"no connection: {words}")
+
+
+async def send_unbooked(settings: Settings, mail: Outgoing) -> Answer:
+    """Send one mail outside of any ledger; what was answered."""
+    book = _Note()
+    async with Relay(settings, book) as relay:
+        await relay.submit(mail)
+        await relay.drain()
+    return book.answer
+
+
+class _Note:
+    """The book of a single mail."""
+
+    answer = Answer(Verdict.HELD)
+
+    def commit(self, _mail: Outgoing) -> bool:
+        return True
+
+    def settle(self, _mail: Outgoing, answer: Answer) -> None:
+        self.answer = answer

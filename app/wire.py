@@ -1,0 +1,113 @@
+"""PURE. SMTP as bytes: what is said of a mail, and what a relay's bytes say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app.records import Outgoing
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What the relay announced. `size` is the largest mail in bytes, 0: any; None: it did not say."""
+
+    pipelining: bool = False
+    smtputf8: bool = False
+    size: int | None = None
+
+
+class Reply(NamedTuple):
+    """One answer of the relay, its lines joined."""
+
+    code: int
+    text: bytes
+
+    def words(self) -> str:
+        return clean(self.text.decode("utf-8", "replace"))
+
+
+class Replies:
+    """Bytes as they come in, any pieces of them, cut into replies."""
+
+    LONGEST_LINE, LONGEST_REPLY = 4096, 32768  # RFC 5321 allows 512; these only bound the memory
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._lines: list[bytes] = []
+        self.garbled = False  # what came last was no SMTP
+
+    @property
+    def has_more(self) -> bool:
+        """Whether anything came after the replies that were given out."""
+        return bool(self._rest or self._lines or self.garbled)
+
+    def feed(self, data: bytes) -> list[Reply]:
+        """The replies that are complete by now. After `garbled` nothing more is read."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        replies = []
+        for line in lines:
+            if not self._is_reply(line):
+                self.garbled = True
+                break
+            self._lines.append(line[4:].strip())
+            if line[3:4] != b"-":
+                replies.append(Reply(int(line[:3]), b" ".join(self._lines)))
+                self._lines = []
+        if len(self._rest) > self.LONGEST_LINE or sum(map(len, self._lines)) > self.LONGEST_REPLY:
+            self.garbled = True
+        return replies
+
+    def _is_reply(self, line: bytes) -> bool:
+        return (
+            b"200" <= line[:3] <= b"599"
+            and line[:3].isdigit()
+            and line[3:4] in (b" ", b"-", b"\r", b"")
+            and len(line) <= self.LONGEST_LINE
+        )
+
+
+_ADDRESS = re.compile(r'("[^"\\\x00-\x1f\x7f]*"|[^\s<>"\x00-\x1f\x7f]+)@[^\s<>"\x00-\x1f\x7f]+')
+
+
+class Unsendable(Exception):
+    """This relay cannot carry this mail."""
+
+
+def envelope(mail: Outgoing, offers: Offers) -> tuple[bytes, bytes]:
+    """The MAIL and RCPT commands."""
+    size = len(mail.data)
+    if offers.size and size > offers.size:
+        raise Unsendable(f"the mail has {size} bytes, and the relay takes {offers.size} at most")
+    if mail.needs_smtputf8 and not offers.smtputf8:
+        raise Unsendable("the relay does not take addresses outside ASCII")
+    if not _ADDRESS.fullmatch(mail.recipient):
+        raise Unsendable("this address cannot be said in SMTP")
+    options = f" SIZE={size}" if offers.size is not None else ""
+    if mail.needs_smtputf8:
+        options += " SMTPUTF8"
+    try:
+        encoding = "utf-8" if mail.needs_smtputf8 else "ascii"
+        return (
+            f"MAIL FROM:<{mail.sender}>{options}\r\n".encode(encoding),
+            f"RCPT TO:<{mail.recipient}>\r\n".encode(encoding),
+        )
+    except UnicodeEncodeError:
+        raise Unsendable("this address has letters outside ASCII") from None
+
+
+def stuffed(mail: Outgoing) -> bytes:
+    """The body as DATA wants it, all but the final dot."""
+    data = mail.data
+    if not mail.no_leading_dots:
+        if b"\r\n." in data:
+            data = data.replace(b"\r\n.", b"\r\n..")
+        if data.startswith(b"."):
+            data = b"." + data
+    return data if data.endswith(b"\r\n") else data + b"\r\n"
+
+
+def clean(text: str) -> str:
+    """A relay's words are foreign input: one line, of a length and of characters that a database takes."""
+    return " ".join(text.encode("utf-8", "replace").decode().replace("\0", "").split())[:500]

@@ -1,0 +1,211 @@
+"""The relay's connections: how many, for whom, how long; and that every mail is settled once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app import pace, relay
+from app.records import Answer, Outgoing, Verdict
+from app.settings import Settings
+from tests.mailserver import MailServer
+
+
+def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -> Outgoing:
+    whole = {"data": f"Subject: {number}\r\n\r\n.dot\r\n..two\r\n".encode(), **fields}
+    return Outgoing(number, f"<{number}@paperboy.test>", "x", "bounce@paperboy.test", recipient, **whole)
+
+
+class Notebook:
+    """A book that says yes, and that minds that each mail is settled once."""
+
+    def __init__(self, says: Callable[[Outgoing], bool] = lambda _: True) -> None:
+        self.says = says
+        self.answers: dict[int, Answer] = {}
+
+    def commit(self, mail: Outgoing) -> bool:
+        return self.says(mail)
+
+    def settle(self, mail: Outgoing, answer: Answer) -> None:
+        assert mail.delivery_id not in self.answers, "settled twice"
+        self.answers[mail.delivery_id] = answer
+
+
+def send(
+    settings: Settings, *mails: Outgoing, commit: Callable[[Outgoing], bool] = lambda _: True
+) -> list[Answer]:
+    """All over one pool; what was answered, in the order of the mails."""
+    book = Notebook(commit)
+
+    async def run() -> None:
+        async with relay.Relay(settings, book) as pool:
+            for one in mails:
+                await pool.submit(one)
+            await pool.drain()
+
+    asyncio.run(run())
+    return [book.answers[one.delivery_id] for one in mails]
+
+
+def test_a_mail_arrives_byte_for_byte(settings: Settings, mail_server: MailServer) -> None:
+    """Dots are stuffed and unstuffed, the envelope is ours, and the answer comes back."""
+    (answer,) = send(settings, mail())
+    assert answer == Answer(Verdict.ACCEPTED, 250, "2.0.0 taken")
+    (received,) = mail_server.messages
+    assert received.data == mail().data
+    assert (received.sender, received.recipient) == ("bounce@paperboy.test", "alice@example.org")
+
+
+def test_nothing_is_sent_when_the_ledger_says_no(settings: Settings, mail_server: MailServer) -> None:
+    """After 354 the only way back is to close: the next mail goes over another connection."""
+
+    def only_the_second(outgoing: Outgoing) -> bool:
+        return outgoing.delivery_id == 2
+
+    one = settings.model_copy(update={"smtp_connections": 1})
+    answers = send(one, mail(1), mail(2), commit=only_the_second)
+    assert [answer.verdict for answer in answers] == [Verdict.WITHDRAWN, Verdict.ACCEPTED]
+    assert [len(mail_server.messages), mail_server.connections] == [1, 2]
+    assert mail_server.swallowed == []
+
+
+def test_a_ledger_that_fails_stops_the_mail(settings: Settings, mail_server: MailServer) -> None:
+    """Without a durable commit there is no DATA."""
+
+    def divide_by_zero(_: Outgoing) -> bool:
+        return bool(1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        send(settings, mail(), commit=divide_by_zero)
+    assert mail_server.messages == mail_server.swallowed == []
+
+
+def test_connections_are_kept_and_renewed(settings: Settings, mail_server: MailServer) -> None:
+    """Twelve mails over one connection that is renewed after five make three."""
+    kept = settings.model_copy(update={"smtp_connections": 1, "smtp_messages_per_connection": 5})
+    answers = send(kept, *(mail(n) for n in range(12)))
+    assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+    assert mail_server.connections == 3
+
+
+def test_a_refused_mail_spares_the_connection(settings: Settings, mail_server: MailServer) -> None:
+    """After a refusal the same connection carries the next mail."""
+    one = settings.model_copy(update={"smtp_connections": 1})
+    mail_server.reply("rcpt", "550 5.1.1 unknown", to="bob@example.org")
+    answers = send(one, mail(1, "bob@example.org"), mail(2), mail(3, "bob@example.org"), mail(4))
+    assert [answer.verdict for answer in answers] == [Verdict.HARD, Verdict.ACCEPTED] * 2
+    assert mail_server.connections == 1
+
+
+def test_strict_providers_get_few_connections(settings: Settings, mail_server: MailServer) -> None:
+    """At most five at a time to Google, over all its domains, while others use the rest."""
+    domains = ("gmail.com", "googlemail.com")
+    answers = send(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)))
+    assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+    assert mail_server.connections <= pace.STRICT_CONNECTIONS
+
+
+def test_strict_providers_get_few_mails_a_connection(settings: Settings, mail_server: MailServer) -> None:
+    """After fifty mails to one of them the connection is renewed."""
+    one = settings.model_copy(update={"smtp_connections": 1})
+    send(one, *(mail(n, f"r{n}@outlook.com") for n in range(pace.STRICT_MESSAGES + 1)))
+    assert mail_server.connections == 2
+
+
+def test_a_relay_that_wants_fewer_connections_gets_fewer(settings: Settings, mail_server: MailServer) -> None:
+    """It refuses all but the first: that one carries everything."""
+    mail_server.allow_connections(1)
+    answers = send(settings, *(mail(n) for n in range(20)))
+    assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+
+
+def test_an_absent_relay(settings: Settings) -> None:
+    """One mail says that there is no connection; the others are not tried at all."""
+    answers = send(settings, *(mail(n) for n in range(30)))
+    (tried,) = (answer for answer in answers if answer.verdict is not Verdict.HELD)
+    assert tried.verdict is Verdict.UNREACHABLE
+    assert "no connection" in tried.text
+
+
+def test_a_relay_that_refuses_us_at_the_door(settings: Settings, mail_server: MailServer) -> None:
+    """A 5xx greeting is about us, not about a reader."""
+    mail_server.reply("connect", "554 5.7.1 no mail from you")
+    assert send(settings, mail())[0].verdict is Verdict.OUR_FAULT
+
+
+def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> None:
+    """After the first mail that is refused for our sake, no other is tried."""
+    mail_server.reply("rcpt", "550 5.7.26 not authenticated", times=1)
+    one = settings.model_copy(update={"smtp_connections": 1})
+    answers = send(one, mail(1), mail(2), mail(3))
+    assert [answer.verdict for answer in answers] == [Verdict.OUR_FAULT, Verdict.HELD, Verdict.HELD]
+
+
+def test_a_sender_address_that_is_unknown_is_our_fault(settings: Settings, mail_server: MailServer) -> None:
+    """5.1.1 at MAIL speaks of our address: the reader must not be suppressed for it."""
+    mail_server.reply("mail", "550 5.1.1 unknown sender")
+    assert send(settings, mail())[0].verdict is Verdict.OUR_FAULT
+
+
+@pytest.mark.parametrize(
+    ("stage", "verdict"),
+    [
+        ("mail", Verdict.DEFERRED),
+        ("rcpt", Verdict.DEFERRED),
+        ("data", Verdict.DEFERRED),
+        ("end", Verdict.UNCERTAIN),
+    ],
+)
+def test_a_broken_connection(
+    settings: Settings, mail_server: MailServer, stage: str, verdict: Verdict
+) -> None:
+    """Before its body leaves a mail is provably unsent; from then on nobody can know."""
+    mail_server.drop(stage, times=1)
+    one = settings.model_copy(update={"smtp_connections": 1})
+    answers = send(one, mail(1), mail(2))
+    assert [answer.verdict for answer in answers] == [verdict, Verdict.ACCEPTED]
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+def test_a_relay_that_wants_a_password(settings: Settings) -> None:
+    """The right one is taken; a wrong one, or none, is our fault."""
+    with MailServer(password="open sesame") as server:
+        at = settings.model_copy(update={"smtp_port": server.port})
+        for password, verdict in (
+            ("open sesame", Verdict.ACCEPTED),
+            ("wrong", Verdict.OUR_FAULT),
+            ("", Verdict.OUR_FAULT),
+        ):
+            login = {"smtp_username": "paperboy" if password else "", "smtp_password": password}
+            assert send(at.model_copy(update=login), mail())[0].verdict is verdict
+        assert len(server.messages) == 1
+
+
+def test_required_encryption_is_required(settings: Settings, mail_server: MailServer) -> None:
+    """Without STARTTLS nothing is said in the clear; opportunistic settings go on without it."""
+    strict = settings.model_copy(update={"smtp_security": "starttls"})
+    assert send(strict, mail())[0].verdict is Verdict.UNREACHABLE
+    assert mail_server.messages == []
+    lenient = settings.model_copy(update={"smtp_security": "opportunistic"})
+    assert send(lenient, mail())[0].verdict is Verdict.ACCEPTED
+
+
+def test_an_address_outside_ascii(settings: Settings, mail_server: MailServer) -> None:
+    """It goes out where SMTPUTF8 is offered, and fails where it is not."""
+    wide = mail(1, "jürgen@example.org", needs_smtputf8=True)
+    assert send(settings, wide)[0].verdict is Verdict.ACCEPTED
+    assert mail_server.messages[0].recipient == "jürgen@example.org"
+    mail_server.offers_smtputf8 = False
+    assert send(settings, wide)[0].verdict is Verdict.UNSENDABLE
+
+
+def test_a_relays_words_are_cleaned(settings: Settings, mail_server: MailServer) -> None:
+    """They end up in the database and on an operator's screen: one line, no control characters."""
+    mail_server.reply("rcpt", "550-5.1.1 first\r\n550 5.1.1 second\0" + "x" * 900)
+    (answer,) = send(settings, mail())
+    assert answer.text.startswith("5.1.1 first 5.1.1 second")
+    assert "\0" not in answer.text
+    assert len(answer.text) <= 500
