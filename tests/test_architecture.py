@@ -17,7 +17,8 @@ STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
     "corpus", "lexicon", "interest", "passages", "trend", "match", "taste", "cadence", "summaries", "gist",
     "ranking", "compose", "render", "message", "letters", "dkim", "wire", "pace", "conversation", "relay",
-    "smtp", "refusals", "deliver", "bounces", "suppression", "subscribers", "catalogue", "runs", "keys", "audit", "journal",
+    "smtp", "refusals", "deliver", "bounces", "suppression", "subscribers",
+    "catalogue", "runs", "keys", "audit", "journal",
 }  # fmt: skip
 PIPELINE = {"pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "parts"}
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
