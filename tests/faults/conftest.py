@@ -1,0 +1,43 @@
+"""Fixtures: the application's relay is a process that misbehaves, and its senders are processes that die."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.pipeline import App
+from app.settings import Settings
+from tests.faults import reckoning, senders, sink
+
+CONNECTIONS = 3
+
+
+@pytest.fixture
+def relay(tmp_path: Path) -> Iterator[sink.Sink]:
+    """The process that the mails go to."""
+    folder = tmp_path / "relay"
+    folder.mkdir()
+    with sink.running(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def settings(settings: Settings, relay: sink.Sink) -> Settings:
+    """Settings of a service that sends to it over three connections."""
+    return settings.model_copy(update={"smtp_port": relay.port, "smtp_connections": CONNECTIONS})
+
+
+@pytest.fixture
+def start(settings: Settings) -> Iterator[senders.Starter]:
+    """A function that starts a sender."""
+    with senders.starter(settings) as starter:
+        yield starter
+
+
+@pytest.fixture(autouse=True)
+def conservation(app: App) -> Iterator[None]:
+    """After each fault every digest that was due is in exactly one state, and no sender left anything."""
+    yield
+    reckoning.check_conservation(app)

@@ -1,0 +1,105 @@
+"""What must be true after a fault: who got what, how often, and what the ledger says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sqlmodel import Session, col, func, select
+
+from app import deliver, pipeline
+from app.models import Delivery, DeliveryState, MailKind, Subscriber, SubscriberState
+from app.pipeline import App
+from app.records import Digest, Section
+from app.settings import UncertainPolicy
+from tests import samples
+from tests.faults.sink import Sink
+
+State = DeliveryState
+IN_HAND = (State.CLAIMED, State.COMMITTING)
+OPEN = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
+EDITION = "2026-11-20"
+DIGEST = Digest(EDITION, (Section("retrieval", samples.digest().picks[:1]),))
+
+
+def queue(app: App, now: datetime, count: int, first: int = 0) -> list[str]:
+    """A digest each for so many new readers; their names."""
+    names = [f"reader{n}" for n in range(first, first + count)]
+    with app.db.write() as session:
+        for name in names:
+            _enqueue(session, name, now)
+    return names
+
+
+def _enqueue(session: Session, name: str, now: datetime) -> None:
+    reader = Subscriber(email=f"{name}@example.org", state=SubscriberState.ACTIVE, created_at=now)
+    session.add(reader)
+    session.flush()
+    assert reader.id
+    mail = {"kind": MailKind.DIGEST, "edition": EDITION, "digest": DIGEST, "due_at": now, "now": now}
+    deliver.enqueue(session, subscriber_id=reader.id, **mail)  # type: ignore[arg-type]
+
+
+def rows(app: App) -> dict[str, Delivery]:
+    """Each reader's delivery, by the name before the @."""
+    with app.db.read() as session:
+        joined = select(Delivery, Subscriber.email).join(
+            Subscriber, col(Subscriber.id) == Delivery.subscriber_id
+        )
+        return {email.partition("@")[0]: delivery for delivery, email in session.exec(joined)}
+
+
+def states(app: App) -> dict[str, str]:
+    return {name: str(row.state) for name, row in rows(app).items()}
+
+
+def restart(app: App, now: datetime) -> None:
+    """What a sender does before its first mail: settle what dead ones had in hand."""
+    assert pipeline.send_pending(app, now, ids=[]) == {}
+
+
+def doubtful(app: App) -> set[str]:
+    """Those of unknown fate."""
+    return {name for name, row in rows(app).items() if row.state is State.UNCERTAIN}
+
+
+def settle(app: App, now: datetime) -> None:
+    """Send until nothing is left that may leave, each mail at its hour."""
+    for _ in range(20):
+        pipeline.send_pending(app, now)
+        with app.db.read() as session:
+            again = session.exec(
+                select(func.min(Delivery.next_attempt_at)).where(col(Delivery.state).in_(OPEN))
+            ).one()
+        if again is None:
+            return
+        now = max(now, again) + timedelta(seconds=1)
+    raise AssertionError("there is no end to it")
+
+
+def check_everybody(app: App, relay: Sink, names: Iterable[str]) -> None:
+    """At least once with `resend`, at most once with `hold`; doubles of unknown fate only, and the same."""
+    copies, ledger = relay.copies(), rows(app)
+    assert set(ledger) == set(names) >= set(copies)
+    holds = app.settings.uncertain is UncertainPolicy.HOLD
+    for name, row in ledger.items():
+        taken = copies.get(name, [])
+        assert len({(one.name, one.hash) for one in taken}) <= 1, f"{name} got different mails"
+        assert len(taken) <= 1 or (row.maybe_delivered and not holds), (
+            f"{name} got {len(taken)} for no reason"
+        )
+        assert taken or (holds and row.state is State.UNCERTAIN), f"{name} got none"
+        assert row.state is State.SENT or (holds and row.maybe_delivered), f"{name}: {row.state}"
+        assert all(one.name == row.message_id for one in taken)
+    assert relay.state()["complaints"] == []
+
+
+def check_conservation(app: App) -> None:
+    """Each digest is in exactly one state, none in a dead hand, and no journal is left."""
+    with app.db.read() as session:
+        assert deliver.balance(session)["holds"]
+        held = session.exec(select(Delivery.state).where(col(Delivery.state).in_(IN_HAND))).all()
+    assert held == []
+    folder = Path(app.settings.journal_dir)
+    assert not folder.exists() or list(folder.glob("*.journal*")) == []

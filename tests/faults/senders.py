@@ -1,0 +1,246 @@
+"""Senders as processes of their own, which a test kills, or which kill themselves at a named place.
+
+A fork server has the application imported already, so that a sender starts within some milliseconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import itertools
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from app import main, pipeline
+from app.cli import service
+from app.settings import Settings
+
+PATIENCE = 30.0  # seconds that a test waits for what must happen at once
+
+_SENDING_PATH = tuple(
+    str(Path(main.__file__).with_name(name))
+    for name in (
+        "deliver",
+        "journal.py",
+        "posting.py",
+        "pipeline.py",
+        "smtp.py",
+        "relay.py",
+        "conversation.py",
+    )
+)
+
+Starter = Callable[..., "Sender"]
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["__main__", "app.main", "app.pipeline", "tests.faults.senders"])
+
+
+@dataclass(frozen=True)
+class Death:
+    """kill -9 by its own hand, right before or after the n-th call of a function."""
+
+    at: str  # "app.module:Class.function"
+    when: str = "before"  # or "after"
+    call: int = 1
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a sender is to do. `constants` are set before it begins, "app.module:NAME" each."""
+
+    settings: Settings
+    now: datetime
+    dies: Death | None = None
+    dies_at_line: int | None = None  # so many lines into the code of the sending path
+    constants: dict[str, Any] = field(default_factory=dict)
+    largest_file: int | None = None  # bytes
+    works: bool = False  # as `paperboy worker`, with a job right now, until it is asked to end
+
+
+class Sender:
+    """One such process. It has ended when the test has."""
+
+    def __init__(self, order: Order) -> None:
+        self._said, theirs = _context.Pipe(duplex=False)
+        self.process = _context.Process(target=_run, args=(order, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def kill(self) -> None:
+        """kill -9, and wait for its end. One that is done already is left alone."""
+        self.process.kill()
+        self.process.join(PATIENCE)
+        assert self.process.exitcode is not None
+
+    def ask_to_end(self) -> None:
+        """SIGTERM."""
+        self.process.terminate()
+
+    def is_killed_within(self, seconds: float) -> bool:
+        """Kill it then; False: it was done before."""
+        self.process.join(seconds)
+        self.kill()
+        return self.process.exitcode == -signal.SIGKILL
+
+    def dies(self) -> None:
+        """Wait for its death by its own hand."""
+        self.process.join(PATIENCE)
+        assert self.process.exitcode == -signal.SIGKILL
+
+    def counts(self, patience: float = PATIENCE) -> dict[str, int]:
+        """Wait for its end, a good one; what it counted."""
+        said = self._last_words(patience)
+        assert isinstance(said, dict), said
+        return said
+
+    def error(self, patience: float = PATIENCE) -> str:
+        """Wait for its end, by an error; which."""
+        said = self._last_words(patience)
+        assert isinstance(said, str), said
+        return said
+
+    def _last_words(self, patience: float) -> dict[str, int] | str:
+        assert self._said.poll(patience), "the sender did not end"
+        try:
+            said: dict[str, int] | str = self._said.recv()
+        finally:
+            self.process.join(PATIENCE)
+        return said
+
+
+@contextmanager
+def starter(settings: Settings) -> Iterator[Starter]:
+    """A function that starts a sender; at the end of the block all of them are ended."""
+    senders: list[Sender] = []
+
+    def start(now: datetime, **how: Any) -> Sender:
+        own = how.pop("settings", {})
+        order = Order(settings.model_copy(update=own), now, **how)
+        senders.append(Sender(order))
+        return senders[-1]
+
+    yield start
+    for sender in senders:
+        sender.kill()
+
+
+# --- in the process
+
+
+def _run(order: Order, said: Connection) -> None:
+    if order.largest_file:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order.largest_file, order.largest_file))
+    for place, value in order.constants.items():
+        _replace(place, lambda _, value=value: value)
+    if order.dies:
+        _replace(order.dies.at, functools.partial(_deadly, order.dies))
+    if order.dies_at_line is not None:
+        _die_at_line(order.dies_at_line)
+    try:
+        said.send(_work(order) if order.works else _send(order))
+    except Exception as error:
+        said.send(f"{type(error).__name__}: {error}")
+
+
+def _send(order: Order) -> dict[str, int]:
+    app = main.build(order.settings)
+    try:
+        return dict(pipeline.send_pending(app, order.now))
+    finally:
+        app.db.dispose()
+
+
+def _work(order: Order) -> dict[str, int]:
+    """What the command does, with the schedule's job right now instead of at the next full minute."""
+    _replace("app.clock:utcnow", lambda _: _Clock(order.now))
+    _replace("app.jobs:start", lambda start: lambda app: _hurry(start(app)))
+    os.environ.update(_environment(order.settings))
+    service.worker()
+    return {}
+
+
+class _Clock:
+    """It starts at a moment, and goes on."""
+
+    def __init__(self, at: datetime) -> None:
+        self._ahead = at - datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self._ahead
+
+
+def _hurry(scheduler: BackgroundScheduler) -> BackgroundScheduler:
+    scheduler.modify_job("send_due", next_run_time=datetime.now(UTC))
+    return scheduler
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    def written(value: object) -> str:
+        return ",".join(value) if isinstance(value, tuple) else str(value)
+
+    return {f"PAPERBOY_{name.upper()}": written(value) for name, value in settings.model_dump().items()}
+
+
+def _replace(place: str, change: Callable[[Any], Any]) -> None:
+    module, _, path = place.partition(":")
+    *owners, name = path.split(".")
+    owner = functools.reduce(getattr, owners, importlib.import_module(module))
+    setattr(owner, name, change(getattr(owner, name)))
+
+
+def _deadly(death: Death, function: Callable[..., Any]) -> Callable[..., Any]:
+    calls = itertools.count(1)
+
+    def pass_by(when: str, call: int) -> None:
+        if (when, call) == (death.when, death.call):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if inspect.iscoroutinefunction(function):
+
+        async def deadly_later(*args: Any, **kwargs: Any) -> Any:
+            pass_by("before", call := next(calls))
+            result = await function(*args, **kwargs)
+            pass_by("after", call)
+            return result
+
+        return deadly_later
+
+    def deadly(*args: Any, **kwargs: Any) -> Any:
+        pass_by("before", call := next(calls))
+        result = function(*args, **kwargs)
+        pass_by("after", call)
+        return result
+
+    return deadly
+
+
+def _die_at_line(number: int) -> None:
+    """Count the lines that are run of the sending path, in all threads, and die at one of them."""
+    lines = itertools.count(1)
+
+    def at_line(_frame: FrameType, event: str, _arg: object) -> Any:
+        if event == "line" and next(lines) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return at_line
+
+    def at_call(frame: FrameType, _event: str, _arg: object) -> Any:
+        return at_line if frame.f_code.co_filename.startswith(_SENDING_PATH) else None
+
+    threading.settrace(at_call)
+    sys.settrace(at_call)

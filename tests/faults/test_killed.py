@@ -1,0 +1,117 @@
+"""kill -9 at each boundary: nothing is lost, and at most what was in flight is doubled."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from app.pipeline import App
+from app.settings import Settings, UncertainPolicy
+from tests.faults import reckoning
+from tests.faults.conftest import CONNECTIONS
+from tests.faults.senders import Death, Starter
+from tests.faults.sink import Sink
+
+MINUTE = timedelta(minutes=1)
+ONE = {"smtp_connections": 1}
+COMMANDS = ("connect", "ehlo", "mail", "rcpt", "data")
+LEDGER = "app.deliver.hand:Ledger"
+JOURNAL = "app.journal:Journal"
+
+
+@pytest.fixture(params=list(UncertainPolicy))
+def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    """Both policies."""
+    return settings.model_copy(update={"uncertain": request.param})
+
+
+def check_aftermath(app: App, relay: Sink, now: datetime, names: list[str], doubts: int) -> set[str]:
+    """What the next sender finds, a minute later, and how it ends; those whose mail may be there already."""
+    relay.behave()
+    reckoning.restart(app, now + MINUTE)
+    reckoning.check_conservation(app)
+    doubtful = reckoning.doubtful(app)
+    assert len(doubtful) <= doubts
+    sent = {name for name, state in reckoning.states(app).items() if state == "sent"}
+    assert sent <= set(relay.copies()) <= sent | doubtful
+    reckoning.settle(app, now + 2 * MINUTE)
+    reckoning.check_everybody(app, relay, names)
+    return doubtful
+
+
+@pytest.mark.parametrize("connections", [1, CONNECTIONS])
+@pytest.mark.parametrize("stage", COMMANDS)
+def test_before_a_body(
+    app: App, relay: Sink, now: datetime, start: Starter, stage: str, connections: int
+) -> None:
+    """Killed at the first command that the relay hears: provably unsent, and pending again at once."""
+    names = reckoning.queue(app, now, 8)
+    relay.on(stage, tell=True)
+    sender = start(now, settings={"smtp_connections": connections})
+    relay.reached()
+    sender.kill()
+    relay.go_on()
+    assert check_aftermath(app, relay, now, names, doubts=0) == set()
+    assert all(not row.maybe_delivered for row in reckoning.rows(app).values())
+
+
+@pytest.mark.parametrize("stage", COMMANDS[2:])
+def test_between_two_mails(app: App, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
+    """Killed at a command for the next mail: of the one before, the answer may be on its way."""
+    names = reckoning.queue(app, now, 8)
+    relay.on(stage, tell=True, after=4)
+    sender = start(now, settings=ONE)
+    relay.reached()
+    sender.kill()
+    relay.go_on()
+    check_aftermath(app, relay, now, names, doubts=1)
+
+
+@pytest.mark.parametrize("takes", [True, False])
+@pytest.mark.parametrize("stage", ["body", "end"])
+def test_in_flight(app: App, relay: Sink, now: datetime, start: Starter, stage: str, takes: bool) -> None:
+    """Killed while a body leaves, or before its answer came: that mail alone is of unknown fate."""
+    names = reckoning.queue(app, now, 8)
+    if stage == "body":
+        relay.on("body", tell=True, then="close", to="reader4@example.org", times=1)
+        takes = False
+    else:
+        relay.on("end", tell=True, takes=takes, to="reader4@example.org", times=1)
+    sender = start(now, settings=ONE)
+    relay.reached()
+    sender.kill()
+    relay.go_on()
+    assert check_aftermath(app, relay, now, names, doubts=1) == {"reader4"}
+    assert len(relay.copies().get("reader4", [])) == takes + (app.settings.uncertain == "resend")
+    assert [name for name, row in reckoning.rows(app).items() if row.maybe_delivered] == ["reader4"]
+
+
+def test_all_connections_in_flight(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+    """Killed with a body on each connection: no more are of unknown fate than there are connections."""
+    names = reckoning.queue(app, now, 8)
+    relay.on("end", tell=True, takes=True, times=CONNECTIONS)
+    sender = start(now)
+    in_flight = {relay.reached()["to"].partition("@")[0] for _ in range(CONNECTIONS)}
+    sender.kill()
+    for _ in in_flight:
+        relay.go_on()
+    assert check_aftermath(app, relay, now, names, doubts=CONNECTIONS) == in_flight
+
+
+PLACES = [
+    ("before the claim", Death(f"{LEDGER}._claim", "before", 1)),
+    ("after the claim", Death(f"{LEDGER}._claim", "after", 1)),
+    ("before the line that begins", Death(f"{JOURNAL}.begin", "before", 4)),
+    ("after the line that begins", Death(f"{JOURNAL}.begin", "after", 4)),
+    ("after 250, before its line", Death(f"{JOURNAL}.end", "before", 4)),
+    ("after its line", Death(f"{JOURNAL}.end", "after", 4)),
+]
+
+
+@pytest.mark.parametrize("death", [pytest.param(death, id=name) for name, death in PLACES])
+def test_by_its_own_hand(app: App, relay: Sink, now: datetime, start: Starter, death: Death) -> None:
+    """Killed right before or after a step of the sender: the steps that no relay sees."""
+    names = reckoning.queue(app, now, 8)
+    start(now, dies=death).dies()
+    check_aftermath(app, relay, now, names, doubts=CONNECTIONS)

@@ -1,0 +1,205 @@
+"""The database is locked, the disk is full, the clock jumps, a second sender comes, the service stops."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from app.db import Database
+from app.pipeline import App
+from tests.faults import reckoning
+from tests.faults.senders import PATIENCE, Starter
+from tests.faults.sink import Sink
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+ONE = {"smtp_connections": 1}
+
+
+@contextmanager
+def locked(app: App) -> Iterator[None]:
+    """Nobody else writes to the ledger, or even reads it on PostgreSQL, in this block."""
+    other = Database(app.db.url.render_as_string(hide_password=False))
+    with other.write() as session:
+        if other.url.get_backend_name() == "postgresql":
+            session.execute(text("LOCK TABLE delivery IN ACCESS EXCLUSIVE MODE"))
+        yield
+    other.dispose()
+
+
+def test_a_locked_database(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+    """Locked while mails are in flight, for longer than is waited for: what came of them is not lost."""
+    names = reckoning.queue(app, now, 8)
+    relay.on("end", tell=True, times=1, to="reader4@example.org")
+    sender = start(now, constants={"app.db:BUSY_TIMEOUT_MS": 300})
+    relay.reached()
+    with locked(app):
+        relay.go_on()
+        sender.process.join(3)
+    sender.process.join(PATIENCE)
+    reckoning.settle(app, now + MINUTE)
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 8
+
+
+@pytest.mark.timeout(180)
+def test_a_relay_and_a_database_that_take_their_time(
+    app: App, relay: Sink, now: datetime, start: Starter
+) -> None:
+    """One mail is answered after 61 s, and the database is locked for 30 of them: both are waited for."""
+    names = reckoning.queue(app, now, 8)
+    relay.on("end", late=61, times=1, to="reader2@example.org")
+    relay.on("end", tell=True, times=1, to="reader5@example.org")
+    sender = start(now)
+    relay.reached()
+    with locked(app):
+        relay.go_on()
+        sender.process.join(30)
+    assert sender.counts(patience=90) == {"sent": 8}
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 8
+
+
+@pytest.mark.parametrize("jump", [-HOUR, HOUR], ids=["back", "ahead"])
+def test_a_clock_that_jumps_between_two_runs(
+    app: App, relay: Sink, now: datetime, start: Starter, jump: timedelta
+) -> None:
+    """A sender dies, the clock is set by an hour, the next one settles what it left."""
+    names = reckoning.queue(app, now - 2 * HOUR, 8)
+    relay.on("end", tell=True, takes=True, times=1, to="reader4@example.org")
+    sender = start(now, settings=ONE)
+    relay.reached()
+    sender.kill()
+    relay.go_on()
+    reckoning.restart(app, now + jump)
+    assert reckoning.doubtful(app) == {"reader4"}
+    reckoning.settle(app, now + jump)
+    reckoning.check_everybody(app, relay, names)
+
+
+@pytest.mark.parametrize("jump", [-HOUR, HOUR], ids=["back", "ahead"])
+def test_a_clock_that_jumps_during_a_run(
+    app: App, relay: Sink, now: datetime, start: Starter, jump: timedelta
+) -> None:
+    """Another sender with an hour's difference takes nothing from one that lives, however old its lease."""
+    names = reckoning.queue(app, now - 2 * HOUR, 8)
+    relay.on("end", tell=True, times=1)
+    first = start(now, settings=ONE)
+    relay.reached()
+    assert start(now + jump).counts() == {}
+    relay.go_on()
+    assert first.counts() == {"sent": 8}
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 8
+
+
+def test_two_senders(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+    """Two processes on one ledger: together they send each mail once."""
+    names = reckoning.queue(app, now, 400)
+    relay.talk(pace=0.002)
+    both = [start(now), start(now)]
+    counts = [sender.counts() for sender in both]
+    assert sum(one["sent"] for one in counts) == len(relay.taken()) == 400
+    reckoning.check_everybody(app, relay, names)
+
+
+def test_one_of_two_senders_dies(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+    """The other one lives on, and a third takes over what the dead one had."""
+    names = reckoning.queue(app, now, 400)
+    relay.talk(pace=0.002)
+    first, second = start(now), start(now)
+    first.is_killed_within(0.2)
+    third = start(now + MINUTE)
+    second.counts()
+    third.counts()
+    reckoning.settle(app, now + 2 * MINUTE)
+    reckoning.check_everybody(app, relay, names)
+
+
+# --- no room
+
+
+def test_no_room_for_the_journal(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+    """Files may not grow: sending stops before a body leaves, says why, and loses nothing."""
+    names = reckoning.queue(app, now, 60)
+    tight = {"constants": {"app.journal:ROOM": 2000}, "largest_file": 6000}
+    error = start(now, **tight).error()
+    assert "File too large" in error or "disk" in error
+    _check_stopped_in_time(app, relay, now, names)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 kB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mounted, capture_output=True).returncode:  # noqa: S603
+        pytest.skip("only root, where it may mount, can make a small disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)  # noqa: S603, S607
+
+
+def test_a_full_disk(app: App, relay: Sink, now: datetime, start: Starter, small_disk: Path) -> None:
+    """The disk of the journal is full: sending stops before a body leaves, says why, and loses nothing."""
+    names = reckoning.queue(app, now, 60)
+    (small_disk / "other").write_bytes(bytes(48_000))
+    tight = {"constants": {"app.journal:ROOM": 2000}, "settings": {"journal_dir": str(small_disk)}}
+    assert "No space left" in start(now, **tight).error()
+    (small_disk / "other").unlink()
+    _check_stopped_in_time(app, relay, now, names)
+
+
+def _check_stopped_in_time(app: App, relay: Sink, now: datetime, names: list[str]) -> None:
+    assert len(relay.taken()) < 60
+    reckoning.restart(app, now + MINUTE)
+    assert reckoning.doubtful(app) == set()
+    reckoning.settle(app, now + MINUTE)
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 60
+
+
+# --- the service is asked to end
+
+
+def test_asked_to_end(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+    """SIGTERM: what is in flight gets its answer, nothing more begins, and the rest is pending again."""
+    names = reckoning.queue(app, now, 60)
+    relay.on("end", tell=True, times=1, to="reader7@example.org")
+    relay.talk(pace=0.05)
+    worker = start(now, works=True, settings=ONE)
+    relay.reached()
+    worker.ask_to_end()
+    relay.go_on()
+    assert worker.counts(patience=10) == {}
+    assert 7 < len(relay.taken()) < 60
+    reckoning.check_conservation(app)
+    states = reckoning.states(app)
+    assert set(states.values()) == {"sent", "pending"}
+    assert {name for name, state in states.items() if state == "sent"} == set(relay.copies())
+    reckoning.settle(app, now + MINUTE)
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 60
+
+
+def test_asked_to_end_while_the_relay_hangs(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+    """An answer that does not come in these ten seconds is not waited for: that mail is of unknown fate."""
+    names = reckoning.queue(app, now, 20)
+    relay.on("end", tell=True, takes=True, mute=True, then="hang", times=1, to="reader7@example.org")
+    worker = start(now, works=True, settings=ONE)
+    relay.reached()
+    worker.ask_to_end()
+    relay.go_on()
+    assert worker.counts(patience=15) == {}
+    reckoning.restart(app, now + MINUTE)
+    reckoning.check_conservation(app)
+    assert reckoning.doubtful(app) == {"reader7"}
+    reckoning.settle(app, now + HOUR)
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 21
