@@ -2,8 +2,9 @@
 
 aiosmtplib has said EHLO, STARTTLS and AUTH; then its transport is handed over to `Conversation`. Where
 PIPELINING is announced, one write carries a body, its final dot and the next MAIL, RCPT and DATA
-(RFC 2920); the answers come together. A body leaves only after all three were answered, the answer to
-the mail before it too, and the ledger said yes: so there is never more than one mail in flight.
+(RFC 2920); the answers come together. A body leaves only after all three were answered, the mail before
+it was answered too, and the ledger said yes: so there is never more than one mail in flight. CHUNKING
+would save nothing: a body waits for the answer to RCPT anyway, and ours have no dots to stuff.
 
 Nothing waits in here: everything happens when an answer, a mail or the end of a patience arrives. At
 most one mail is in the transport's buffer, so that its flow control needs no further care.
@@ -205,6 +206,8 @@ class Conversation(asyncio.Protocol):
     # --- what is answered
 
     def data_received(self, data: bytes) -> None:
+        if self._closed:
+            return
         replies = self._replies.feed(data)
         for place, reply in enumerate(replies, 1):
             self._unread = place < len(replies) or self._replies.has_more
@@ -267,10 +270,11 @@ class Conversation(asyncio.Protocol):
         if self._refused_sender:
             self._break("the relay takes a mail whose sender it refused")
             return
+        self._awaited.append(Ask.DOT)
+        self._transport.write(b".\r\n")
         self._settle_refused()
-        if not self._closed:
-            self._awaited.append(Ask.DOT)
-            self._transport.write(b".\r\n" + self._begin())
+        if self._pipelines:
+            self._write(self._begin())
 
     def _settle_refused(self) -> None:
         parcel, answer = self._announced, self._refusal

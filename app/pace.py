@@ -80,7 +80,7 @@ class Turns:
         while self._next:
             family = self._next.popleft()
             family.listed = False
-            if family.waiting and (family.busy < family.most or family in held):
+            if family.waiting:
                 return self._hand_out(family, held)
         for family in held:
             if family.waiting:

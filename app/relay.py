@@ -44,12 +44,12 @@ class Relay:
         self._turns = Turns()
         self._rounds: set[_Round] = set()
         self._hungry: dict[_Round, None] = {}  # those that asked in vain, the longest waiting first
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: set[asyncio.Task[tuple[asyncio.Transport, Offers]]] = set()
         self._most = settings.smtp_connections
         self._tls: ssl.SSLContext | None = None
         self._unsettled = 0
         self._room, self._done, self._gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self.stopped = False
         self.pipelining = True  # as long as the relay keeps the pace
 
@@ -58,13 +58,14 @@ class Relay:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stop()
-        if kind is not None:
+        try:
+            await asyncio.gather(*self._opening, return_exceptions=True)
+            while self._rounds and kind is None:
+                self._gone.clear()
+                await self._gone.wait()
+        finally:
             for round_ in list(self._rounds):
                 round_.conversation.abort()
-        while self._rounds:
-            self._gone.clear()
-            await self._gone.wait()
-        await asyncio.gather(*self._opening, return_exceptions=True)
 
     async def submit(self, mail: Outgoing) -> None:
         """Hand over one mail; waits while enough others wait."""
@@ -106,36 +107,34 @@ class Relay:
 
     def _find_carrier(self) -> None:
         """Have what waits carried: by an idle connection, a new one, or behind another mail."""
-        if not self._turns.free(1):
+        if self.stopped or not self._turns.free(1):
             return
         idle = next((one for one in self._hungry if one.conversation.is_idle), None)
         if idle is None and len(self._rounds) + len(self._opening) < self._most:
             if self._turns.free(len(self._opening) + 1):
-                task = asyncio.create_task(self._open())
+                task = asyncio.create_task(self._connect())
                 self._opening.add(task)
+                task.add_done_callback(self._opened)
             return
         hungry = idle or next(iter(self._hungry), None)
         if hungry:
-            del self._hungry[hungry]
             hungry.conversation.resume()
 
-    async def _open(self) -> None:
-        try:
-            opened: tuple[asyncio.Transport, Offers] | Exception = await self._connect()
-        except Exception as error:
-            opened = error
-        finally:
-            self._opening.discard(cast("asyncio.Task[None]", asyncio.current_task()))
-        if isinstance(opened, tuple):
-            round_ = _Round(self, self._settings.smtp_messages_per_connection, opened)
+    def _opened(self, task: asyncio.Task[tuple[asyncio.Transport, Offers]]) -> None:
+        self._opening.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            round_ = _Round(self, self._settings.smtp_messages_per_connection, task.result())
             self._rounds.add(round_)
-            round_.conversation.resume()
-        elif isinstance(opened, aiosmtplib.SMTPException | OSError):
-            self._turned_away(opened)
+            (round_.conversation.stop if self.stopped else round_.conversation.resume)()
+        elif isinstance(error, aiosmtplib.SMTPException | OSError):
+            self._turned_away(error)
         else:
-            self._fail(opened)
+            self._fail(error)
 
-    def _turned_away(self, error: Exception) -> None:
+    def _turned_away(self, error: BaseException) -> None:
         """The relay may want fewer connections than the settings. Without any the run is over."""
         self._most = len(self._rounds) + len(self._opening)
         if self._most or self.stopped:
@@ -155,6 +154,7 @@ class Relay:
     # --- what connections ask and tell
 
     def next_for(self, round_: _Round) -> Parcel | None:
+        self._hungry.pop(round_, None)
         parcel = self._turns.take(round_.held)
         if parcel is None:
             self._hungry[round_] = None
@@ -172,6 +172,8 @@ class Relay:
     def settle(self, parcel: Parcel, round_: _Round, answer: Answer) -> None:
         self._turns.release(parcel, round_.held)
         self._settle(parcel.mail, answer)
+        if self._hungry and len(self._turns):  # for whom the provider had no connection free till now
+            asyncio.get_running_loop().call_soon(self._find_carrier)
 
     def give_back(self, parcel: Parcel, round_: _Round, answer: Answer) -> None:
         if parcel.returned or self.stopped:
@@ -185,8 +187,7 @@ class Relay:
         self._rounds.discard(round_)
         self._hungry.pop(round_, None)
         self._gone.set()
-        if not self.stopped:
-            self._find_carrier()
+        self._find_carrier()
 
     def _settle(self, mail: Outgoing, answer: Answer) -> None:
         self._unsettled -= 1
@@ -199,7 +200,7 @@ class Relay:
         if not self._unsettled:
             self._done.set()
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         self.stop(str(error))
 
@@ -309,7 +310,7 @@ def _offers_of(client: aiosmtplib.SMTP) -> Offers:
     )
 
 
-def refused_at_the_door(error: Exception) -> Answer:
+def refused_at_the_door(error: BaseException) -> Answer:
     """Before MAIL nothing is about the reader: 5xx is our fault, all else is the relay's bad hour."""
     words = clean(error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)) or repr(error)
     if isinstance(error, aiosmtplib.SMTPResponseException):
