@@ -148,7 +148,7 @@ class Relay:
     async def _connect(self) -> tuple[asyncio.Transport, Offers]:
         security = self._settings.smtp_security
         if self._tls is None and security is not SmtpSecurity.NONE:
-            self._tls = await asyncio.to_thread(_tls_context, security)
+            self._tls = await asyncio.to_thread(tls_context, security)
         return await connect(self._settings, self.patience, self._tls)
 
     # --- what connections ask and tell
@@ -252,7 +252,7 @@ class _Round:
         self._relay.ended(self)
 
 
-def _tls_context(security: SmtpSecurity) -> ssl.SSLContext:
+def tls_context(security: SmtpSecurity) -> ssl.SSLContext:
     """Made once a run: it reads every certificate authority of the system."""
     context = ssl.create_default_context()
     if security is SmtpSecurity.OPPORTUNISTIC:
@@ -266,6 +266,16 @@ async def connect(
     settings: Settings, patience: Patience, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.Transport, Offers]:
     """A connection on which EHLO, STARTTLS and AUTH are done, and what the relay announced."""
+    client = await reach(settings, patience, tls)
+    transport = cast("asyncio.Transport | None", client.transport)  # uvloop's have no common base
+    if transport is None or transport.is_closing():
+        client.close()
+        raise aiosmtplib.SMTPServerDisconnected("the relay closed the connection")
+    return transport, _offers_of(client)
+
+
+async def reach(settings: Settings, patience: Patience, tls: ssl.SSLContext | None) -> aiosmtplib.SMTP:
+    """The relay, greeted, over TLS and logged in as the settings want; SMTPException or OSError without."""
     security = settings.smtp_security
     start_tls = {SmtpSecurity.STARTTLS: True, SmtpSecurity.OPPORTUNISTIC: None}.get(security, False)
     client = aiosmtplib.SMTP(
@@ -283,13 +293,10 @@ async def connect(
         await client.connect(timeout=patience.connect)
         if client.is_ehlo_or_helo_needed:
             await _greet(client)
-        transport = cast("asyncio.Transport | None", client.transport)  # uvloop's have no common base
-        if transport is None or transport.is_closing():
-            raise aiosmtplib.SMTPServerDisconnected("the relay closed the connection")
     except BaseException:
         client.close()
         raise
-    return transport, _offers_of(client)
+    return client
 
 
 async def _greet(client: aiosmtplib.SMTP) -> None:
