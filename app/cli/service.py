@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import socket
 import threading
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -59,7 +61,7 @@ def worker() -> None:
             signal.signal(name, lambda *_: asked.set())
         scheduler = jobs.start(app)
         asked.wait()
-        jobs.stop(scheduler)
+        jobs.stop(app, scheduler)
 
 
 def migrate() -> None:
@@ -85,16 +87,14 @@ def doctor_command(as_json: showing.AsJson = False) -> None:
 
 
 def _findings() -> list[Finding]:
+    strange = list(doctor.strange(os.environ, Path(".env")))
     try:
         settings = showing.configured()
     except InvalidSettings as error:
-        return [Finding("settings", Level.ERROR, said, "see .env.example") for said in str(error).split("\n")]
+        told = str(error).split("\n")
+        return [*(Finding("settings", Level.ERROR, said, "see .env.example") for said in told), *strange]
     logs.configure(settings, level="CRITICAL")  # what would be logged is among the findings
-    app = main.build(settings)
-    try:
-        return doctor.examine(app, clock.utcnow())
-    finally:
-        app.db.dispose()
+    return [*strange, *doctor.examine(settings, clock.utcnow())]
 
 
 def _show(findings: list[Finding]) -> None:

@@ -1,0 +1,67 @@
+"""What is wrong with this installation, and how to mend it: every finding comes with its remedy.
+
+setup      the settings: names, files, folders          findings   what all of these say
+lately     the database, and what happened in it
+relay      what the relay announces, and by which TLS
+domain     SPF, DKIM, DMARC, MX and PTR records, as others see them; spf and names help it
+rehearsal  a digest is sent to a mail server of our own, and left by its one click: a whole service for
+           one moment, which sink receives, received reads and oneclick leaves
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+import dns.resolver
+
+from app import lexicon
+from app.db import Database
+from app.doctor import domain, lately, relay, setup
+from app.doctor.findings import Finding as Finding
+from app.doctor.findings import Level as Level
+from app.doctor.findings import error
+from app.doctor.lately import lateness as lateness
+from app.doctor.lately import schema as schema
+from app.doctor.setup import strange as strange
+from app.settings import Settings
+
+
+def examine(
+    settings: Settings, now: datetime, *, resolver: dns.resolver.Resolver | None = None
+) -> list[Finding]:
+    """Look at everything, all at once: some answers take a while. What cannot be looked at is a finding.
+
+    `resolver` is asked about names; by default the one that this machine is set up with.
+    """
+    from app.doctor import rehearsal  # it makes a whole service, whose web pages know us
+
+    parts: dict[str, Callable[[], Iterable[Finding]]] = {
+        "settings": lambda: setup.look(settings),
+        "database": lambda: _remembered(settings, now),
+        "relay": lambda: relay.look(settings, now),
+        "dns": lambda: domain.look(settings, resolver),
+        "mail": lambda: rehearsal.look(settings),
+    }
+    with ThreadPoolExecutor(len(parts)) as pool:
+        looking = [pool.submit(_all, name, look) for name, look in parts.items()]
+        return [finding for each in looking for finding in each.result()]
+
+
+def _all(name: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    found: list[Finding] = []
+    try:
+        found.extend(look())
+    except Exception as fault:
+        said = f"could not be looked at: {type(fault).__name__}: {fault}"
+        found.append(error(name, said, "this is a fault of Paperboy's own: please report it with this line"))
+    return found
+
+
+def _remembered(settings: Settings, now: datetime) -> list[Finding]:
+    database = Database(settings.database_url)
+    try:
+        return list(lately.look(database, lexicon.Lexicon(), now))
+    finally:
+        database.dispose()

@@ -1,0 +1,96 @@
+"""A digest is sent before the first real one: by the real code and settings, to a mail server of our own.
+
+For one moment there is a whole second service, with a database, a secret and one invented reader of its own,
+which reads papers of the demo's sample. So nothing of it can touch the service that is examined: what it
+sends reaches this process alone, and its links open nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sqlmodel import select
+
+from app import db, keys, main, pipeline, subscribers
+from app.demo import replay
+from app.doctor import oneclick, received
+from app.doctor.findings import Finding, error, well
+from app.doctor.received import OURS, Mail
+from app.doctor.sink import HOST, Sink
+from app.models import Delivery, Subscriber
+from app.pipeline import App
+from app.records import WhenEmpty, Wish
+from app.settings import Settings, SmtpSecurity
+from app.subscribers import MAX_PAPERS, Preferences
+
+READER = "doctor@example.org"
+DAY = timedelta(days=1)
+
+
+def look(settings: Settings, sink: Sink | None = None) -> Iterator[Finding]:
+    """Compose, sign and send a digest as large as any, look at what arrives, and leave by its link."""
+    with sink or Sink() as listening, _service(settings, listening.port) as app:
+        reader_id = _send(app)
+        if not listening.taken:
+            yield error("mail", f"no mail could be sent: {_why(app)}", OURS)
+            return
+        mail = Mail(listening.taken[0], app.settings, app.signer)
+        yield well("mail", f"a digest of the bundled sample arrived here: “{mail.message['Subject']}”")
+        yield from received.look(mail)
+        if mail.way_out:
+            yield from oneclick.look(app, main.create_app(app), reader_id, mail.way_out)
+
+
+@contextmanager
+def _service(settings: Settings, port: int) -> Iterator[App]:
+    with TemporaryDirectory(prefix="paperboy-doctor-") as folder:
+        url = f"sqlite:///{folder}/paperboy.db"
+        changed = {
+            "database_url": url,
+            "secret_keys": (keys.secret(),),
+            "journal_dir": str(Path(folder) / "journal"),
+            "smtp_host": HOST,
+            "smtp_port": port,
+            "smtp_security": SmtpSecurity.NONE,
+            "smtp_username": "",
+            "smtp_password": "",
+            "bounce_mailbox": "",
+            "bounce_folder": "",
+            "summary_url": "",
+            "otel_endpoint": "",
+            "scheduler": False,
+        }
+        db.migrate(url)
+        app = main.build(settings.model_copy(update=changed))
+        try:
+            yield app
+        finally:
+            app.db.dispose()
+
+
+def _send(app: App) -> int:
+    """Live through the one moment at which the reader is due; the reader's id."""
+    newest = [each for each in replay.readings() if each.folder == "huggingface"][-2:]
+    now = newest[-1].at
+    wants = Preferences(
+        interests=(Wish("language models"), Wish("agents")),
+        max_papers=MAX_PAPERS,
+        when_empty=WhenEmpty.TRENDING,
+    )
+    with app.db.write() as session:
+        reader_id = subscribers.add(session, READER, wants, now - DAY)
+        session.get_one(Subscriber, reader_id).next_due_at = now
+    pipeline.read_files(app, [each.path for each in newest], now)
+    pipeline.send_due(app, now)
+    return reader_id
+
+
+def _why(app: App) -> str:
+    """What the ledger says of the one mail."""
+    with app.db.read() as session:
+        told = session.exec(select(Delivery)).first()
+    return f"{told.state}, {told.smtp_text or told.reason}" if told else "the sample made no digest"
