@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -78,6 +79,16 @@ class Database:
         """A session committed at the end of the block, rolled back when the block raises."""
         with Session(self._writing, expire_on_commit=False) as session, session.begin():
             yield session
+
+    def sync(self) -> None:
+        """Wait until what was committed survives the machine. PostgreSQL has seen to it by itself."""
+        log = Path(f"{self.url.database}-wal")
+        if self.url.get_backend_name() == "sqlite" and log.exists():
+            file = os.open(log, os.O_RDONLY)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
 
     def dispose(self) -> None:
         self.engine.dispose()

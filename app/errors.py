@@ -15,7 +15,8 @@ PaperboyError
 ├── CorruptModel            what was learned cannot be read; the last good model is used instead
 ├── SourceError             an upstream as a whole could not be read; carries retry_at
 │   └── UnreadableAnswer    it answered with something that is not what it should be
-└── DeliveryError           this mail cannot be made; carries permanent=
+├── DeliveryError           this mail cannot be made; carries permanent=
+└── JournalError            a sender cannot write down what it begins: nothing more leaves
 """
 
 from __future__ import annotations
@@ -104,3 +105,7 @@ class DeliveryError(PaperboyError):
     def __init__(self, message: str, *, permanent: bool) -> None:
         super().__init__(message)
         self.permanent = permanent
+
+
+class JournalError(PaperboyError):
+    """What is about to be sent cannot be written down."""

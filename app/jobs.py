@@ -60,8 +60,9 @@ def start(app: App) -> BackgroundScheduler:
     return scheduler
 
 
-def stop(scheduler: BackgroundScheduler) -> None:
-    """Begin nothing more, and wait for what is under way: a mail being sent is sent to its end."""
+def stop(app: App, scheduler: BackgroundScheduler) -> None:
+    """Begin nothing more, and wait for what is under way: a mail in flight gets its answer."""
+    app.stopping.set()
     scheduler.shutdown(wait=True)
     log.info("scheduler stopped")
 

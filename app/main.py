@@ -61,4 +61,4 @@ async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        jobs.stop(scheduler)
+        jobs.stop(app, scheduler)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Event, Lock
 
 from app import deliver, letters, match, render
 from app.corpus import Corpus
@@ -49,3 +49,4 @@ class App:
     lexicon: Lexicon = field(default_factory=Lexicon)
     indices: Indices = field(default_factory=Indices)
     wire: client.Wire = field(default_factory=client.Wire)  # how sources are reached
+    stopping: Event = field(default_factory=Event)  # set when the process is to end: nothing new is begun

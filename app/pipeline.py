@@ -131,7 +131,8 @@ def send_due(app: App, now: datetime) -> Counter[str]:
     """
     with app.db.write() as session:
         subscribers.wake(session, now)
-        if not (planning.anyone_due(session, now) or deliver.anything_to_do(session, now)):
+        journals = Path(app.settings.journal_dir)
+        if not (planning.anyone_due(session, now) or deliver.anything_to_do(session, now, journals)):
             return Counter()
     with runs.recorded(app.db, "send", now) as run:
         _recover(app, now)  # first, so that the papers of a digest given up come with the next
@@ -146,12 +147,11 @@ def send_pending(app: App, now: datetime, ids: Collection[int] | None = None) ->
     `ids` narrows it to some deliveries. Not to be called within a running event loop.
     """
     _recover(app, now)
-    return asyncio.run(posting.post(app, now, ids))
+    return posting.send(app, now, ids)
 
 
 def _recover(app: App, now: datetime) -> None:
-    with app.db.write() as session:
-        deliver.recover(session, now, app.settings.uncertain)
+    deliver.recover(app.db, Path(app.settings.journal_dir), now, app.settings.uncertain)
 
 
 def preview(

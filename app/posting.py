@@ -4,96 +4,149 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
 
-from sqlmodel import Session
-
-from app import deliver, leases, smtp
+from app import deliver, leases, relay
 from app.errors import DeliveryError
-from app.models import Delivery, Subscriber
+from app.letters import Composer, Draft
 from app.parts import App
 from app.records import Answer, Digest, Letter, MailKind, Outgoing, Verdict
+from app.relay import Relay
+
+GROUP = 16  # letters that are written, and then sealed by one thread, before others get a word in
+AHEAD = 4  # groups that are being sealed while the relay takes earlier ones
+GRACE = 10.0  # seconds for which a mail in flight may wait for its answer when the service is to end
+OFTEN = 0.1  # seconds
+
+
+def send(app: App, now: datetime, ids: Collection[int] | None) -> Counter[str]:
+    """Send whatever may leave; how many mails ended in which state. Not within a running event loop."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(post(app, now, ids))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 async def post(app: App, now: datetime, ids: Collection[int] | None) -> Counter[str]:
-    """Take shards from the ledger until nothing may leave; how many mails ended in which state."""
+    """Take shards from the ledger until nothing may leave, or the service is to end."""
     started = monotonic()
     ledger = deliver.Ledger(
         app.db,
+        app.settings,
         owner=leases.new_holder(),
-        policy=app.settings.uncertain,
+        cards=app.cards,
         clock=lambda: now + timedelta(seconds=monotonic() - started),
     )
-    counts: Counter[str] = Counter()
-    async with smtp.Relay(app.settings) as relay:
-        while not relay.stopped and (shard := await ledger.claim(ids)):
-            counts.update(shard.ended)
-            letters = await asyncio.to_thread(_write_letters, app, shard)
-            counts.update(cards_left_out=sum(letter.cards_left_out for letter in letters))
-            sending = [_hand_over(relay, ledger, letter) for letter in letters]
-            # All are waited for, whatever one of them raises: a mail in flight wants its answer.
-            states = await asyncio.gather(*sending, return_exceptions=True)
-            for state in states:
-                if isinstance(state, BaseException):
-                    raise state
-                counts[state] += 1
-    return +counts
-
-
-@dataclass(frozen=True)
-class _Letter:
-    """A claimed delivery, written out, or the answer why it could not be."""
-
-    delivery_id: int
-    content: Outgoing | Answer
-    cards_left_out: int = 0
-
-
-def _write_letters(app: App, shard: deliver.Shard) -> list[_Letter]:
-    with app.db.read() as session:
-        letters = [letter(app, session, delivery, reader) for delivery, reader in shard.letters]
-    return [_write_letter(app, each) for each in letters]
-
-
-def letter(app: App, session: Session, delivery: Delivery, reader: Subscriber) -> Letter:
-    """What a delivery says, as it was composed."""
-    (restored,) = app.cards.restore(session, [delivery.digest])
-    return Letter(
-        delivery_id=delivery.id or 0,
-        kind=delivery.kind,
-        edition=delivery.edition,
-        subscriber_id=delivery.subscriber_id,
-        email=reader.email,
-        link_epoch=reader.link_epoch,
-        issued_at=delivery.created_at,
-        digest=restored.digest if delivery.kind is MailKind.DIGEST else None,
-        message_id=delivery.message_id,
-        unreadable=restored.unreadable,
-        signature=delivery.signature,
-        signed_as=delivery.signed_as,
-    )
-
-
-def _write_letter(app: App, letter: Letter) -> _Letter:
-    """One broken mail must not stop the others: it waits for the fault to be mended, while there is time."""
     try:
-        draft = app.composer.draft(letter)
-        return _Letter(letter.delivery_id, app.composer.seal(draft), draft.left_out)
-    except Exception as error:
-        lasting = isinstance(error, DeliveryError) and error.permanent
-        verdict = Verdict.UNSENDABLE if lasting else Verdict.DEFERRED
-        return _Letter(letter.delivery_id, Answer(verdict, None, f"this mail cannot be made: {error!s:.300}"))
+        async with asyncio.timeout(None) as patience, ledger, Relay(app.settings, ledger) as relay:
+            sender = _Sender(app, ledger, relay, ids)
+            stopping = asyncio.create_task(_stop_in_time(app, ledger, relay, patience))
+            try:
+                await sender.send()
+            finally:
+                stopping.cancel()
+                sender.sealers.shutdown()
+    except TimeoutError:
+        if not patience.expired():
+            raise
+    return +ledger.counts
 
 
-async def _hand_over(relay: smtp.Relay, ledger: deliver.Ledger, letter: _Letter) -> str:
-    answer = letter.content
-    if isinstance(answer, Outgoing):
-        answer = await relay.send(answer, ledger.commit)
-    return await ledger.record(letter.delivery_id, answer) or "taken over"
+async def _stop_in_time(app: App, ledger: deliver.Ledger, relay: Relay, patience: asyncio.Timeout) -> None:
+    """Begin nothing new where the service is to end, or the ledger says so."""
+    while True:
+        if ledger.trouble:
+            relay.stop(ledger.trouble)
+        if app.stopping.is_set():
+            relay.stop("the service is to end")
+            ledger.hurry = True
+            patience.reschedule(asyncio.get_running_loop().time() + GRACE)
+            return
+        await asyncio.sleep(OFTEN)
+
+
+@dataclass
+class _Sender:
+    """Claims, writes and hands over: the next shard while the last one is on its way."""
+
+    app: App
+    ledger: deliver.Ledger
+    relay: Relay
+    ids: Collection[int] | None
+    sealers: ThreadPoolExecutor = field(default_factory=ThreadPoolExecutor)
+    sealing: deque[asyncio.Future[list[Outgoing]]] = field(default_factory=deque)
+
+    async def send(self) -> None:
+        """Until nothing may leave any more: what the ledger took back may by now."""
+        while await self._send_what_waits() and not self.relay.stopped:
+            await self.ledger.fold()
+
+    async def _send_what_waits(self) -> bool:
+        anything = False
+        coming = asyncio.create_task(self.ledger.claim(self.ids))
+        while (shard := await coming) and not self.relay.stopped:
+            anything = True
+            coming = asyncio.create_task(self.ledger.claim(self.ids))
+            await self._hand_over(shard.letters)
+        await self._hand_over_sealed(0)
+        await self.relay.drain()
+        return anything
+
+    async def _hand_over(self, letters: Sequence[Letter]) -> None:
+        for start in range(0, len(letters), GROUP):
+            if self.relay.stopped:
+                break
+            group = letters[start : start + GROUP]
+            await self.ledger.intend([letter.delivery_id for letter in group])
+            await self._seal([draft for letter in group if (draft := self._draft(letter))])
+            await self._hand_over_sealed(AHEAD)
+
+    def _draft(self, letter: Letter) -> Draft | None:
+        """One broken mail must not stop the others: it waits for its fault to be mended, while there is time."""
+        try:
+            draft = self.app.composer.draft(letter)
+        except Exception as error:
+            self.ledger.settle_unwritten(letter.delivery_id, _why_not(error))
+            return None
+        self.ledger.counts["cards_left_out"] += draft.left_out
+        return draft
+
+    async def _seal(self, drafts: Sequence[Draft]) -> None:
+        """In a thread where that takes long: signing leaves Python to others meanwhile."""
+        composer, loop = self.app.composer, asyncio.get_running_loop()
+        if composer.signs and not all(draft.signed for draft in drafts):
+            self.sealing.append(loop.run_in_executor(self.sealers, _sealed, composer, drafts))
+        else:
+            await self._submit(_sealed(composer, drafts))
+
+    async def _hand_over_sealed(self, still_sealing: int) -> None:
+        while len(self.sealing) > still_sealing:
+            await self._submit(await self.sealing.popleft())
+
+    async def _submit(self, mails: Sequence[Outgoing]) -> None:
+        for mail in mails:
+            await self.relay.submit(mail)
+
+
+def _sealed(composer: Composer, drafts: Sequence[Draft]) -> list[Outgoing]:
+    return [composer.seal(draft) for draft in drafts]
+
+
+def _why_not(error: Exception) -> Answer:
+    lasting = isinstance(error, DeliveryError) and error.permanent
+    verdict = Verdict.UNSENDABLE if lasting else Verdict.DEFERRED
+    return Answer(verdict, None, f"this mail cannot be made: {error!s:.300}")
 
 
 def specimen(digest: Digest, to: str, domain: str, now: datetime) -> Letter:
@@ -113,13 +166,8 @@ def specimen(digest: Digest, to: str, domain: str, now: datetime) -> Letter:
 
 async def post_test(app: App, digest: Digest, to: str, now: datetime) -> Answer:
     """Send a digest outside of the ledger; what the relay answered."""
-    content = _write_letter(app, specimen(digest, to, app.settings.mail_domain, now)).content
-    return content if isinstance(content, Answer) else await _send_unbooked(app, content)
-
-
-async def _send_unbooked(app: App, mail: Outgoing) -> Answer:
-    async def commit(_mail: Outgoing) -> bool:
-        return True  # there is no row in the ledger to mark
-
-    async with smtp.Relay(app.settings) as relay:
-        return await relay.send(mail, commit)
+    try:
+        draft = app.composer.draft(specimen(digest, to, app.settings.mail_domain, now))
+    except Exception as error:
+        return _why_not(error)
+    return await relay.send_unbooked(app.settings, app.composer.seal(draft))

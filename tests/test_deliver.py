@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,9 +15,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session, select
 
 from app import deliver, main, pipeline, suppression
+from app.journal import Ending, Journal, Remains
 from app.models import Delivery, DeliveryState, Event, MailKind, Subscriber, SubscriberState
 from app.pipeline import App
-from app.records import Answer, Outgoing, Verdict
+from app.records import Answer, Skip, Verdict
 from app.settings import Settings, UncertainPolicy
 from tests import samples
 from tests.mailserver import MailServer
@@ -77,8 +79,9 @@ def test_an_edition_is_enqueued_once(app: App, now: datetime) -> None:
     with app.db.write() as session:
         same = {"subscriber_id": 1, "edition": "2026-11-20", "due_at": now, "now": now}
         assert deliver.enqueue(session, kind=MailKind.DIGEST, **same) is None
-        assert deliver.skip(session, reason="a quiet day", **same) is None
-        assert deliver.skip(session, reason="a quiet day", **{**same, "edition": "2026-11-21"})
+        assert deliver.enqueue(session, digest=Skip("a quiet day"), kind=MailKind.DIGEST, **same) is None
+        same["edition"] = "2026-11-21"
+        assert deliver.enqueue(session, digest=Skip("a quiet day"), kind=MailKind.DIGEST, **same)
         assert deliver.balance(session) | {"due": 2, "pending": 1, "skipped": 1} == deliver.balance(session)
 
 
@@ -220,8 +223,8 @@ def test_a_relay_that_says_421_gets_a_new_connection(
     app.db.dispose()
 
 
-@pytest.mark.parametrize("stage", ["mail", "rcpt"])
-def test_broken_off_before_data_is_provably_unsent(
+@pytest.mark.parametrize("stage", ["mail", "rcpt", "data"])
+def test_broken_off_before_the_body_is_provably_unsent(
     app: App, mail_server: MailServer, now: datetime, stage: str
 ) -> None:
     """It is deferred, and never counts as perhaps delivered."""
@@ -231,13 +234,12 @@ def test_broken_off_before_data_is_provably_unsent(
     assert not rows(app)["alice"].maybe_delivered
 
 
-@pytest.mark.parametrize("stage", ["data", "end"])
-def test_broken_off_after_data_is_uncertain_and_sent_again_unchanged(
-    app: App, mail_server: MailServer, now: datetime, stage: str
+def test_broken_off_after_the_body_is_uncertain_and_sent_again_unchanged(
+    app: App, mail_server: MailServer, now: datetime
 ) -> None:
     """The second copy is the first one to the byte, so that a mailbox can tell them for one."""
     queue(app, now, "alice")
-    mail_server.drop(stage)
+    mail_server.drop("end")
     assert pipeline.send_pending(app, now) == {"uncertain": 1}
     assert rows(app)["alice"].maybe_delivered
     mail_server.behave()
@@ -287,56 +289,95 @@ def test_what_may_have_arrived_is_never_sent_again(app: App, mail_server: MailSe
         assert deliver.papers_promised(session, [1], now)[1]
 
 
-def test_a_lease_that_ran_out_frees_what_was_only_claimed(
-    app: App, mail_server: MailServer, now: datetime
-) -> None:
-    """The claimed mail is provably unsent; the one that was committed is not."""
-    queue(app, now, "alice", "bob")
+def remains(owner: str, begun: Collection[int] = (), *ended: Ending, complete: bool = True) -> Remains:
+    """What a dead sender's journal tells."""
+    return Remains(owner, complete, {one: (f"<{one}@paperboy.test>", "A subject") for one in begun}, ended)
+
+
+def test_a_dead_sender_is_settled_exactly(app: App, mail_server: MailServer, now: datetime) -> None:
+    """By its journal: answered is recorded, begun is of unknown fate, the rest is provably unsent."""
+    alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
+    sent = Ending(alice, Answer(Verdict.ACCEPTED, 250, "queued"), now.timestamp(), "<1@paperboy.test>", "Hello")
     with app.db.write() as session:
         deliver.claim(session, owner="a dead sender", now=now)
-        mail = Outgoing(2, "<2@paperboy.test>", "A subject", "", "", b"")
-        assert deliver.commit(session, [mail], owner="a dead sender", now=now) == {2}
-    assert pipeline.send_pending(app, now + SOON) == {}
-    assert states(app) == {"alice": "claimed", "bob": "committing"}
+        dead = remains("a dead sender", [bob], sent)
+        freed = deliver.recovery.settle(session, dead, now, UncertainPolicy.RESEND)
+    assert freed == {"sent": 1, "uncertain": 1, "pending": 1}
+    found = rows(app)
+    assert (found["alice"].state, found["alice"].sent_at, found["alice"].subject) == ("sent", now, "Hello")
+    assert [name for name, row in found.items() if row.maybe_delivered] == ["bob"]
+    assert found["bob"].message_id == "<2@paperboy.test>"
+    assert pipeline.send_pending(app, now) == {"sent": 2}
+    assert sorted(mail.recipient for mail in mail_server.messages) == ["bob@example.org", "carol@example.org"]
+
+
+def test_a_journal_is_told_twice_to_no_effect(app: App, now: datetime) -> None:
+    """Whoever dies between the ledger's commit and the journal's end leaves it to the next one."""
+    alice, bob = queue(app, now, "alice", "bob")
+    deferred = Ending(alice, Answer(Verdict.DEFERRED, 451, "later"), now.timestamp())
     with app.db.write() as session:
-        after = now + deliver.LEASE
-        freed = deliver.recover(session, after, UncertainPolicy.RESEND)
-    assert freed == {"pending": 1, "uncertain": 1}
-    assert pipeline.send_pending(app, after) == {"sent": 2}
-    assert rows(app)["bob"].maybe_delivered
-    assert not rows(app)["alice"].maybe_delivered
+        deliver.claim(session, owner="a dead sender", now=now)
+    for _ in range(2):
+        with app.db.write() as session:
+            dead = remains("a dead sender", [bob], deferred)
+            deliver.recovery.settle(session, dead, now, UncertainPolicy.RESEND)
+    assert states(app) == {"alice": "deferred", "bob": "uncertain"}
+    assert {row.attempts for row in rows(app).values()} == {1}
 
 
-def test_a_sender_that_lost_its_lease_sends_nothing(app: App, now: datetime) -> None:
-    """Whoever comes back after the row was freed may not commit it."""
+def test_a_machine_that_died_may_have_lost_lines(app: App, now: datetime) -> None:
+    """Where the journal need not be whole, nothing that was in hand is provably unsent."""
     queue(app, now, "alice")
-    later = now + deliver.LEASE
-    mail = Outgoing(1, "<1@paperboy.test>", "A subject", "", "", b"")
     with app.db.write() as session:
-        deliver.claim(session, owner="slow", now=now)
-        deliver.recover(session, later, UncertainPolicy.RESEND)
-        assert deliver.commit(session, [mail], owner="slow", now=later) == set()
-        deliver.claim(session, owner="quick", now=later)
-        assert deliver.commit(session, [mail], owner="slow", now=later) == set()
-        assert deliver.commit(session, [mail], owner="quick", now=later) == {1}
+        deliver.claim(session, owner="a dead sender", now=now)
+        dead = remains("a dead sender", complete=False)
+        deliver.recovery.settle(session, dead, now, UncertainPolicy.HOLD)
+    alice = rows(app)["alice"]
+    assert (alice.state, alice.maybe_delivered, alice.next_attempt_at) == ("uncertain", True, None)
+
+
+def test_a_lease_that_ran_out_without_a_journal(app: App, mail_server: MailServer, now: datetime) -> None:
+    """The sender's machine is lost, and nobody knows what had left: untouched until then, uncertain after."""
+    queue(app, now, "alice")
+    with app.db.write() as session:
+        deliver.claim(session, owner="a lost machine's", now=now)
+    after = now + deliver.LEASE
+    assert pipeline.send_pending(app, after - timedelta(seconds=1)) == {}
+    assert states(app) == {"alice": "claimed"}
+    assert pipeline.send_pending(app, after) == {"sent": 1}
+    assert rows(app)["alice"].maybe_delivered
+
+
+def test_a_living_sender_keeps_what_it_has(app: App, settings: Settings, now: datetime) -> None:
+    """Even when its lease seems to have run out, because somebody's clock was set."""
+    queue(app, now, "alice")
+    folder = Path(settings.journal_dir)
+    with app.db.write() as session:
+        deliver.claim(session, owner="alive:1:abc", now=now)
+    living = Journal(folder, "alive:1:abc")
+    assert deliver.recover(app.db, folder, now + NEXT_DAY, UncertainPolicy.RESEND) == {}
+    assert states(app) == {"alice": "claimed"}
+    living.close()
+    deliver.recover(app.db, folder, now + NEXT_DAY, UncertainPolicy.RESEND)
+    assert states(app) == {"alice": "uncertain"}
 
 
 def test_two_claimers_never_get_the_same_row(app: App, now: datetime) -> None:
     """Eight threads empty the ledger together: each row is claimed by exactly one."""
     ids = queue(app, now, *(f"reader{n}" for n in range(120)))
 
-    def claim_all(owner: int) -> list[int | None]:
-        mine: list[int | None] = []
+    def claim_all(owner: int) -> list[int]:
+        mine: list[int] = []
         while True:
             with app.db.write() as session:
                 shard = deliver.claim(session, owner=str(owner), now=now, limit=7)
             if not shard:
                 return mine
-            mine += [delivery.id for delivery, _ in shard.letters]
+            mine += [letter.delivery_id for letter in shard.letters]
 
     with ThreadPoolExecutor(8) as pool:
         claimed = [one for mine in pool.map(claim_all, range(8)) for one in mine]
-    assert sorted(one for one in claimed if one) == ids
+    assert sorted(claimed) == ids
     assert {row.attempts for row in rows(app).values()} == {1}
 
 
@@ -386,17 +427,28 @@ def test_a_suppressed_address_gets_nothing(app: App, mail_server: MailServer, no
     assert mail_server.messages == []
 
 
-def test_leaving_between_claim_and_data_is_in_time(app: App, now: datetime) -> None:
-    """The last look at the reader is in the very transaction that allows DATA."""
-    queue(app, now, "alice")
+@pytest.mark.parametrize("when", ["left", "suppressed", "paused", "cancelled", "taken over"])
+def test_what_must_not_leave_any_more(app: App, now: datetime, when: str) -> None:
+    """The sender that has claimed a mail is told so, for as long as it has it in hand."""
+    alice, bob = queue(app, now, "alice", "bob")
     with app.db.write() as session:
-        assert deliver.claim(session, owner="me", now=now)
-    with app.db.write() as session:
-        session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
-    mail = Outgoing(1, "<1@paperboy.test>", "A subject", "", "", b"")
-    with app.db.write() as session:
-        assert deliver.commit(session, [mail], owner="me", now=now) == set()
-    assert states(app) == {"alice": "skipped"}
+        assert deliver.claim(session, owner="me", now=now).letters
+        assert deliver.may_still_leave(session, "me") == {alice, bob}
+        if when == "left":
+            session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
+        elif when == "suppressed":
+            suppression.suppress(session, "alice@example.org", "she complained", now)
+        elif when == "paused":
+            session.get_one(Delivery, alice).edition = "2026-11-21"
+            deliver.pause(session, "the wrong template", now, "2026-11-21")
+        elif when == "cancelled":
+            session.get_one(Delivery, alice).edition = "2026-11-21"
+            session.flush()
+            assert deliver.cancel(session, "2026-11-21") == 1
+        else:
+            session.get_one(Delivery, alice).lease_owner = "another"
+        session.flush()
+        assert deliver.may_still_leave(session, "me") == {bob}
 
 
 def test_one_broken_mail_does_not_stop_the_others(app: App, mail_server: MailServer, now: datetime) -> None:
@@ -414,37 +466,25 @@ def test_one_broken_mail_does_not_stop_the_others(app: App, mail_server: MailSer
     assert "no paper" in rows(app)["alice"].reason
 
 
-def test_a_ledger_that_cannot_write_allows_nothing(app: App, mail_server: MailServer, now: datetime) -> None:
-    """When the database fails between RCPT and DATA, the run ends with its error, and no DATA is sent."""
-
-    def spoil() -> None:
-        with app.db.write() as session:
-            session.connection().exec_driver_sql("ALTER TABLE suppression RENAME TO gone")
-
-    queue(app, now, "alice")
-    mail_server.reply("rcpt", "250 welcome", first=spoil)
-    with pytest.raises(DBAPIError):
-        pipeline.send_pending(app, now)
-    assert mail_server.messages == mail_server.swallowed == []
-    assert states(app) == {"alice": "claimed"}
+def record(app: App, owner: str, answers: Mapping[int, Answer], now: datetime) -> dict[int, DeliveryState]:
+    """What a sender writes down of its answers."""
+    endings = [Ending(one, answer, now.timestamp()) for one, answer in answers.items()]
+    with app.db.write() as session:
+        return deliver.record(session, endings, owner=owner, now=now, policy=UncertainPolicy.RESEND)
 
 
 def test_a_pause_holds_what_was_claimed_already(app: App, now: datetime) -> None:
-    """Whatever has not reached DATA waits, costs no attempt, and may leave when the pause is lifted."""
-    queue(app, now, "alice")
-    mail = Outgoing(1, "<1@paperboy.test>", "A subject", "", "", b"")
+    """Whatever has not left waits, costs no attempt, and may leave when the pause is lifted."""
+    (alice,) = queue(app, now, "alice")
     with app.db.write() as session:
         assert deliver.claim(session, owner="me", now=now).letters
         deliver.pause(session, "the wrong template", now)
-        assert deliver.commit(session, [mail], owner="me", now=now) == set()
-        no = [(1, Answer(Verdict.WITHDRAWN))]
-        states = deliver.record(session, no, owner="me", now=now, policy=UncertainPolicy.RESEND)
-        assert states == {1: DeliveryState.PENDING}
-        assert session.get_one(Delivery, 1).attempts == 0
+    assert record(app, "me", {alice: Answer(Verdict.WITHDRAWN)}, now) == {alice: DeliveryState.PENDING}
+    assert rows(app)["alice"].attempts == 0
+    with app.db.write() as session:
         assert not deliver.claim(session, owner="me", now=now)
         deliver.resume(session)
         assert deliver.claim(session, owner="me", now=now).letters
-        assert deliver.commit(session, [mail], owner="me", now=now) == {1}
 
 
 @pytest.mark.parametrize("verdict", [Verdict.HELD, Verdict.DEFERRED, Verdict.HARD])
@@ -456,11 +496,11 @@ def test_an_answer_that_comes_after_the_end_changes_nothing(
     later = now + NEXT_DAY
     with app.db.write() as session:
         deliver.claim(session, owner="slow", now=now)
-        deliver.recover(session, later, UncertainPolicy.RESEND)
-    with app.db.write() as session:
-        late = [(1, Answer(verdict, 451, "much later"))]
-        states = deliver.record(session, late, owner="slow", now=later, policy=UncertainPolicy.RESEND)
-        assert states == {1: DeliveryState.FAILED}
+        deliver.recovery.settle(session, remains("slow"), now, UncertainPolicy.RESEND)
+    deliver.recover(app.db, Path(app.settings.journal_dir), later, UncertainPolicy.RESEND)
+    late = record(app, "slow", {1: Answer(verdict, 451, "much later")}, later)
+    assert late == {1: DeliveryState.FAILED}
+    with app.db.read() as session:
         assert not suppression.is_suppressed(session, "alice@example.org")
     assert rows(app)["alice"].reason == "given up, the next digest is due: it was never attempted"
 
@@ -468,8 +508,7 @@ def test_an_answer_that_comes_after_the_end_changes_nothing(
 def test_a_service_mail_is_given_up_in_its_own_words(app: App, now: datetime) -> None:
     """Somebody who waits for a confirmation waits for no digest."""
     queue(app, now, "alice", kind=MailKind.CONFIRM)
-    with app.db.write() as session:
-        deliver.recover(session, now + NEXT_DAY, UncertainPolicy.RESEND)
+    deliver.recover(app.db, Path(app.settings.journal_dir), now + NEXT_DAY, UncertainPolicy.RESEND)
     assert rows(app)["alice"].reason == "given up, it is out of date: it was never attempted"
 
 
@@ -492,10 +531,7 @@ def test_killed_in_the_middle_of_data(
     with subprocess.Popen(command, cwd=ROOT) as sender:  # noqa: S603 - our own program
         mail_server.drop("end", to="reader3@example.org", times=1, first=sender.kill)
         assert sender.wait(60) == -9
-    before = states(app)
-    assert [name for name, state in before.items() if state == "committing"] == ["reader3"]
-    assert list(before.values()).count("sent") == len(mail_server.messages)
-    pipeline.send_pending(app, now + deliver.LEASE + SOON)
+    pipeline.send_pending(app, now + SOON)  # long before its lease runs out: its journal tells
     assert [name for name, row in rows(app).items() if row.maybe_delivered] == ["reader3"]
     assert sorted(mail.recipient for mail in mail_server.messages) == [
         f"{name}@example.org" for name in names

@@ -30,7 +30,7 @@ def test_each_job_has_its_minutes(app: App) -> None:
         }
         assert all(job.coalesce and job.max_instances == 1 for job in planned.values())
     finally:
-        jobs.stop(scheduler)
+        jobs.stop(app, scheduler)
 
 
 def test_jobs_are_functions_of_the_pipeline() -> None:
@@ -67,7 +67,7 @@ def test_stopping_waits_for_what_is_under_way(app: App, monkeypatch: pytest.Monk
     scheduler.get_job("slow").modify(next_run_time=datetime.now(UTC))
     assert begun.wait(timeout=30)
     threading.Timer(0.05, may_end.set).start()
-    jobs.stop(scheduler)
+    jobs.stop(app, scheduler)
     assert ended.is_set()
 
 

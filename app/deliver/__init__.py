@@ -3,11 +3,12 @@
     pending ─▶ claimed ─▶ committing ─▶ sent
        ▲          │            ├──▶ deferred (next_attempt_at) ─▶ claimed …
        └──────────┘            ├──▶ failed
-     lease ran out             └──▶ uncertain: the connection or the process died after DATA
+     its sender died           └──▶ uncertain: the connection or the process died after the body
 
-`committing` is durable before DATA is sent, so a crash leaves at most the mails in flight uncertain;
-whatever was only claimed is provably unsent. Functions take a session and never commit, except for
-`Ledger`, the sender's own hand, because a mail that was sent cannot be rolled back.
+`committing` is in the sender's journal before the body leaves, and in its row when that lasts longer than a
+second. So a crash leaves at most the mails in flight uncertain; whatever was only claimed is provably
+unsent. Functions take a session and never commit, except for `Ledger`, the sender's own hand, and
+`recover`, because a mail that was sent cannot be rolled back.
 
 cards      what digests show of papers, written once for all readers of a day
 entries    into the ledger: mails to be sent, digests that are none, the papers promised so far
@@ -21,10 +22,10 @@ marking    how a row changes
 """
 
 from app.deliver.cards import Cards, Restored, prune_cards, stored
-from app.deliver.claims import EVERYTHING, LEASE, Shard, claim, commit, refusal_of
+from app.deliver.claims import EVERYTHING, LEASE, Shard, claim, letters, may_still_leave
 from app.deliver.entries import UNDELIVERED, enqueue, papers_promised, skip
 from app.deliver.hand import Ledger
-from app.deliver.operating import pause, pauses, release, resume
+from app.deliver.operating import cancel, pause, pauses, release, resume
 from app.deliver.outcomes import record, retry_delay
 from app.deliver.queries import balance
 from app.deliver.recovery import anything_to_do, recover
@@ -39,16 +40,17 @@ __all__ = [
     "Shard",
     "anything_to_do",
     "balance",
+    "cancel",
     "claim",
-    "commit",
     "enqueue",
+    "letters",
+    "may_still_leave",
     "papers_promised",
     "pause",
     "pauses",
     "prune_cards",
     "record",
     "recover",
-    "refusal_of",
     "release",
     "resume",
     "retry_delay",

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, or_, update
+from sqlalchemy import ColumnElement, Row, or_, update
 from sqlmodel import Session, col, exists, select
 
 from app import suppression
-from app.deliver import marking
+from app.deliver.cards import Cards
 from app.models import Delivery, MailKind, SendingPause, Subscriber, SubscriberState
 from app.models import DeliveryState as State
-from app.records import Outgoing
+from app.records import Letter
 
 EVERYTHING = "*"
 # Longer than the ten minutes that a relay may take over the final dot.
 LEASE = timedelta(minutes=20)
+SHARD = 300
+# In this order: what was never tried leaves before what was.
+WAITING = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
     """What one claim took: letters to send, and a count of those that were ended instead."""
 
-    letters: tuple[tuple[Delivery, Subscriber], ...] = ()
-    ended: Counter[str] | None = None
+    letters: tuple[Letter, ...] = ()
+    ended: Counter[str] = field(default_factory=Counter)
 
     def __bool__(self) -> bool:
         return bool(self.letters or self.ended)
 
 
 def claim(
-    session: Session, *, owner: str, now: datetime, limit: int = 100, ids: Collection[int] | None = None
+    session: Session,
+    *,
+    owner: str,
+    now: datetime,
+    cards: Cards | None = None,
+    limit: int = SHARD,
+    ids: Collection[int] | None = None,
 ) -> Shard:
     """Take what may leave now. No two claimers ever get the same row, in any number of processes."""
-    due = select(col(Delivery.id)).where(may_leave(now)).order_by(col(Delivery.next_attempt_at))
-    if ids is not None:
-        due = due.where(col(Delivery.id).in_(ids))
-    taken = session.exec(due.limit(limit).with_for_update(skip_locked=True)).all()
+    taken = _due(session, now, limit, ids)
     session.execute(
         update(Delivery)
         .where(col(Delivery.id).in_(taken))
@@ -47,14 +54,27 @@ def claim(
             state=State.CLAIMED, lease_owner=owner, lease_until=now + LEASE, attempts=Delivery.attempts + 1
         )
     )
-    return _sort_out(session, taken)
+    return _sort_out(session, taken, cards or Cards())
+
+
+def _due(session: Session, now: datetime, limit: int, ids: Collection[int] | None) -> list[int]:
+    """State by state, so that the index gives them in order: to sort all that wait would take longer."""
+    taken: list[int] = []
+    for state in WAITING:
+        due = select(col(Delivery.id)).where(Delivery.state == state, may_leave(now))
+        if ids is not None:
+            due = due.where(col(Delivery.id).in_(ids))
+        due = due.order_by(col(Delivery.next_attempt_at)).limit(limit - len(taken))
+        taken += session.exec(due.with_for_update(skip_locked=True)).all()  # type: ignore[arg-type]
+        if len(taken) == limit:
+            break
+    return taken
 
 
 def may_leave(now: datetime) -> ColumnElement[bool]:
     """Due, not given up, not paused. A mail of unknown fate that is held has no next attempt."""
     return (
-        col(Delivery.state).in_((State.PENDING, State.DEFERRED, State.UNCERTAIN))
-        & (col(Delivery.next_attempt_at) <= now)
+        (col(Delivery.next_attempt_at) <= now)
         & or_(col(Delivery.give_up_at).is_(None), col(Delivery.give_up_at) > now)
         & _not_paused()
     )
@@ -66,44 +86,110 @@ def _not_paused() -> ColumnElement[bool]:
     return col(Delivery.edition).not_in(paused) & ~everything
 
 
-def _sort_out(session: Session, ids: Sequence[int | None]) -> Shard:
+def _sort_out(session: Session, ids: Sequence[int], cards: Cards) -> Shard:
     """Readers who left since the mail was composed get none: those rows end here, with the reason."""
-    letters, ended = [], Counter[str]()
-    rows = marking.with_readers(session, ids)
-    suppressed = suppression.among(session, [subscriber.email for _, subscriber in rows])
-    for delivery, subscriber in rows:
-        refusal = refusal_of(delivery.kind, subscriber, suppressed.get(subscriber.email))
-        if refusal:
-            marking.end(delivery, *refusal)
-            ended[refusal[0]] += 1
-        else:
-            letters.append((delivery, subscriber))
-    return Shard(tuple(letters), ended)
+    rows = session.execute(_WRITTEN.where(col(Delivery.id).in_(ids)).order_by(col(Delivery.id))).all()
+    refusals = _refusals(session, rows)
+    _end(session, refusals)
+    letters = _letters(session, [row for row in rows if row.id not in refusals], cards)
+    return Shard(letters, Counter(state for state, _ in refusals.values()))
 
 
-def refusal_of(kind: MailKind, reader: Subscriber, suppressed: str | None) -> tuple[State, str] | None:
+_WRITTEN = select(  # type: ignore[call-overload]
+    Delivery.id,
+    Delivery.kind,
+    Delivery.edition,
+    Delivery.created_at,
+    Delivery.digest,
+    Delivery.message_id,
+    Delivery.signature,
+    Delivery.signed_as,
+    Delivery.subscriber_id,
+    Subscriber.email,
+    Subscriber.link_epoch,
+    Subscriber.state,
+).join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
+
+
+def _refusals(session: Session, rows: Iterable[Row[Any]]) -> dict[int, tuple[State, str]]:
+    suppressed = suppression.among(session, [row.email for row in rows])
+    found = ((row.id, refusal_of(row.kind, row.state, suppressed.get(row.email))) for row in rows)
+    return {delivery_id: refusal for delivery_id, refusal in found if refusal}
+
+
+def refusal_of(kind: MailKind, reader: SubscriberState, suppressed: str | None) -> tuple[State, str] | None:
     """The state and reason in which a mail ends unsent, or None when it may go."""
     if suppressed is not None:
         return State.SUPPRESSED, f"the address is suppressed: {suppressed}"
-    if reader.state is SubscriberState.ERASED:
+    if reader is SubscriberState.ERASED:
         return State.SKIPPED, "the reader was erased"
-    if kind is MailKind.DIGEST and reader.state is not SubscriberState.ACTIVE:
-        return State.SKIPPED, f"the reader is {reader.state}"
+    if kind is MailKind.DIGEST and reader is not SubscriberState.ACTIVE:
+        return State.SKIPPED, f"the reader is {reader}"
     return None
 
 
-def commit(session: Session, mails: Sequence[Outgoing], *, owner: str, now: datetime) -> set[int]:
-    """Write down that these are about to be sent; the ids that may be: no reader left, nothing paused."""
-    by_id = {mail.delivery_id: mail for mail in mails}
-    held = select(col(Delivery.id)).where(
-        col(Delivery.id).in_(by_id),
-        col(Delivery.lease_owner) == owner,
-        col(Delivery.state) == State.CLAIMED,
-        _not_paused(),
+def _end(session: Session, refusals: dict[int, tuple[State, str]]) -> None:
+    alike = defaultdict(list)
+    for delivery_id, refusal in refusals.items():
+        alike[refusal].append(delivery_id)
+    for (state, reason), ids in alike.items():
+        ended = {"state": state, "reason": reason, "next_attempt_at": None, "lease_until": None}
+        session.execute(update(Delivery).where(col(Delivery.id).in_(ids)).values(**ended))
+
+
+def _letters(session: Session, rows: Sequence[Row[Any]], cards: Cards) -> tuple[Letter, ...]:
+    restored = cards.restore(session, [row.digest for row in rows])
+    return tuple(
+        Letter(
+            row.id,
+            row.kind,
+            row.edition,
+            row.subscriber_id,
+            row.email,
+            row.link_epoch,
+            row.created_at,
+            read.digest if row.kind is MailKind.DIGEST else None,
+            row.message_id,
+            read.unreadable,
+            row.signature,
+            row.signed_as,
+        )
+        for row, read in zip(rows, restored, strict=True)
     )
-    shard = _sort_out(session, session.exec(held.with_for_update()).all())
-    for delivery, _ in shard.letters:
-        mail = by_id[delivery.id or 0]
-        delivery.state, delivery.lease_until = State.COMMITTING, now + LEASE
-        delivery.message_id, delivery.subject = mail.message_id, mail.subject
-    return {delivery.id or 0 for delivery, _ in shard.letters}
+
+
+def letters(session: Session, ids: Collection[int], cards: Cards) -> tuple[Letter, ...]:
+    """What deliveries say, as they were composed; in the order of their ids."""
+    rows = session.execute(_WRITTEN.where(col(Delivery.id).in_(ids)).order_by(col(Delivery.id))).all()
+    return _letters(session, rows, cards)
+
+
+# --- while they are in hand
+
+
+def may_still_leave(session: Session, owner: str) -> set[int]:
+    """What a sender has claimed and may still send: no reader left, nothing was paused or cancelled."""
+    mine = (
+        select(Delivery.id, Delivery.kind, Subscriber.email, Subscriber.state)
+        .join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
+        .where(_in_hand_of(owner), _not_paused())
+    )
+    rows = session.execute(mine).all()
+    return {row.id for row in rows} - _refusals(session, rows).keys()
+
+
+def prolong(session: Session, owner: str, now: datetime) -> None:
+    """The sender lives: nobody is to take what it has in hand."""
+    session.execute(update(Delivery).where(_in_hand_of(owner)).values(lease_until=now + LEASE))
+
+
+def mark_begun(session: Session, owner: str, ids: Collection[int]) -> None:
+    """Show in the ledger what the sender's journal says: these are between their body and its answer."""
+    begun = update(Delivery).where(
+        col(Delivery.id).in_(ids), col(Delivery.lease_owner) == owner, col(Delivery.state) == State.CLAIMED
+    )
+    session.execute(begun.values(state=State.COMMITTING))
+
+
+def _in_hand_of(owner: str) -> ColumnElement[bool]:
+    return col(Delivery.state).in_((State.CLAIMED, State.COMMITTING)) & (col(Delivery.lease_owner) == owner)

@@ -3,75 +3,294 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Self, TypeVar
+
+import structlog
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.db import Database
-from app.deliver.claims import Shard, claim, commit
+from app.deliver import operating
+from app.deliver.cards import Cards
+from app.deliver.claims import LEASE, Shard, claim, mark_begun, may_still_leave, prolong
 from app.deliver.outcomes import record
-from app.models import DeliveryState as State
-from app.records import Answer, Outgoing
-from app.settings import UncertainPolicy
+from app.errors import JournalError
+from app.journal import Ending, Journal
+from app.records import Answer, Outgoing, Verdict
+from app.settings import Settings
+
+BATCH = 300  # answers that are written down at once
+SOON = 0.3  # seconds after which fewer are
+LOOK = 1.0  # seconds between two looks at what must not leave any more
+BLIND = 10.0  # seconds without such a look after which nothing more leaves
+PATIENCE = 120.0  # seconds for which the database may be away
+WINDOW, ENOUGH = 100, 20  # the last answers that make a storm, and how many there must be
+REFUSALS = (Verdict.HARD, Verdict.SOFT, Verdict.FULL, Verdict.OUR_FAULT)
+ANSWERS = (*REFUSALS, Verdict.ACCEPTED, Verdict.DEFERRED)
+_PERSONAL = re.compile(r"<[^>]*>|\S*@\S*")
+AWAY = (OperationalError, InterfaceError)
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+class Storm:
+    """Sees when too many of the last answers are refusals."""
+
+    def __init__(self, percent: int) -> None:
+        self._percent = percent
+        self._last: deque[str] = deque(maxlen=WINDOW)  # the words of a refusal; empty: none
+
+    def add(self, answer: Answer) -> str:
+        """Why to stop, with the count and the commonest words; empty while there is no reason to."""
+        if answer.verdict not in ANSWERS:
+            return ""
+        refused = answer.verdict in REFUSALS
+        self._last.append(_PERSONAL.sub("…", f"{answer.code} {answer.text:.200}") if refused else "")
+        if not refused or len(self._last) < ENOUGH:
+            return ""
+        words = Counter(filter(None, self._last))
+        if words.total() * 100 < self._percent * len(self._last):
+            return ""
+        commonest, times = words.most_common(1)[0]
+        said = f"{words.total()} of the last {len(self._last)} answers of the relay were refusals"
+        return f"{said}; {times} of them: {commonest}"
 
 
 class Ledger:
-    """What a sender's many connections write at the same time goes into one transaction, and is durable
-    when the call returns."""
+    """What one sender may send, and what came of it. Used as `async with Ledger(...) as ledger`.
+
+    It is the relay's book. `commit` and `settle` never wait: the journal is written at once, and what it
+    says is folded into the database in batches, by a thread. While the database is away nothing new is
+    claimed, answers wait in the journal, and after some seconds nothing more leaves. What cannot be folded
+    in the end is left for `recover`.
+    """
 
     def __init__(
-        self, database: Database, owner: str, policy: UncertainPolicy, clock: Callable[[], datetime]
+        self, database: Database, settings: Settings, owner: str, cards: Cards, clock: Callable[[], datetime]
     ) -> None:
-        self._database, self._owner, self._policy, self._clock = database, owner, policy, clock
-        self._waiting: list[tuple[Outgoing | tuple[int, Answer], asyncio.Future[Any]]] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._database, self._owner, self._cards, self._clock = database, owner, cards, clock
+        self._policy = settings.uncertain
+        self._journal = Journal(Path(settings.journal_dir), owner, durable=settings.journal_fsync)
+        self._storm = Storm(settings.pause_at_failures)
+        self._started, self._starts = clock().timestamp(), monotonic()
+        self._in_hand: set[int] = set()  # claimed, and not yet folded
+        self._intended: set[int] = set()
+        self._withdrawn: set[int] = set()
+        self._in_flight: frozenset[int] = frozenset()  # at the last look
+        self._shown: frozenset[int] = frozenset()
+        self._ended: list[Ending] = []
+        self._many = asyncio.Event()
+        self._seen = self._prolonged = monotonic()
+        self._pause = ""
+        self._fault: Exception | None = None
+        self._closing = False
+        self.hurry = False  # to be set where the process is asked to end: then a database is not waited for
+        self.counts: Counter[str] = Counter()  # what ended, by state
 
-    async def claim(self, ids: Collection[int] | None) -> Shard:
-        """Take the next shard."""
-        return await asyncio.to_thread(self._claim, ids)
+    @property
+    def trouble(self) -> str:
+        """Why nothing more may leave; empty when all is well."""
+        return str(self._fault) if self._fault else self._pause
 
-    async def commit(self, mail: Outgoing) -> bool:
-        """May this mail be sent? When True, the ledger knows that it is in flight."""
-        return bool(await self._write_soon(mail))
+    async def __aenter__(self) -> Self:
+        self._looking = asyncio.create_task(self._keep_looking())
+        self._folding = asyncio.create_task(self._keep_folding())
+        return self
 
-    async def record(self, delivery_id: int, answer: Answer) -> State | None:
-        """The state that follows from an answer; None when another sender has taken the row over."""
-        state: State | None = await self._write_soon((delivery_id, answer))
-        return state
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        self._looking.cancel()
+        self._closing = True
+        self._many.set()
+        await asyncio.wait((self._looking, self._folding))
+        try:
+            self._give_back()
+            await self.fold()
+        finally:
+            self._journal.close()
+        if self._fault and error is None:
+            raise self._fault
 
-    def _claim(self, ids: Collection[int] | None) -> Shard:
+    # --- for the one who sends
+
+    async def claim(self, ids: Collection[int] | None = None) -> Shard:
+        """Take the next shard; empty when nothing may leave. Waits for a database that is away."""
+        if self.trouble:
+            return Shard()
+        shard, at = await self._persistently(lambda: self._claim(ids))
+        if not self._in_hand:
+            self._seen = self._prolonged = at
+        self._in_hand.update(letter.delivery_id for letter in shard.letters)
+        self.counts += shard.ended
+        return shard
+
+    def _claim(self, ids: Collection[int] | None) -> tuple[Shard, float]:
         with self._database.write() as session:
-            return claim(session, owner=self._owner, now=self._clock(), ids=ids)
+            shard = claim(session, owner=self._owner, now=self._clock(), cards=self._cards, ids=ids)
+            return shard, monotonic()
 
-    async def _write_soon(self, entry: Outgoing | tuple[int, Answer]) -> Any:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((entry, future))
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.create_task(self._write_all())
-        return await future
+    async def intend(self, ids: Collection[int]) -> None:
+        """To be awaited before these are handed to the relay, so that `commit` need not wait for the disk."""
+        if self._journal.durable:
+            self._journal.intend(ids)
+            await asyncio.to_thread(self._journal.sync)
+            self._intended.update(ids)
 
-    async def _write_all(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
+    # --- for the relay: see smtp.Book
+
+    def commit(self, mail: Outgoing) -> bool:
+        """May this body leave? When True, the journal says that it does.
+
+        JournalError: it cannot be written, and nothing leaves any more.
+        """
+        delivery_id = mail.delivery_id
+        if not self._may_leave(delivery_id):
+            return False
+        try:
+            self._journal.begin(delivery_id, self._now(), mail.message_id, mail.subject)
+        except JournalError as error:
+            self._fault = error
+            raise
+        return True
+
+    def _may_leave(self, delivery_id: int) -> bool:
+        if self._fault or self._pause or delivery_id in self._withdrawn:
+            return False
+        if self._journal.durable and delivery_id not in self._intended:
+            return False
+        now = monotonic()
+        return now - self._seen < BLIND and now - self._prolonged < LEASE.total_seconds() / 2
+
+    def settle(self, mail: Outgoing, answer: Answer) -> None:
+        """What became of a mail. It is in the journal when this returns, and in the ledger soon."""
+        begun = self._journal.is_open(mail.delivery_id)
+        names = (mail.message_id, mail.subject) if begun else ("", "")
+        self._settle(Ending(mail.delivery_id, answer, self._now(), *names))
+
+    def settle_unwritten(self, delivery_id: int, answer: Answer) -> None:
+        """What becomes of a letter that could not be written."""
+        self._settle(Ending(delivery_id, answer, self._now()))
+
+    def _settle(self, ending: Ending) -> None:
+        if ending.answer.verdict not in (Verdict.HELD, Verdict.WITHDRAWN):
             try:
-                results = await asyncio.to_thread(self._write, [entry for entry, _ in batch])
-            except Exception as error:
-                for _, future in batch:
-                    future.set_exception(error)
-            else:
-                for (_, future), result in zip(batch, results, strict=True):
-                    future.set_result(result)
+                self._journal.end(ending)
+            except JournalError as error:
+                self._fault = self._fault or error  # the ledger gets to know it all the same
+            if not self._pause:
+                self._pause = self._storm.add(ending.answer)
+        self._ended.append(ending)
+        if len(self._ended) >= BATCH:
+            self._many.set()
 
-    def _write(self, entries: Sequence[Outgoing | tuple[int, Answer]]) -> list[bool | State | None]:
-        mails = [entry for entry in entries if isinstance(entry, Outgoing)]
-        answers = [entry for entry in entries if not isinstance(entry, Outgoing)]
+    def _now(self) -> float:
+        return self._started + monotonic() - self._starts
+
+    # --- from the journal into the ledger
+
+    async def _keep_folding(self) -> None:
+        while not (self._closing or self._fault):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._many.wait(), SOON)
+            self._many.clear()
+            try:
+                await self.fold()
+            except Exception as error:
+                self._fault = self._fault or error
+
+    async def fold(self) -> None:
+        """Write down in the ledger what has ended so far."""
+        while self._ended:
+            batch = self._ended[: 2 * BATCH]
+            states = await self._persistently(partial(self._fold, batch))
+            del self._ended[: len(batch)]
+            self._folded(batch, states)
+
+    def _fold(self, batch: Sequence[Ending]) -> dict[int, str]:
         now = self._clock()
         with self._database.write() as session:
-            allowed = commit(session, mails, owner=self._owner, now=now) if mails else set()
-            states = (
-                record(session, answers, owner=self._owner, now=now, policy=self._policy) if answers else {}
-            )
-        return [
-            entry.delivery_id in allowed if isinstance(entry, Outgoing) else states.get(entry[0])
-            for entry in entries
-        ]
+            if self._pause:
+                operating.pause(session, self._pause, now)
+            states = record(session, batch, owner=self._owner, now=now, policy=self._policy)
+        if self._journal.durable:
+            self._database.sync()
+        return {delivery_id: state.value for delivery_id, state in states.items()}
+
+    def _folded(self, batch: Sequence[Ending], states: dict[int, str]) -> None:
+        ids = [ending.delivery_id for ending in batch]
+        self._journal.folded(ids)
+        self._in_hand.difference_update(ids)
+        self._withdrawn.difference_update(ids)
+        self._intended.difference_update(ids)
+        self.counts.update(states.get(delivery_id, "taken over") for delivery_id in ids)
+
+    def _give_back(self) -> None:
+        """What was claimed and never begun waits for the next sender."""
+        settled = {ending.delivery_id for ending in self._ended}
+        for delivery_id in self._in_hand - settled - self._journal.open:
+            self._settle(Ending(delivery_id, Answer(Verdict.HELD), self._now()))
+
+    # --- what must not leave any more
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            try:
+                await self._look()
+            except AWAY as error:
+                log.warning("the ledger cannot be asked whether mails may still leave", error=str(error.orig))
+            except Exception as error:
+                self._fault = self._fault or error
+
+    async def _look(self) -> None:
+        in_hand, at = frozenset(self._in_hand), monotonic()
+        if in_hand:
+            fine = await asyncio.to_thread(self._ask)
+            self._withdrawn |= (in_hand - fine) & self._in_hand
+            self._seen = at
+            await self._tell(at)
+
+    def _ask(self) -> set[int]:
+        with self._database.read() as session:
+            return may_still_leave(session, self._owner)
+
+    async def _tell(self, at: float) -> None:
+        """Show which mails are long in flight, and from time to time that the sender lives."""
+        begun = self._journal.open
+        long_in_flight, self._in_flight = begun & self._in_flight - self._shown, begun
+        prolonging = at - self._prolonged > LEASE.total_seconds() / 4
+        if long_in_flight or prolonging:
+            await asyncio.to_thread(self._show, long_in_flight, prolonging)
+            self._shown = self._shown & begun | long_in_flight
+            self._prolonged = at if prolonging else self._prolonged
+
+    def _show(self, long_in_flight: Collection[int], prolonging: bool) -> None:
+        with self._database.write() as session:
+            mark_begun(session, self._owner, long_in_flight)
+            if prolonging:
+                prolong(session, self._owner, self._clock())
+
+    # --- while the database is away
+
+    async def _persistently(self, work: Callable[[], T]) -> T:
+        """Do it in a thread, once more while the database is away."""
+        began = monotonic()
+        while True:
+            try:
+                return await asyncio.to_thread(work)
+            except AWAY as error:
+                if self.hurry or monotonic() - began > PATIENCE:
+                    raise
+                log.warning("the database is away", error=str(error.orig))
+                await asyncio.sleep(LOOK)

@@ -1,9 +1,10 @@
-"""The operator's hand: pause, resume, let a mail of unknown fate leave once more."""
+"""The operator's hand: pause, resume, cancel, let a mail of unknown fate leave once more."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from sqlalchemy import update
 from sqlmodel import Session, col, delete, select
 
 from app.db import insert_new
@@ -11,6 +12,10 @@ from app.deliver.claims import EVERYTHING
 from app.errors import Conflict, NotFound
 from app.models import Delivery, SendingPause
 from app.models import DeliveryState as State
+
+CANCELLED = "cancelled by an operator"
+# A claimed mail ends as well. Where it is in flight already, its answer will say what became of it.
+UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 
 
 def pause(session: Session, reason: str, now: datetime, edition: str = EVERYTHING) -> None:
@@ -22,6 +27,21 @@ def resume(session: Session, edition: str = EVERYTHING) -> bool:
     """Lift a pause; False when there was none."""
     lifted = session.execute(delete(SendingPause).where(col(SendingPause.edition) == edition))
     return bool(lifted.rowcount)  # type: ignore[attr-defined]
+
+
+def cancel(session: Session, edition: str) -> int:
+    """End all mails of an edition that have not left; how many. What may have arrived stays uncertain."""
+    doubtful = col(Delivery.maybe_delivered)
+    uncertain = {"state": State.UNCERTAIN, "reason": CANCELLED, "next_attempt_at": None, "lease_until": None}
+    theirs = update(Delivery).where(col(Delivery.edition) == edition)
+    skipped = session.execute(
+        theirs.where(col(Delivery.state).in_(UNSENT), ~doubtful).values(
+            **{**uncertain, "state": State.SKIPPED}
+        )
+    )
+    again = col(Delivery.state).in_((*UNSENT, State.UNCERTAIN)) & col(Delivery.next_attempt_at).is_not(None)
+    kept = session.execute(theirs.where(again, doubtful).values(**uncertain))
+    return skipped.rowcount + kept.rowcount  # type: ignore[attr-defined, no-any-return]
 
 
 def release(session: Session, delivery_id: int, now: datetime) -> None:

@@ -1,15 +1,18 @@
-"""What became of an attempt, and what follows from it."""
+"""What became of attempts, and what follows from it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from sqlalchemy import bindparam, text, update
 from sqlmodel import Session, col, select
 
-from app import suppression
+from app import bounces, suppression
 from app.deliver import marking, operating
-from app.models import Delivery, Event, Subscriber, SubscriberState
+from app.deliver.claims import refusal_of
+from app.journal import Ending
+from app.models import Delivery, Subscriber
 from app.models import DeliveryState as State
 from app.records import Answer, Verdict
 from app.settings import UncertainPolicy
@@ -17,49 +20,125 @@ from app.settings import UncertainPolicy
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
 # What an attempt of its owner may still settle; all else has been freed, sent by another, or ended.
 IN_HAND = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
+NOT_TRIED = (Verdict.WITHDRAWN, Verdict.HELD)
 
 
 def record(
-    session: Session,
-    answers: Sequence[tuple[int, Answer]],
-    *,
-    owner: str,
-    now: datetime,
-    policy: UncertainPolicy,
+    session: Session, endings: Sequence[Ending], *, owner: str, now: datetime, policy: UncertainPolicy
 ) -> dict[int, State]:
-    """Write down what became of attempts, and draw the consequences; the state of each delivery."""
-    by_id = dict(answers)
-    rows = select(col(Delivery.id)).where(col(Delivery.id).in_(by_id), col(Delivery.lease_owner) == owner)
+    """Write down what became of attempts, and draw the consequences; the state of each delivery.
+
+    Missing are those that another sender has taken over. Safe to repeat.
+    """
+    accepted = [each for each in endings if each.answer.verdict is Verdict.ACCEPTED]
+    others = [each for each in endings if each.answer.verdict is not Verdict.ACCEPTED]
+    states = _record_accepted(session, accepted, owner)
+    return states | _record_others(session, others, owner, now, policy) if others else states
+
+
+def _record_accepted(session: Session, endings: Sequence[Ending], owner: str) -> dict[int, State]:
+    """All in one statement. What was accepted was sent, whatever the row has been taken for meanwhile."""
+    if not endings:
+        return {}
+    on_postgres = session.get_bind().dialect.name == "postgresql"
+    recorded = (_accepted_at_once if on_postgres else _accepted_row_by_row)(session, endings, owner)
+    ids = [each.delivery_id for each in endings]
+    if recorded < len(ids):
+        mine = select(col(Delivery.id)).where(col(Delivery.id).in_(ids), Delivery.lease_owner == owner)
+        ids = list(session.exec(mine))  # type: ignore[arg-type]
+    return dict.fromkeys(ids, State.SENT)
+
+
+_SENT = {"state": State.SENT, "reason": "", "next_attempt_at": None, "lease_until": None}
+_ACCEPTED = (
+    update(Delivery)
+    .where(col(Delivery.id) == bindparam("of_id"), col(Delivery.lease_owner) == bindparam("owner"))
+    .values(**_SENT, **{name: bindparam(name) for name in (
+        "sent_at", "smtp_code", "smtp_text", "message_id", "subject")})
+)  # fmt: skip
+_ACCEPTED_AT_ONCE = text("""
+    UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,
+        sent_at = answer.at, smtp_code = answer.code, smtp_text = answer.text,
+        message_id = answer.message_id, subject = answer.subject
+    FROM unnest(CAST(:ids AS bigint[]), CAST(:ats AS timestamptz[]), CAST(:codes AS int[]),
+        CAST(:texts AS text[]), CAST(:message_ids AS text[]), CAST(:subjects AS text[])
+    ) AS answer(id, at, code, text, message_id, subject)
+    WHERE delivery.id = answer.id AND delivery.lease_owner = :owner
+""")
+
+
+def _accepted_row_by_row(session: Session, endings: Sequence[Ending], owner: str) -> int:
+    """SQLite runs one statement over and over faster than it reads one that is long."""
+    rows = [
+        {
+            "of_id": each.delivery_id,
+            "owner": owner,
+            "sent_at": datetime.fromtimestamp(each.at, UTC),
+            "smtp_code": each.answer.code,
+            "smtp_text": each.answer.text,
+            "message_id": each.message_id,
+            "subject": each.subject,
+        }
+        for each in endings
+    ]
+    return session.connection().execute(_ACCEPTED, rows).rowcount
+
+
+def _accepted_at_once(session: Session, endings: Sequence[Ending], owner: str) -> int:
+    columns = {
+        "ids": [each.delivery_id for each in endings],
+        "ats": [datetime.fromtimestamp(each.at, UTC) for each in endings],
+        "codes": [each.answer.code for each in endings],
+        "texts": [each.answer.text for each in endings],
+        "message_ids": [each.message_id for each in endings],
+        "subjects": [each.subject for each in endings],
+    }
+    return session.connection().execute(_ACCEPTED_AT_ONCE, columns | {"owner": owner}).rowcount
+
+
+def _record_others(
+    session: Session, endings: Sequence[Ending], owner: str, now: datetime, policy: UncertainPolicy
+) -> dict[int, State]:
+    by_id = {each.delivery_id: each for each in endings}
+    mine = select(col(Delivery.id)).where(col(Delivery.id).in_(by_id), col(Delivery.lease_owner) == owner)
     states = {}
-    for delivery, reader in marking.with_readers(session, session.exec(rows.with_for_update()).all()):
-        answer = by_id[delivery.id or 0]
-        if delivery.state in IN_HAND:
-            _settle(delivery, answer, now, policy)
-            _draw_consequences(session, delivery, reader, answer.verdict, now)
+    for delivery, reader in marking.with_readers(session, session.exec(mine.with_for_update()).all()):
+        ending = by_id[delivery.id or 0]
+        if delivery.state in IN_HAND and ending.answer.verdict in NOT_TRIED:
+            _take_back(session, delivery, reader)
+        elif delivery.state in IN_HAND:
+            _settle(delivery, ending.answer, now, policy)
+            if ending.message_id:  # it was begun: should it come again, it comes under the same name
+                delivery.message_id, delivery.subject = ending.message_id, ending.subject
+            _draw_consequences(session, delivery, ending.answer, now)
+        elif ending.answer.verdict is Verdict.UNCERTAIN and delivery.state is not State.SENT:
+            marking.doubt(delivery, _words(ending.answer), None)  # it was ended while it was in flight
         states[delivery.id or 0] = delivery.state
     return states
 
 
-def _draw_consequences(
-    session: Session, delivery: Delivery, reader: Subscriber, verdict: Verdict, now: datetime
-) -> None:
-    if verdict is Verdict.HARD:
-        _bounced(session, delivery, reader, now)
-    elif verdict is Verdict.OUR_FAULT:
+def _draw_consequences(session: Session, delivery: Delivery, answer: Answer, now: datetime) -> None:
+    if answer.verdict is Verdict.OUR_FAULT:
         operating.pause(session, f"the relay refuses us: {delivery.reason}", now)
+    elif delivery.state is State.FAILED:
+        bounces.note_refusal(session, delivery.id or 0, delivery.subscriber_id, answer, now)
+
+
+def _take_back(session: Session, delivery: Delivery, reader: Subscriber) -> None:
+    """It waits as before, or ends here where its reader left."""
+    suppressed = suppression.among(session, [reader.email]).get(reader.email)
+    refusal = refusal_of(delivery.kind, reader.state, suppressed)
+    delivery.attempts -= 1
+    if refusal:
+        marking.end(delivery, *refusal)
+    else:
+        marking.leave_open(delivery, State.PENDING, "", delivery.next_attempt_at)
 
 
 def _settle(delivery: Delivery, answer: Answer, now: datetime, policy: UncertainPolicy) -> None:
-    if answer.verdict in (Verdict.WITHDRAWN, Verdict.HELD):  # nothing was tried
-        delivery.attempts -= 1
-        marking.leave_open(delivery, State.PENDING, "", delivery.next_attempt_at)
-        return
     delivery.smtp_code, delivery.smtp_text = answer.code, answer.text
-    words = f"{answer.code or ''} {answer.text}".strip()
+    words = _words(answer)
     match answer.verdict:
-        case Verdict.ACCEPTED:
-            marking.end(delivery, State.SENT, "")
-            delivery.sent_at = now
         case Verdict.DEFERRED | Verdict.UNREACHABLE | Verdict.OUR_FAULT:
             marking.leave_open(delivery, State.DEFERRED, words, now + _delay_of(delivery))
         case Verdict.UNCERTAIN:
@@ -69,13 +148,8 @@ def _settle(delivery: Delivery, answer: Answer, now: datetime, policy: Uncertain
             marking.end(delivery, State.FAILED, words)
 
 
-def _bounced(session: Session, delivery: Delivery, reader: Subscriber, now: datetime) -> None:
-    suppression.suppress(session, reader.email, f"bounced: {delivery.reason}", now)
-    session.add(
-        Event(at=now, kind="bounce", subscriber_id=reader.id, delivery_id=delivery.id, detail=delivery.reason)
-    )
-    if reader.state in (SubscriberState.PENDING, SubscriberState.ACTIVE, SubscriberState.PAUSED):
-        reader.state, reader.ended_at, reader.next_due_at = SubscriberState.BOUNCING, now, None
+def _words(answer: Answer) -> str:
+    return f"{answer.code or ''} {answer.text}".strip()
 
 
 def _delay_of(delivery: Delivery) -> timedelta:

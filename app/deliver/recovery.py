@@ -3,50 +3,102 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
+from pathlib import Path
 
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
+from app import journal
+from app.db import Database
 from app.deliver import marking
-from app.deliver.claims import may_leave
+from app.deliver.claims import WAITING, may_leave
+from app.deliver.outcomes import record
+from app.journal import Remains
 from app.models import Delivery, MailKind
 from app.models import DeliveryState as State
 from app.settings import UncertainPolicy
 
-
-def anything_to_do(session: Session, now: datetime) -> bool:
-    """Whether a mail may leave now, or a dead sender's row waits to be freed."""
-    return (
-        session.exec(select(Delivery.id).where(may_leave(now) | _abandoned(now)).limit(1)).first() is not None
-    )
+HELD_BY_A_SENDER = (State.CLAIMED, State.COMMITTING)
 
 
-def recover(session: Session, now: datetime, policy: UncertainPolicy) -> Counter[str]:
-    """Free what a dead sender held, and give up what the reader's next digest takes over."""
-    rows = session.exec(select(Delivery).where(_abandoned(now)).with_for_update(skip_locked=True)).all()
+def anything_to_do(session: Session, now: datetime, folder: Path) -> bool:
+    """Whether a mail may leave now, or a dead sender's rows wait to be freed."""
+    waits = col(Delivery.state).in_(WAITING) & may_leave(now)
+    found = session.exec(select(Delivery.id).where(waits | _given_up(now) | _forsaken(now, ())).limit(1))
+    return found.first() is not None or journal.any_left_behind(folder)
+
+
+def recover(database: Database, folder: Path, now: datetime, policy: UncertainPolicy) -> Counter[str]:
+    """Settle what dead senders had in hand, and give up what a reader's next digest takes over.
+
+    A dead sender's journal tells exactly. Rows whose lease ran out, and whose journal is not here, were in
+    the hands of a machine that is lost: their fate is unknown. Nothing of a living sender is touched.
+    """
+    freed: Counter[str] = Counter()
+    for remains in journal.left_behind(folder):
+        with database.write() as session:
+            freed += settle(session, remains, now, policy)
+    alive = journal.living(folder)
+    with database.write() as session:
+        return freed + forsake(session, now, alive, policy) + give_up(session, now)
+
+
+def settle(session: Session, remains: Remains, now: datetime, policy: UncertainPolicy) -> Counter[str]:
+    """What one dead sender had in hand: answered, in flight, or provably unsent."""
+    answered = record(session, remains.ended, owner=remains.owner, now=now, policy=policy)
+    theirs = col(Delivery.lease_owner) == remains.owner
+    rows = session.exec(
+        select(Delivery).where(theirs, col(Delivery.state).in_(HELD_BY_A_SENDER)).with_for_update()
+    ).all()
     for delivery in rows:
-        _recover_one(delivery, now, policy)
+        begun = remains.begun.get(delivery.id or 0)
+        if begun or not remains.complete:
+            delivery.message_id, delivery.subject = begun or (delivery.message_id, delivery.subject)
+            _doubt(delivery, "the sender died while this mail was in flight", now, policy)
+        else:
+            marking.leave_open(delivery, State.PENDING, "", now)
+    return Counter(answered.values()) + Counter(delivery.state for delivery in rows)
+
+
+def forsake(session: Session, now: datetime, alive: Collection[str], policy: UncertainPolicy) -> Counter[str]:
+    """What was in the hands of a machine that has not been heard of for as long as a lease lasts."""
+    rows = _locked(session, _forsaken(now, alive))
+    for delivery in rows:
+        _doubt(delivery, "the sender is gone, and its journal with it", now, policy)
     return Counter(delivery.state for delivery in rows)
 
 
-def _abandoned(now: datetime) -> ColumnElement[bool]:
+def give_up(session: Session, now: datetime) -> Counter[str]:
+    """What has waited until the reader's next digest is due, which has its papers."""
+    rows = _locked(session, _given_up(now))
+    for delivery in rows:
+        why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"
+        reason = f"given up, {why}: {delivery.reason or 'it was never attempted'}"
+        marking.end(delivery, State.UNCERTAIN if delivery.maybe_delivered else State.FAILED, reason)
+    return Counter(delivery.state for delivery in rows)
+
+
+def _locked(session: Session, which: ColumnElement[bool]) -> list[Delivery]:
+    return list(session.exec(select(Delivery).where(which).with_for_update(skip_locked=True)))
+
+
+def _forsaken(now: datetime, alive: Collection[str]) -> ColumnElement[bool]:
     return (
-        col(Delivery.state).in_((State.CLAIMED, State.COMMITTING)) & (col(Delivery.lease_until) <= now)
-    ) | (
-        col(Delivery.state).in_((State.PENDING, State.DEFERRED, State.UNCERTAIN))
+        col(Delivery.state).in_(HELD_BY_A_SENDER)
+        & (col(Delivery.lease_until) <= now)
+        & col(Delivery.lease_owner).not_in(alive)
+    )
+
+
+def _given_up(now: datetime) -> ColumnElement[bool]:
+    return (
+        col(Delivery.state).in_(WAITING)
         & col(Delivery.next_attempt_at).is_not(None)
         & (col(Delivery.give_up_at) <= now)
     )
 
 
-def _recover_one(delivery: Delivery, now: datetime, policy: UncertainPolicy) -> None:
-    if delivery.state is State.COMMITTING:
-        resend_at = now if policy is UncertainPolicy.RESEND else None
-        marking.doubt(delivery, "the sender died while this mail was in flight", resend_at)
-    elif delivery.state is State.CLAIMED:
-        marking.leave_open(delivery, State.PENDING, "", now)
-    if delivery.next_attempt_at and delivery.give_up_at and delivery.give_up_at <= now:
-        why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"
-        reason = f"given up, {why}: {delivery.reason or 'it was never attempted'}"
-        marking.end(delivery, State.UNCERTAIN if delivery.maybe_delivered else State.FAILED, reason)
+def _doubt(delivery: Delivery, reason: str, now: datetime, policy: UncertainPolicy) -> None:
+    marking.doubt(delivery, reason, now if policy is UncertainPolicy.RESEND else None)

@@ -12,7 +12,7 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 from fastapi.responses import HTMLResponse
 from sqlmodel import Session
 
-from app import clock, posting, subscribers
+from app import clock, deliver, subscribers
 from app.errors import InvalidPreference, LinkForged, NotFound
 from app.models import Delivery, MailKind, Subscriber
 from app.pipeline import App
@@ -209,12 +209,12 @@ def view(request: Request, grant: View) -> Response:
     app: App = request.app.state.paperboy
     with app.db.read() as session:
         delivery = session.get(Delivery, grant.argument)
-        reader = subscribers.get(session, grant.subscriber_id)
+        subscribers.get(session, grant.subscriber_id)
         if delivery is None or delivery.subscriber_id != grant.subscriber_id:
             raise LinkForged
         if delivery.kind is not MailKind.DIGEST or not delivery.digest:
             raise NotFound("This digest is not kept any more.")
-        letter = posting.letter(app, session, delivery, reader)
+        (letter,) = deliver.letters(session, [delivery.id or 0], app.cards)
     html = app.renderer.render(letter).html
     return HTMLResponse(html, headers={**PRIVATE, "Content-Security-Policy": MAIL_CSP})
 

@@ -1,0 +1,305 @@
+"""What a sender is about to do, and what came of it, written down where a dying process cannot lose it.
+
+A journal is one file of one sender. A short line is written right before a mail's body leaves, another
+after its answer; a write has reached the file when it returns, so `kill -9` loses none. The file is locked
+as long as its sender lives. Whoever finds it unlocked settles what that sender had in hand (`left_behind`).
+
+    <crc>  O  <owner>  <boot>  <durable or empty>    the first line
+    <crc>  I  <id>                                   about to be handed over: where the disk is waited for
+    <crc>  B  <id>  <time>  <message-id>  <subject>  the body leaves now
+    <crc>  E  <id>  <time>  <verdict>  <code>  <the relay's words>
+
+Fields are set apart by tabs. The file is filled with zeros ahead of its lines, so that there is room for
+every answer before a body leaves: a full disk stops sending in time. A line that is torn, or not ours, has
+a wrong checksum and is passed over.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from app.errors import JournalError
+from app.records import Answer, Verdict
+
+ROOM = 1 << 18  # bytes made ready at a time
+CUT_AT = 1 << 20  # bytes after which the lines that are no longer needed are dropped
+LONGEST_WORDS = 1000  # bytes of a relay's answer
+LONGEST_END = LONGEST_WORDS + 100
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What came of one attempt. `at` is in seconds since 1970; message_id is empty when nothing was begun."""
+
+    delivery_id: int
+    answer: Answer
+    at: float
+    message_id: str = ""
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What a dead sender's journal tells."""
+
+    owner: str
+    complete: bool  # False: the machine died as well, and may have lost lines that were written
+    begun: Mapping[int, tuple[str, str]]  # Message-ID and subject; without an answer: each may have arrived
+    ended: tuple[Ending, ...]
+
+
+class Journal:
+    """The journal of one living sender. Not to be used by two threads at once."""
+
+    def __init__(self, folder: Path, owner: str, *, durable: bool = False) -> None:
+        self.durable = durable
+        self._path = folder / f"{owner.rpartition(':')[2]}.journal"
+        self._first = _line("O", owner, _boot(), "durable" if durable else "")
+        self._lines: dict[int, bytes] = {}  # what must not be cut off yet, by delivery
+        self._open: set[int] = set()
+        self._file, self._at, self._ready = -1, 0, 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with _alone(folder):
+                self._start_file(self._path)
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+
+    @property
+    def open(self) -> frozenset[int]:
+        """Begun, and not ended."""
+        return frozenset(self._open)
+
+    def is_open(self, delivery_id: int) -> bool:
+        return delivery_id in self._open
+
+    def intend(self, delivery_ids: Iterable[int]) -> None:
+        """These may leave soon. Followed by `sync`, that much survives the machine."""
+        for delivery_id in delivery_ids:
+            self._keep(delivery_id, _line("I", delivery_id), len(self._open))
+
+    def sync(self) -> None:
+        """Wait for the disk. This one may run in another thread."""
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+
+    def begin(self, delivery_id: int, at: float, message_id: str, subject: str) -> None:
+        """The body leaves now. JournalError: it must not, for there is no room to write down its answer."""
+        line = _line("B", delivery_id, f"{at:.3f}", message_id, subject)
+        self._keep(delivery_id, line, len(self._open) + 1)
+        self._open.add(delivery_id)
+
+    def end(self, ending: Ending) -> None:
+        """The answer is here. What was begun has its room already."""
+        delivery_id, answer = ending.delivery_id, ending.answer
+        words = answer.text.encode("utf-8", "replace")[:LONGEST_WORDS].decode("utf-8", "ignore")
+        line = _line("E", delivery_id, f"{ending.at:.3f}", answer.verdict, answer.code or "", words)
+        self._keep(delivery_id, line, len(self._open) - (delivery_id in self._open))
+        self._open.discard(delivery_id)
+
+    def folded(self, delivery_ids: Iterable[int]) -> None:
+        """The ledger knows of these ends: their lines are needed no more."""
+        for delivery_id in delivery_ids:
+            if delivery_id not in self._open:
+                self._lines.pop(delivery_id, None)
+        if self._at > CUT_AT:
+            with suppress(OSError):  # then it is longer than it need be
+                self._cut()
+
+    def close(self) -> None:
+        """The sender is done. What the ledger does not know yet stays for whoever starts next."""
+        if not self._lines:
+            self._path.unlink(missing_ok=True)
+        os.close(self._file)
+
+    def _keep(self, delivery_id: int, line: bytes, answers_to_come: int) -> None:
+        try:
+            self._make_room(len(line) + LONGEST_END * answers_to_come)
+            self._write(line)
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+        self._lines[delivery_id] = self._lines.get(delivery_id, b"") + line
+
+    def _make_room(self, size: int) -> None:
+        if self._at + size > self._ready:
+            grown = max(ROOM, size)
+            _write_all(self._file, bytes(grown), self._ready)
+            self._ready += grown
+
+    def _write(self, line: bytes) -> None:
+        _write_all(self._file, line, self._at)
+        self._at += len(line)
+
+    def _cut(self) -> None:
+        """The lines that are still needed, in a file of their own that takes the place of the old one."""
+        old = self._file, self._at, self._ready
+        try:
+            self._start_file(self._path.with_suffix(".new"), *self._lines.values())
+        except OSError:
+            self._file, self._at, self._ready = old
+            raise
+        self._path.with_suffix(".new").replace(self._path)
+        os.close(old[0])
+
+    def _start_file(self, path: Path, *lines: bytes) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._at = self._ready = 0
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            start = b"".join((self._first, *lines))
+            self._make_room(len(start) + LONGEST_END * len(self._open))
+            self._write(start)
+            if self.durable:
+                os.fsync(self._file)
+                _sync_folder(path.parent)
+        except OSError:
+            os.close(self._file)
+            raise
+
+
+def left_behind(folder: Path) -> Iterator[Remains]:
+    """What dead senders left. A journal is deleted when the next one is asked for, and not before."""
+    for path in sorted(folder.glob("*.journal")):
+        with _taken(path) as mine:
+            if not mine:
+                continue
+            remains = _read(path.read_bytes())
+            if remains is None:
+                log.warning("this is no journal; it is put aside", path=str(path))
+                path.rename(path.with_suffix(".junk"))
+                continue
+            yield remains
+            path.unlink()
+            path.with_suffix(".new").unlink(missing_ok=True)  # from a cut that it did not finish
+
+
+def any_left_behind(folder: Path) -> bool:
+    """Whether `left_behind` would find one."""
+    for path in folder.glob("*.journal"):
+        with _taken(path) as mine:
+            if mine:
+                return True
+    return False
+
+
+def living(folder: Path) -> set[str]:
+    """The owners of journals whose senders live."""
+    owners = set()
+    for path in folder.glob("*.journal"):
+        with _taken(path) as dead, suppress(FileNotFoundError):
+            if not dead and (remains := _read(path.read_bytes())):
+                owners.add(remains.owner)
+    return owners
+
+
+def _read(data: bytes) -> Remains | None:
+    """None: there is no first line of a journal in it."""
+    owner, same_boot, complete = None, False, False
+    begun, ended = dict[int, tuple[str, str]](), list[Ending]()
+    for kind, *fields in _lines_of(data):
+        if kind == "O":
+            owner, same_boot = fields[0], fields[1] == _boot() != ""
+            complete = same_boot or bool(fields[2])
+        elif kind == "I" and not same_boot:
+            begun[int(fields[0])] = "", ""
+        elif kind == "B":
+            begun[int(fields[0])] = fields[2], fields[3]
+        elif kind == "E":
+            ending = _ending(*fields)
+            message_id, subject = begun.pop(ending.delivery_id, ("", ""))
+            ended.append(replace(ending, message_id=message_id, subject=subject))
+    return None if owner is None else Remains(owner, complete, begun, tuple(ended))
+
+
+def _ending(delivery_id: str, at: str, verdict: str, code: str, words: str) -> Ending:
+    answer = Answer(Verdict(verdict), int(code) if code else None, words)
+    return Ending(int(delivery_id), answer, float(at))
+
+
+def _line(*fields: object) -> bytes:
+    text = "\t".join(map(str, fields)).replace("\n", " ").encode("utf-8", "replace")
+    return b"%08x\t%s\n" % (zlib.crc32(text), text)
+
+
+def _lines_of(data: bytes) -> Iterator[list[str]]:
+    for line in data.split(b"\n"):
+        crc, _, text = line.partition(b"\t")
+        if crc == b"%08x" % zlib.crc32(text):
+            yield text.decode("utf-8").split("\t", 5)
+
+
+@contextmanager
+def _taken(path: Path) -> Iterator[bool]:
+    """Whether it could be locked, for the block: not where its sender lives, or where it is gone."""
+    file = _lock(path)
+    try:
+        yield file is not None
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def _lock(path: Path) -> int | None:
+    with _alone(path.parent):
+        try:
+            file = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            return None
+        with suppress(BlockingIOError, FileNotFoundError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # What was opened may have been cut off, or told and deleted by another, in between.
+            if path.stat().st_ino == os.fstat(file).st_ino:
+                return file
+        os.close(file)
+        return None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Nobody takes a journal for a dead sender's between its making and its locking."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _write_all(file: int, data: bytes, at: int) -> None:
+    """OSError when not all of it could be written."""
+    written = os.pwrite(file, data, at)
+    if written < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that the file's name survives the machine, too."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _boot() -> str:
+    """What is different after the machine was started again; empty where it does not tell."""
+    return _BOOT.read_text().strip() if _BOOT.exists() else ""
+
+
+def _unwritable(path: Path, error: OSError) -> JournalError:
+    said = error.strerror or str(error)
+    return JournalError(f"the journal {path} cannot be written ({said}), and no mail leaves without it")
