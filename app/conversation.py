@@ -362,6 +362,7 @@ class Conversation(asyncio.Protocol):
         self._stop_watching()
         self._transport.abort()
         if self._in_flight:
+            blameless = True  # whatever happened was about the mail before
             self._round.settle(self._in_flight, Answer(Verdict.UNCERTAIN, None, words))
         if self._announced:
             answer = self._refusal or unsent or Answer(Verdict.DEFERRED, None, words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import email
 import email.policy
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,16 +38,23 @@ class _Rule:
 
 
 class MailServer:
-    """Use as a context manager, or by the fixture `mail_server`."""
+    """Use as a context manager, or by the fixture `mail_server`. With `tls` it offers STARTTLS, or
+    speaks TLS from the first byte on (`tls_at_once`)."""
 
-    def __init__(self, password: str | None = None) -> None:
+    def __init__(
+        self, password: str | None = None, tls: ssl.SSLContext | None = None, *, tls_at_once: bool = False
+    ) -> None:
         self.port = 0
         self.messages: list[Received] = []  # those that were answered with 250
         self.swallowed: list[Received] = []  # those whose end was answered otherwise, or not at all
         self.connections = 0
+        self.encrypted = 0  # how many of the mails came over TLS
         self.password = password
+        self.tls = tls
+        self.tls_at_once = tls_at_once
         self.most = 10**6
         self.offers_smtputf8 = True
+        self.offers_pipelining = True
         self._rules: list[_Rule] = []
         self._arrived = threading.Condition()
         self._loop = asyncio.new_event_loop()
@@ -103,7 +111,8 @@ class MailServer:
         self._loop.close()
 
     async def _listen(self) -> None:
-        self._server = await self._loop.create_server(self._session, "127.0.0.1", 0)
+        at_once = self.tls if self.tls_at_once else None
+        self._server = await self._loop.create_server(self._session, "127.0.0.1", 0, ssl=at_once)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
@@ -120,7 +129,8 @@ class MailServer:
     def _session(self) -> SMTP:
         self.connections += 1
         auth = {"auth_required": True, "auth_require_tls": False, "authenticator": self._authenticate}
-        session = _Server(self, **(auth if self.password else {}))
+        starttls = {"tls_context": None if self.tls_at_once else self.tls}
+        session = _Server(self, **starttls, **(auth if self.password else {}))
         self._sessions.add(session)
         return session
 
@@ -136,6 +146,12 @@ class MailServer:
                 return rule
         return None
 
+    async def handle_EHLO(  # noqa: N802
+        self, server: _Server, session: Session, envelope: Envelope, hostname: str, responses: list[str]
+    ) -> list[str]:
+        session.host_name = hostname
+        return [*responses[:-1], *["250-PIPELINING"][: self.offers_pipelining], responses[-1]]
+
     async def handle_DATA(self, server: _Server, session: Session, envelope: Envelope) -> str:  # noqa: N802
         received = Received(envelope.mail_from or "", envelope.rcpt_tos[0], bytes(envelope.content or b""))
         if await server.misbehaves("end", received.recipient):
@@ -143,6 +159,7 @@ class MailServer:
             raise _AnsweredAlready
         with self._arrived:
             self.messages.append(received)
+            self.encrypted += server.transport.get_extra_info("sslcontext") is not None
             self._arrived.notify_all()
         return "250 2.0.0 taken"
 

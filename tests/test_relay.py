@@ -14,6 +14,14 @@ from app.settings import Settings
 from tests.mailserver import MailServer
 
 
+@pytest.fixture(params=[True, False], ids=["pipelined", "plain"], autouse=True)
+def pipelining(request: pytest.FixtureRequest) -> bool:
+    """Everything holds with commands that are said ahead and with one at a time."""
+    if "mail_server" in request.fixturenames:
+        request.getfixturevalue("mail_server").offers_pipelining = request.param
+    return bool(request.param)
+
+
 def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -> Outgoing:
     whole = {"data": f"Subject: {number}\r\n\r\n.dot\r\n..two\r\n".encode(), **fields}
     return Outgoing(number, f"<{number}@paperboy.test>", "x", "bounce@paperboy.test", recipient, **whole)
