@@ -4,6 +4,7 @@ setup      the settings: names, files, folders          findings   what all of t
 lately     the database, and what happened in it
 relay      what the relay announces, and by which TLS
 domain     SPF, DKIM, DMARC, MX and PTR records, as others see them; spf and names help it
+public     whether the web app answers where links lead; by network, only when told to
 rehearsal  a digest is sent to a mail server of our own, and left by its one click: a whole service for
            one moment, which sink receives, received reads and oneclick leaves
 """
@@ -18,7 +19,7 @@ import dns.resolver
 
 from app import lexicon
 from app.db import Database
-from app.doctor import domain, lately, relay, setup
+from app.doctor import domain, lately, public, relay, setup
 from app.doctor.findings import Finding as Finding
 from app.doctor.findings import Level as Level
 from app.doctor.findings import error
@@ -26,14 +27,20 @@ from app.doctor.lately import lateness as lateness
 from app.doctor.lately import schema as schema
 from app.doctor.setup import strange as strange
 from app.settings import Settings
+from app.sources import client
 
 
 def examine(
-    settings: Settings, now: datetime, *, resolver: dns.resolver.Resolver | None = None
+    settings: Settings,
+    now: datetime,
+    *,
+    resolver: dns.resolver.Resolver | None = None,
+    online: client.Wire | None = None,
 ) -> list[Finding]:
     """Look at everything, all at once: some answers take a while. What cannot be looked at is a finding.
 
-    `resolver` is asked about names; by default the one that this machine is set up with.
+    `resolver` is asked about names; by default the one that this machine is set up with. `online` is how
+    the web app is asked for where its links lead; by default it is not.
     """
     from app.doctor import rehearsal  # it makes a whole service, whose web pages know us
 
@@ -44,6 +51,8 @@ def examine(
         "dns": lambda: domain.look(settings, resolver),
         "mail": lambda: rehearsal.look(settings),
     }
+    if online:
+        parts["online"] = lambda: public.look(settings, now, online)
     with ThreadPoolExecutor(len(parts)) as pool:
         looking = [pool.submit(_all, name, look) for name, look in parts.items()]
         return [finding for each in looking for finding in each.result()]

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 
 from app import dkim
 from app.doctor import setup, spf, tags
-from app.doctor.findings import Finding, error, warning, well
+from app.doctor.findings import Finding, Level, error, warning, well
 from app.doctor.names import Address, Names, NoAnswer
 from app.errors import InvalidSettings
 from app.settings import Settings
@@ -26,9 +26,12 @@ def look(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> I
         return
     names = Names(resolver)
     try:
-        yield _bounces(domain, names)
+        first = _bounces(domain, names)
+        if first.level is Level.ERROR and not names.has_a_root():
+            raise NoAnswer("the one that is asked knows no name of the internet")
+        yield first
     except NoAnswer as fault:
-        said = f"no resolver answered, so the DNS was not looked at ({fault})"
+        said = f"no resolver answered: the DNS was not looked at ({fault})"
         yield warning("dns", said, "run the doctor again where names can be resolved")
         return
     for check, part in {"spf": _spf, "dkim": _dkim, "dmarc": _dmarc, "ptr": _ptr}.items():

@@ -38,6 +38,10 @@ class Names:
             raise NoAnswer(f"{kind} of {name}: {' '.join(str(fault).split())}") from None
         return [each.to_text() for each in answer] if kind != "TXT" else [_joined(each) for each in answer]
 
+    def has_a_root(self) -> bool:
+        """Whether the resolver speaks for the internet; one of a closed network denies everything."""
+        return bool(self._ask(".", "NS"))
+
     def texts(self, name: str) -> list[str]:
         return self._ask(name, "TXT")
 

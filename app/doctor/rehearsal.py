@@ -29,6 +29,15 @@ from app.subscribers import MAX_PAPERS, Preferences
 
 READER = "doctor@example.org"
 DAY = timedelta(days=1)
+FILES = 12  # of the sample: what has come within the last days of it
+INTERESTS = (
+    "language models",
+    "agents",
+    "reasoning",
+    "video generation",
+    "reinforcement learning",
+    "robotics",
+)
 
 
 def look(settings: Settings, sink: Sink | None = None) -> Iterator[Finding]:
@@ -74,10 +83,10 @@ def _service(settings: Settings, port: int) -> Iterator[App]:
 
 def _send(app: App) -> int:
     """Live through the one moment at which the reader is due; the reader's id."""
-    newest = [each for each in replay.readings() if each.folder == "huggingface"][-2:]
+    newest = replay.readings()[-FILES:]
     now = newest[-1].at
     wants = Preferences(
-        interests=(Wish("language models"), Wish("agents")),
+        interests=tuple(map(Wish, INTERESTS)),
         max_papers=MAX_PAPERS,
         when_empty=WhenEmpty.TRENDING,
     )
