@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -16,7 +17,7 @@ SILENCE_IS_SUCCESS = timedelta(days=6)
 
 def score(bounces: Iterable[datetime], now: datetime) -> float:
     """The sum over soft bounces of 2^(-age / HALF_LIFE)."""
-    return sum(0.5 ** (max(now - at, timedelta()) / HALF_LIFE) for at in bounces)
+    return sum(math.pow(0.5, max(now - at, timedelta()) / HALF_LIFE) for at in bounces)
 
 
 def are_enough(bounces: Sequence[datetime], now: datetime) -> bool:

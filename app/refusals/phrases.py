@@ -1,0 +1,447 @@
+"""PURE. Phrases in which mail servers refuse mail, by what they mean; written from real refusals.
+
+One phrase a line, as a regular expression without regard of case; a line that is further in goes on with the
+one above it. `<30>` stands for up to 30 characters of the same sentence, `<who>` and `<gone>` for the words
+below. All of it is bounded, so that no text takes long.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from app.refusals.reasons import Reason
+
+
+class Phase(StrEnum):
+    """The command that was refused, as far as it is told."""
+
+    CONNECT = "connect"
+    MAIL = "mail"
+    RCPT = "rcpt"
+    DATA = "data"
+    UNTOLD = ""
+
+
+WHO = """
+    user|recipient|mail ?box|account|address(?:ee)?|person|e-?mail(?: account| address)?|alias|destinataire
+    |adresse|userid
+"""
+GONE = """
+    (?:does|did|do) ?(?:not|n[o']t) exist|not exist|doesn't exist|unknown|not found|not known|wasn.t found
+    |couldn.t be found|not recognized|n'existe pas|nicht gefunden|not listed
+"""
+
+# In this order: who says more than that a mailbox is not there is believed first.
+MEANING: dict[Reason, str] = {
+    Reason.MAILBOX_FULL: r"""
+        \b(?:mail ?box|inbox|account|user|recipient|folder|maildir)\b<60>\b(?:is |are )?(?:full|
+            over ?quota)\b
+        \b(?:over|exceed(?:s|ed|ing)?|out of|above|beyond)\b<30>\bquota\b
+        \boverquota\b
+        \bquota\b<30>\b(?:exceed|full|reached|violation|limit)
+        \b(?:mail ?box|account)\b(?: size)?<40>\bexceed
+        mailbox full
+        full mailbox
+        not enough (?:storage|disk|mailbox) space
+        insufficient (?:storage|disk|quota|space)
+        (?:disk|storage|mailbox)\b<20>\b(?:quota|limit) (?:was |is |has been )?(?:exceeded|reached)
+        (?:out of|no more|no) (?:storage|mailbox|disk) space
+        too much mail(?:box)? data
+        too many messages (?:in|on)[ ]
+        number of messages in <30>mailbox exceed
+        bo[iî]te <40>pleine
+        (?:mail ?box|account|storage) limit
+        exceeded storage allocation
+        exhausted <20>storage
+        postfach<20>voll
+        buz[oó]n<20>llen
+    """,
+    Reason.SPAM_DETECTED: r"""
+        (?:blacklisted|blocked|listed) (?:url|link|uri)
+        message content rejected
+        content (?:is )?(?:considered|classified)
+        \bunsolicited\b
+        bulk e-?mail filter
+        spam (?:content|message|score|filter|classification)
+        \b(?:likely|possible|suspected|probable|considered|detected as|classified as|as|is|be|
+            looks like|identified) (?:an? )?(?:to be )?(?:spam|junk|bulk)\b
+        [-:] *spam\b
+        \bspam[- ]like\b
+        spam detected
+        unacceptable content
+        \d spam points
+        scored? <20>spam
+        rejected as spam
+        high probability of spam
+        mail re[jfv]e?t[eé]
+        we do not accept spam
+        \bofr_506\b
+        \bbulk mail\b
+    """,
+    Reason.REQUIRE_PTR: r"""
+        \b(?:no|without|missing|invalid|require[sd]?|valid|have|fix|bad|
+            lacks?)\b<40>\b(?:reverse[- ]?(?:dns|lookup|mapping)|rdns|ptr)\b
+        \b(?:reverse[- ]?(?:dns|lookup|mapping|hostname)|rdns|ptr(?: record)?s?)\b<60>\b(?:fail|not|no|
+            missing|invalid|required|reject|match|generic)
+        cannot (?:find|resolve) your (?:reverse )?(?:hostname|ip)
+        ip name lookup failed
+        unverif(?:y|i)able sending ip
+        client host rejected: cannot find
+    """,
+    Reason.BAD_REPUTATION: r"""
+        \breputation\b
+        unexpected volume or user complaints
+        temporarily deferred due to user complaints
+    """,
+    Reason.AUTH_FAILURE: r"""
+        \b(?:spf|dmarc|domainkeys)\b
+        \bdkim\b<60>\b(?:fail|pass|invalid|required|check)
+        unauthenticated (?:e-?mail|mail|message)
+        multiple authentication checks failed
+        sender policy framework
+    """,
+    Reason.SPEEDING: r"""
+        too many (?:recipients|messages|mails|e-?mails) (?:this|per|in an?|within)\b
+        sending (?:rate|too (?:fast|quickly|many))
+        unusual rate
+        (?:rate|hourly|daily|sending|message) limit(?:ed|s)?\b<40>\b(?:exceed|reach|hit)
+        rate[- ]limit(?:ed|ing)
+        excessive (?:message )?rate
+        throttl(?:ed|ing)
+        receiving mail (?:too quickly|at a rate)
+        exceeded <30>messages per
+        mail flood
+    """,
+    Reason.TOO_MANY_CONNECTIONS: r"""
+        too many (?:concurrent |simultaneous |open )?(?:smtp )?(?:connections|sessions|recipients|rcpts)
+        (?:connection|frequency|concurrency|session)s? (?:limit|rate)
+        max(?:imum)? (?:number of )?connections
+    """,
+    Reason.NO_RELAYING: r"""
+        \brelay(?:ing)?\b<30>\b(?:den(?:y|ied)|prohibited|not (?:permitted|allowed)|disallowed|refused|
+            rejected|disabled)
+        \b(?:unable|not (?:allowed|permitted|configured|able)|refus\w{1,4}|cannot|won't|don't|do not|
+            will not)\b(?: to)? relay\b
+        \bnot? (?:an )?(?:open )?relay(?:ing)?\b
+        (?:not|isn't) in my list of allowed rcpthosts
+        insecure mail relay
+        (?:e-?mail )?address is not verified
+        not (?:a )?(?:local|hosted) (?:domain|host)
+    """,
+    Reason.VIRUS_DETECTED: r"""
+        \bvirus(?:es)?\b<40>\b(?:found|detected|infected|contain)
+        \binfected (?:with|by)\b
+        \b(?:contains?|found|detected)(?: a)? virus
+    """,
+    Reason.MAILER_ERROR: r"""
+        command output:
+        mailer error
+        \bpipe to\b
+        unknown mailer
+        (?:procmail|maildrop|vdelivermail|deliver(?:y)? agent)\b<60>\b(?:fail|error|couldn't|cannot|
+            exit)
+        died with (?:signal|status)
+        exit(?:ed)? (?:with )?(?:status|code)
+    """,
+    Reason.NOT_ACCEPT: r"""
+        (?:host|domain|server|system|site|machine)\b<30>\b(?:does|do|will|is) ?(?:not|n't|
+            never) (?:accept|receiv|accepting)\w{0,4}(?: any)? e?-?mail
+        \bnull ?mx\b
+        indicated no smtp service
+        no mx found
+        type=mx: malformed or unexpected name server reply
+        no (?:mail|smtp) (?:service|server) here
+        does not (?:accept|receive) (?:any )?mail\b
+    """,
+    Reason.SUSPEND: r"""
+        \b(?:account|mail ?box|user(?:\(s\))?|recipient|address|e-?mail|compte|subscriber|
+            domain)s?\b<60>\b(?:disabled|suspended|inactive|locked|frozen|is blocked|deactivated|
+            discontinued|terminated|bloqu[eé]|closed|not active)
+        account (?:has |is )?expired
+        \b(?:disabled|suspended|inactive|locked|frozen|deactivated|discontinued) (?:account|mail ?box|
+            user|recipient|address)
+    """,
+    Reason.HAS_MOVED: r"""
+        \b(?:has|have) (?:been )?(?:moved|changed|replaced)(?: (?:to|by)\b|<40>address)
+        new (?:e-?mail )?address is
+        \buser (?:has )?moved\b
+        user not local; please
+        address (?:has )?(?:been )?changed
+        no longer (?:in use|at this address|with (?:us|this))
+        please (?:use|send)<40>\binstead
+    """,
+    Reason.FILTERED: r"""
+        recipient(?:'s)? preferences
+        (?:refused|rejected|blocked|not accepted) by (?:the )?(?:recipient|user|addressee)
+        user (?:does not|doesn't) (?:want|accept|have an? [^ ]{1,100} account)
+        not on (?:the )?(?:white|allow) ?list
+        restricts? (?:incoming )?mail
+        only accepts? (?:mail|messages) from
+    """,
+    Reason.POLICY_VIOLATION: r"""
+        policy reasons?
+        (?:by|of|due to|against|violat\w{1,4}|because of)(?: our| local| the| a| site)? polic(?:y|ies)\b
+        policy (?:violation|rejection|restriction)
+        not allowed by policy
+        content presents a potential
+        administrative prohibition
+        security polic(?:y|ies)
+        (?:do not|don't) accept<40>\battachment
+    """,
+    Reason.REJECTED: r"""
+        sender(?:'s)?(?: e-?mail)? (?:address|domain|verify|is|was|not|id)?\s?<20>\b(?:rejected|refused|
+            denied|failed|invalid|blocked|callout|not (?:allowed|accepted|exist|found))
+        (?:domain of )?sender address [^\s]{1,200} (?:does not (?:exist|resolve))
+        domain of sender
+        rejected mail from
+        denied by mail from
+        sender domain
+        envelope[- ]sender
+        from: ?\s?domain
+        invalid (?:sender|from)
+        mail from [^\s]{1,200} rejected
+        not (?:a |are |an )?(?:registered|member|subscribed|authori[sz]ed|allowed|
+            permitted)<40>\b(?:gateway user|mailing list|of th|to (?:post|send))
+        only (?:members|subscribers) (?:can|may)
+        groups.google.com/
+        not(?: be)? authori[sz]ed to (?:post|send)
+        recipient address(?:es)? rejected ?: access denied
+    """,
+    Reason.BLOCKED: r"""
+        \b(?:client host|ip(?: address)?|your (?:host|ip|server|network|mail server)|connections? from|
+            (?:mail|messages?|e-?mails?) from (?:your|\d))\b[^\n]{0,80}\b(?:weren't sent|blocked|banned|
+            rejected|denied|blacklist|black ?list|listed|not (?:allowed|welcome|accepted))
+        \b(?:blocked|listed|blacklisted|denied) (?:using|by|at|in|for|on|-|see)\b
+        \b(?:rbl|dnsbl|dnswl|spamhaus|spamcop|barracuda|sorbs|abuseat|block ?list|black ?list)\b
+        banned sending
+        denied \[
+        server refused connection
+        (?:mail|messages?) from \d[\d.·:]{6,40} (?:not allowed|refused|rejected)
+        unwanted messages
+        invalid ip for sending
+        blocked ip
+        refused to talk to me
+        service refused
+        connection refused
+        smtp server of your isp
+        access denied\b.{0,20}\bip
+        blocked - see
+        please use <30>(?:smtp|isp|mail server)
+    """,
+    Reason.MESSAGE_TOO_BIG: r"""
+        (?:message|mail|size|file|line)s?\b<60>\b(?:too (?:big|large)|exceed(?:s|ed)? <40>(?:size|
+            limit of|maximum)|size limit|size exceed)
+        (?:size|line|length) limit exceeded
+        exceeds? (?:the )?(?:maximum|fixed|size|allowed)<40>(?:size|limit|allowed)
+        message size
+    """,
+    Reason.EXCEED_LIMIT: r"""
+        exceeds? (?:the )?(?:administrative|local) limit
+    """,
+    Reason.USER_UNKNOWN: r"""
+        \b(?:unknown|no such|invalid|unrecognized|illegal|bad|undeliverable|nonexistent|
+            non-existent)(?: or \w{1,12})?(?: local| final| virtual| delivery| destination| e-?mail|
+             smtp){0,2} <who>\b
+        \b<who>(?:\(s\))?(?: name)?(?: [\\x22'<(]?[^\s]{1,200}@[^\s]{1,200}[\\x22'>)]?:?,?)?(?: (?:is|
+            was|are|has|that you tried to reach|you entered|or domain|in question|here|in \w{1,12}|
+            on \w{1,12}))*[ :,-]{1,3}<gone>
+        \b(?:no|not a|isn't a|is not a)(?: valid| known| registered| local)? (?:mail ?box|user|
+            recipient|account)\b(?! (?:space|quota))
+        recipient ?not ?found
+        mailbox unavailable
+        user not exist
+        (?:not|isn't) (?:listed|found) in
+        \bno (?:mail ?box|one|user|recipient|account|person)<20>\b(?:here|by that|with that|under)
+        (?:recipient|destinataire)s? invalide
+        destinataire <20>in(?:valide|connu)
+        ディレクトリのリストにありません
+        見つかりません
+        宛先不明
+        存在しません
+        unknown local[- ]part
+        <who> \[[^\]]{1,80}\] <gone>
+        recipient address is not valid
+        validrcptto
+        (?:does not|doesn't) have a mail ?box
+        not listed in <20>directory
+        (?:benutzer|empf[äa]nger|adresse|konto|postfach)<40>(?:unbekannt|existiert nicht|nicht gefunden)
+        usuario (?:desconocido|inexistente|no existe)
+        (?:utilisateur|destinataire|adresse)<20>inconnue?
+        unable to (?:find|locate) (?:the )?(?:recipient|user|mailbox)
+        delivery userid
+        has no (?:mail ?box|account)
+        (?:wurde )?nicht gefunden
+        not our customer
+        can(?:'t|not) (?:find|verify) (?:the |your )?(?:recipient|user|mailbox)
+    """,
+    Reason.HOST_UNKNOWN: r"""
+        \b(?:host|domain)(?: name)?(?: or domain name)?\b<60>\b(?:unknown|not found|not exist|
+            does(?:n't| not) exist|unrouteable|can(?:'t|not) be (?:found|resolved)|couldn't be found)
+        domain is not reachable
+        \b(?:unknown|no such|invalid|bad|nonexistent) (?:host|domain|destination|mail ?server)\b
+        unrout(?:e)?able (?:mail )?(?:domain|address)
+        nxdomain
+        no mx (?:record|host)
+        illegal host
+        name or service not known
+        couldn't find any host
+        all relevant mx records point to non-existent
+    """,
+    Reason.NOT_COMPLIANT: r"""
+        \brfc ?-?\d{3,4}\b<40>\b(?:compl|violat)
+        (?:not|non)[- ](?:rfc[- ])?complian
+        multiple (?:addresses|from)
+        messages? with multiple
+        missing (?:a )?valid (?:message-?id|from|date)
+        message is not rfc
+    """,
+    Reason.CONTENT_ERROR: r"""
+        improper use of 8-?bit
+        duplicate header
+        media error
+        malformed (?:mime|header|message)
+        (?:8-?bit|non-ascii|illegal|invalid|bad) (?:data|characters?|attachment)<40>\b(?:header|message|
+            body|mail)
+        (?:header|mime|attachment|charset|content)s?\b<30>\b(?:error|invalid|malformed|not allowed|
+            illegal|forbidden|rejected)
+    """,
+    Reason.NETWORK_ERROR: r"""
+        no route to host
+        lost connection
+        network (?:is )?(?:unreachable|error|down)
+        dns (?:query|lookup|error)<20>\b(?:fail|error)
+        name (?:service|server) (?:error|lookup failure|reply)
+        (?:mail|routing|forwarding) loop
+        loops? back
+        too many (?:hops|received)
+        hop count
+        connection (?:reset|dropped|closed|lost)
+        bad connection
+    """,
+    Reason.EXPIRED: r"""
+        tim(?:e|ed) ?-?out
+        \bexpired\b
+        (?:could not|not|hasn't|has not|not yet) (?:be|been)(?: able to be)? delivered (?:for|within|
+            after|in)
+        multiple retries
+        giving up
+        (?:not|isn't|is not) respond
+        unable to (?:connect|reach)
+        host not reachable
+        has been delayed
+        requests to connect
+        still being retried
+        retry time
+        (?:host name|hostname) lookup failure
+        was not delivered within
+        too old
+        (?:in|on) the queue (?:for )?too long
+        queue (?:life)?time
+    """,
+    Reason.FAILED_STARTTLS: r"""
+        \b(?:starttls|tls|encryption)\b<30>\b(?:required|needed|not available|failed)
+    """,
+    Reason.SECURITY_ERROR: r"""
+        \b(?:authentication|authorization|tls|encryption|starttls)\b<40>\b(?:required|failed|needed|
+            not supported)
+        unauthenticated senders
+        must (?:authenticate|issue a starttls)
+        not authenticated
+        security (?:reasons|violation|policy)
+        executable (?:attachment|content)
+        mta-?sts
+        sender not (?:permitted|authenticated)
+    """,
+    Reason.SYNTAX_ERROR: r"""
+        malformed address
+        syntax error
+        (?:command|parameter)<30>\b(?:unrecogni[sz]ed|not (?:implemented|recogni[sz]ed|supported))
+        bad sequence
+        incorrectly constructed
+    """,
+    Reason.SYSTEM_ERROR: r"""
+        (?:service|server|system|mail ?box)\b<20>\b(?:unavailable|not available|busy|error|down|problem)
+        internal <20>error
+        temporary (?:failure|error|problem)
+        i/o error
+        could not load
+        insufficient (?:permission|system)
+        (?:local|write|configuration|config|processing) (?:error|failure)
+        queue file
+        transport error
+        unable to (?:process|create|open)
+        permission denied
+        try again later
+        out of memory
+        resources? (?:temporarily )?unavailable
+    """,
+}
+PHASES: dict[Phase, str] = {
+    Phase.CONNECT: r"""
+        refused to talk to me
+        after initial connection
+        performing the (?:he|eh)lo
+        in reply to (?:he|eh)lo
+        >>> (?:he|eh)lo
+        greeting wait
+    """,
+    Phase.MAIL: r"""
+        in reply to mail from
+        after mail from
+        >>> mail from
+        \[mail_from\]
+        our mail from
+        rejected mail from
+    """,
+    Phase.RCPT: r"""
+        in reply to rcpt
+        after rcpt to
+        >>> rcpt to
+        \[rcpt_to\]
+        our rcpt to
+        smtp:rcpt
+        does not like recipient
+        recipient address rejected
+    """,
+    Phase.DATA: r"""
+        in reply to (?:end of )?data
+        after end of data
+        >>> data
+        \[(?:body|data)\]
+        our final data
+        failed after i sent the message
+        text command
+        after data\b
+        after sending data
+    """,
+}
+FAILURE = r"""
+        \bundeliver(?:ed|able)
+        \breturned (?:mail|message|to sender)
+        \bdeliver\w{0,3} (?:has )?(?:failed|failure|error|problem|status|delayed|report)
+        failed (?:delivery|permanently|mail)
+        (?:mail|message)\b<40>\b(?:failure|failed|error|returned|bounced|blocked|delayed|rejected|
+            refused|not (?:be )?deliver)
+        failure notice
+        could(?: not|n't) (?:be )?deliver
+        unable to deliver
+        not (?:yet )?(?:be )?(?:been )?delivered
+        did not reach
+        was not relayed
+        permanent (?:fatal )?error
+        fatal errors?
+        non-?delivery
+        (?:delivery|mail) (?:system )?(?:notice|error)
+        cannot be (?:delivered|sent)
+        mailbox (?:is )?full
+        exceeds
+        transcript of session
+        errors from
+        not (?:a )?member
+        no such user
+        invalid user
+        unknown user
+        user unknown
+        failure reasons
+        delevery
+"""
