@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlmodel import Session, col, delete, select
 
-from app.db import insert_new
+from app.db import insert_new, one_of
 from app.models import Suppression
 
 
@@ -43,8 +43,8 @@ def found(session: Session, email: str) -> Suppression | None:
 def among(session: Session, emails: Collection[str]) -> dict[str, str]:
     """Those of the addresses that are listed, each with the reason."""
     hashes = {address_hash(email): email for email in emails}
-    rows = session.exec(select(Suppression).where(col(Suppression.address_hash).in_(hashes)))
-    return {hashes[row.address_hash]: row.reason for row in rows}
+    listed = select(Suppression).where(one_of(session, col(Suppression.address_hash), hashes))
+    return {hashes[row.address_hash]: row.reason for row in session.exec(listed)}
 
 
 def listed(session: Session, *, limit: int = 100, after: int = 0) -> list[Suppression]:

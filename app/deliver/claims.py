@@ -6,12 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Row, or_, update
-from sqlmodel import Session, col, exists, select
+from sqlalchemy import ColumnElement, Table, exists, inspect, or_, select, update
+from sqlmodel import Session, col
 
 from app import suppression
+from app.db import one_of
 from app.deliver.cards import Cards
 from app.models import Delivery, MailKind, SendingPause, Subscriber, SubscriberState
 from app.models import DeliveryState as State
@@ -23,6 +24,15 @@ LEASE = timedelta(minutes=20)
 SHARD = 300
 # In this order: what was never tried leaves before what was.
 WAITING = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
+
+_ROWS = cast("Table", inspect(Delivery).local_table)
+_READERS = cast("Table", inspect(Subscriber).local_table)
+_WRITTEN = select(
+    *(_ROWS.c[name] for name in (
+        "id", "kind", "edition", "created_at", "digest", "message_id", "signature", "signed_as",
+        "subscriber_id")),
+    *(_READERS.c[name] for name in ("email", "link_epoch", "state")),
+).join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +57,11 @@ def claim(
 ) -> Shard:
     """Take what may leave now. No two claimers ever get the same row, in any number of processes."""
     taken = _due(session, now, limit, ids)
-    session.execute(
-        update(Delivery)
-        .where(col(Delivery.id).in_(taken))
+    session.connection().execute(
+        update(_ROWS)
+        .where(one_of(session, _ROWS.c.id, taken))
         .values(
-            state=State.CLAIMED, lease_owner=owner, lease_until=now + LEASE, attempts=Delivery.attempts + 1
+            state=State.CLAIMED, lease_owner=owner, lease_until=now + LEASE, attempts=_ROWS.c.attempts + 1
         )
     )
     return _sort_out(session, taken, cards or Cards())
@@ -61,11 +71,11 @@ def _due(session: Session, now: datetime, limit: int, ids: Collection[int] | Non
     """State by state, so that the index gives them in order: to sort all that wait would take longer."""
     taken: list[int] = []
     for state in WAITING:
-        due = select(col(Delivery.id)).where(Delivery.state == state, may_leave(now))
+        due = select(_ROWS.c.id).where(_ROWS.c.state == state, may_leave(now))
         if ids is not None:
-            due = due.where(col(Delivery.id).in_(ids))
-        due = due.order_by(col(Delivery.next_attempt_at)).limit(limit - len(taken))
-        taken += session.exec(due.with_for_update(skip_locked=True)).all()  # type: ignore[arg-type]
+            due = due.where(_ROWS.c.id.in_(ids))
+        due = due.order_by(_ROWS.c.next_attempt_at).limit(limit - len(taken))
+        taken += session.connection().execute(due.with_for_update(skip_locked=True)).scalars()
         if len(taken) == limit:
             break
     return taken
@@ -88,30 +98,20 @@ def _not_paused() -> ColumnElement[bool]:
 
 def _sort_out(session: Session, ids: Sequence[int], cards: Cards) -> Shard:
     """Readers who left since the mail was composed get none: those rows end here, with the reason."""
-    rows = session.execute(_WRITTEN.where(col(Delivery.id).in_(ids)).order_by(col(Delivery.id))).all()
+    rows = _read(session, ids)
     refusals = _refusals(session, rows)
     _end(session, refusals)
     letters = _letters(session, [row for row in rows if row.id not in refusals], cards)
     return Shard(letters, Counter(state for state, _ in refusals.values()))
 
 
-_WRITTEN = select(  # type: ignore[call-overload]
-    Delivery.id,
-    Delivery.kind,
-    Delivery.edition,
-    Delivery.created_at,
-    Delivery.digest,
-    Delivery.message_id,
-    Delivery.signature,
-    Delivery.signed_as,
-    Delivery.subscriber_id,
-    Subscriber.email,
-    Subscriber.link_epoch,
-    Subscriber.state,
-).join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
+def _read(session: Session, ids: Collection[int]) -> Sequence[Any]:
+    """The rows of deliveries with their readers. By tables: to go by classes takes three times as long."""
+    named = one_of(session, _ROWS.c.id, ids)
+    return session.connection().execute(_WRITTEN.where(named).order_by(_ROWS.c.id)).all()
 
 
-def _refusals(session: Session, rows: Iterable[Row[Any]]) -> dict[int, tuple[State, str]]:
+def _refusals(session: Session, rows: Iterable[Any]) -> dict[int, tuple[State, str]]:
     suppressed = suppression.among(session, [row.email for row in rows])
     found = ((row.id, refusal_of(row.kind, row.state, suppressed.get(row.email))) for row in rows)
     return {delivery_id: refusal for delivery_id, refusal in found if refusal}
@@ -137,7 +137,7 @@ def _end(session: Session, refusals: dict[int, tuple[State, str]]) -> None:
         session.execute(update(Delivery).where(col(Delivery.id).in_(ids)).values(**ended))
 
 
-def _letters(session: Session, rows: Sequence[Row[Any]], cards: Cards) -> tuple[Letter, ...]:
+def _letters(session: Session, rows: Sequence[Any], cards: Cards) -> tuple[Letter, ...]:
     restored = cards.restore(session, [row.digest for row in rows])
     return tuple(
         Letter(
@@ -160,8 +160,7 @@ def _letters(session: Session, rows: Sequence[Row[Any]], cards: Cards) -> tuple[
 
 def letters(session: Session, ids: Collection[int], cards: Cards) -> tuple[Letter, ...]:
     """What deliveries say, as they were composed; in the order of their ids."""
-    rows = session.execute(_WRITTEN.where(col(Delivery.id).in_(ids)).order_by(col(Delivery.id))).all()
-    return _letters(session, rows, cards)
+    return _letters(session, _read(session, ids), cards)
 
 
 # --- while they are in hand
@@ -170,11 +169,11 @@ def letters(session: Session, ids: Collection[int], cards: Cards) -> tuple[Lette
 def may_still_leave(session: Session, owner: str) -> set[int]:
     """What a sender has claimed and may still send: no reader left, nothing was paused or cancelled."""
     mine = (
-        select(Delivery.id, Delivery.kind, Subscriber.email, Subscriber.state)
-        .join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
+        select(_ROWS.c.id, _ROWS.c.kind, _READERS.c.email, _READERS.c.state)
+        .join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)
         .where(_in_hand_of(owner), _not_paused())
     )
-    rows = session.execute(mine).all()
+    rows = session.connection().execute(mine).all()
     return {row.id for row in rows} - _refusals(session, rows).keys()
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
-from sqlalchemy import bindparam, text, update
+from sqlalchemy import inspect, text
 from sqlmodel import Session, col, select
 
 from app import bounces, suppression
@@ -49,13 +50,11 @@ def _record_accepted(session: Session, endings: Sequence[Ending], owner: str) ->
     return dict.fromkeys(ids, State.SENT)
 
 
-_SENT = {"state": State.SENT, "reason": "", "next_attempt_at": None, "lease_until": None}
-_ACCEPTED = (
-    update(Delivery)
-    .where(col(Delivery.id) == bindparam("of_id"), col(Delivery.lease_owner) == bindparam("owner"))
-    .values(**_SENT, **{name: bindparam(name) for name in (
-        "sent_at", "smtp_code", "smtp_text", "message_id", "subject")})
-)  # fmt: skip
+_ACCEPTED = """
+    UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,
+        sent_at = ?, smtp_code = ?, smtp_text = ?, message_id = ?, subject = ?
+    WHERE id = ? AND lease_owner = ?
+"""
 _ACCEPTED_AT_ONCE = text("""
     UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,
         sent_at = answer.at, smtp_code = answer.code, smtp_text = answer.text,
@@ -68,20 +67,23 @@ _ACCEPTED_AT_ONCE = text("""
 
 
 def _accepted_row_by_row(session: Session, endings: Sequence[Ending], owner: str) -> int:
-    """SQLite runs one statement over and over faster than it reads one that is long."""
+    """SQLite runs one short statement over and over faster than it reads a long one."""
+    dialect = session.get_bind().dialect
+    moment = inspect(Delivery).columns["sent_at"].type.bind_processor(dialect)
+    written = cast("Callable[[datetime], str]", moment)
     rows = [
-        {
-            "of_id": each.delivery_id,
-            "owner": owner,
-            "sent_at": datetime.fromtimestamp(each.at, UTC),
-            "smtp_code": each.answer.code,
-            "smtp_text": each.answer.text,
-            "message_id": each.message_id,
-            "subject": each.subject,
-        }
+        (
+            written(datetime.fromtimestamp(each.at, UTC)),
+            each.answer.code,
+            each.answer.text,
+            each.message_id,
+            each.subject,
+            each.delivery_id,
+            owner,
+        )
         for each in endings
     ]
-    return session.connection().execute(_ACCEPTED, rows).rowcount
+    return session.connection().exec_driver_sql(_ACCEPTED, rows).rowcount
 
 
 def _accepted_at_once(session: Session, endings: Sequence[Ending], owner: str) -> int:
