@@ -32,6 +32,7 @@ The stages, in the order in which data passes through them:
     compose       PURE: pick, section, never repeat → Digest
     render        Digest → subject, HTML and text
     message       RenderedMail → RFC 5322 bytes
+    fragments     what digests show, rendered and encoded once
     letters       Letter → Outgoing: from fragments that are encoded once, and signed
     dkim          the signatures of mails, and the keys they are made with
     wire          PURE: SMTP as bytes: commands, bodies, replies

@@ -1,18 +1,44 @@
-"""Letter → Outgoing: the mail that `render` describes, as bytes that are made fast, and signed."""
+"""Letter → Outgoing: from fragments that are encoded once, and signed."""
 
 from __future__ import annotations
 
+import binascii
 import importlib.metadata
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from app import dkim, message, render, tokens
-from app.records import Letter, Outgoing
-from app.render import Renderer
+from markupsafe import escape
+
+from app import dkim, fragments, message, render, tokens
+from app.errors import DeliveryError
+from app.fragments import OPINIONS, Card, Fragments, Layout, Line, Mold, Shell, Subject
+from app.message import SOFT_BREAK
+from app.records import Digest, Letter, MailKind, Outgoing
+from app.render import MAX_HTML_BYTES, SUMMARY_CHARS, Renderer
 from app.settings import Settings
-from app.tokens import Signer
+from app.tokens import Purpose, Signer
+
+FOOT = render.LINKS[MailKind.DIGEST]
+_FOOT, _UNSUBSCRIBE = [purpose.value for purpose in FOOT], FOOT.index(Purpose.UNSUBSCRIBE)
+_BEFORE_TEXT, _BEFORE_HTML = message.part("plain"), b"\r\n" + message.part("html")
+_AFTER_HTML = b"\r\n" + message.END
+_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # the same in any encoding, on one line
+
+
+class Parts(NamedTuple):
+    """Both parts of a digest, and what its head needs to know of them."""
+
+    shell: Shell
+    subject: Subject
+    unsubscribe: bytes  # the token
+    shown: int  # how many papers
+    text: list[bytes]
+    html: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +62,21 @@ class Draft:
 
 
 class Composer:
-    """Writes any letter. Made once: it keeps the keys, and what it has encoded."""
+    """Writes any letter. Made once: it keeps the keys, and what it has encoded. Threads may share it."""
 
     def __init__(self, settings: Settings, signer: Signer, renderer: Renderer) -> None:
         self._settings = settings
         self._signer = signer
         self._renderer = renderer
-        self._domain = settings.mail_domain.encode("idna").decode()
+        self._domain = settings.mail_domain
+        self._signed_domain = self._domain.encode("idna").decode()
         self._keys = dkim.load(settings.dkim_keys)
         self._ground = _fingerprint_of_everything(settings, self._keys)
+        self._fragments = Fragments(renderer, signer)
+        self._from = message.sender(settings.site_name, settings.from_address).encode()
+        self._date = lru_cache(64)(
+            lambda moment: message.date(moment).encode()
+        )  # an edition shares its moment
 
     @property
     def signs(self) -> bool:
@@ -53,31 +85,11 @@ class Composer:
 
     def draft(self, letter: Letter) -> Draft:
         """Write a letter; DeliveryError where nothing of it can be written."""
-        domain = self._settings.mail_domain
-        message_id = letter.message_id or self._signer.message_id(letter.delivery_id, domain)
-        mail = self._renderer.render(letter)
-        envelope = message.Envelope(
-            delivery_id=letter.delivery_id,
-            message_id=message_id,
-            return_path=self._signer.return_path(letter.delivery_id, domain),
-            from_name=self._settings.site_name,
-            from_address=self._settings.from_address,
-            to_address=letter.email,
-            date=letter.issued_at,
-        )
-        written = message.compose(mail, envelope)
-        head, _, body = written.data.partition(b"\r\n\r\n")
-        return Draft(
-            letter,
-            message_id,
-            mail.subject,
-            written.sender,
-            written.recipient,
-            head + b"\r\n",
-            [body],
-            mail.left_out,
-            self._made_ahead(letter, message_id),
-        )
+        message_id = letter.message_id or self._signer.message_id(letter.delivery_id, self._domain)
+        sender = self._signer.return_path(letter.delivery_id, self._domain)
+        if letter.kind is MailKind.DIGEST:
+            return self._digest(letter, message_id, sender)
+        return self._service(letter, message_id, sender)
 
     def seal(self, draft: Draft) -> Outgoing:
         """The mail as it goes over the wire, signed where there are keys."""
@@ -88,8 +100,9 @@ class Composer:
             subject=draft.subject,
             sender=draft.sender,
             recipient=draft.recipient,
-            data=b"".join((signature, draft.head, b"\r\n", *draft.body)),
+            data=b"".join([signature, draft.head, b"\r\n", *draft.body]),
             needs_smtputf8=not draft.recipient.isascii(),
+            no_leading_dots=True,
         )
 
     def signature(self, draft: Draft) -> tuple[str, str]:
@@ -99,8 +112,94 @@ class Composer:
         """
         return self._sign(draft).decode(), self._fingerprint(draft.letter, draft.message_id)
 
+    # --- what a mail is made of
+
+    def _service(self, letter: Letter, message_id: str, sender: str) -> Draft:
+        mail = self._renderer.render(letter)
+        envelope = message.Envelope(
+            delivery_id=letter.delivery_id,
+            message_id=message_id,
+            return_path=sender,
+            from_name=self._settings.site_name,
+            from_address=self._settings.from_address,
+            to_address=letter.email,
+            date=letter.issued_at,
+        )
+        written = message.compose(mail, envelope)
+        head, _, body = written.data.partition(b"\r\n\r\n")
+        return Draft(
+            letter, message_id, mail.subject, sender, written.recipient,
+            head + b"\r\n", [body], mail.left_out, self._made_ahead(letter, message_id),
+        )  # fmt: skip
+
+    def _digest(self, letter: Letter, message_id: str, sender: str) -> Draft:
+        """What `render` and `compose` would give, from fragments."""
+        recipient = message.address(letter.email)
+        digest = letter.digest or Digest(letter.edition, ())
+        for step in range(len(SUMMARY_CHARS)):
+            parts = self._parts(letter, digest, step)
+            if _is_small(parts.html):
+                break
+        before, between, after = parts.shell.headers
+        head = (
+            self._from, b"To: ", recipient.encode(), b"\r\n", parts.subject.header,
+            self._date(letter.issued_at), b"Message-ID: ", message_id.encode(), b"\r\n",
+            before, parts.unsubscribe, between, parts.unsubscribe, after,
+        )  # fmt: skip
+        left_out = letter.unreadable + sum(len(section.picks) for section in digest.sections) - parts.shown
+        return Draft(
+            letter, message_id, parts.subject.text, sender, recipient, b"".join(head),
+            [_BEFORE_TEXT, *parts.text, _BEFORE_HTML, *parts.html, _AFTER_HTML],
+            left_out, self._made_ahead(letter, message_id),
+        )  # fmt: skip
+
+    def _parts(self, letter: Letter, digest: Digest, step: int) -> Parts:
+        """Both parts, the summaries as long as a step allows."""
+        layout = self._fragments.layout(digest.sections, step)
+        placed = [one for _, section in layout for one in section]
+        if not placed:
+            raise DeliveryError("no paper of this digest can be shown", permanent=not letter.unreadable)
+        scores, cards = zip(*placed, strict=True)
+        at = scores.index(max(scores))
+        best, others = cards[at], cards[:at] + cards[at + 1 :]
+        note = self._fragments.note(digest.note)
+        shell = self._fragments.shell(letter.edition, min(len(others), render.ALSO), bool(note.text))
+        subject = self._fragments.subject(best.title, len(others))
+        intro = self._fragments.intro(len(cards), digest.considered)
+        reader = _reader(letter.email)
+        tokens = self._tokens(letter, cards)
+        links = dict(zip(_FOOT, tokens, strict=False))
+        in_text = {**links, "intro": intro.text, "note": note.text, "reader": reader.text}
+        in_html = {
+            **links, "intro": intro.html, "note": note.html, "reader": reader.html, "subject": subject.html,
+            **self._preview(best, others),
+        }  # fmt: skip
+        text, html = _in_sections(layout, tokens[len(_FOOT) :])
+        return Parts(
+            shell, subject, tokens[_UNSUBSCRIBE], len(cards),
+            _around(shell.text, in_text, text), _around(shell.html, in_html, html),
+        )  # fmt: skip
+
+    def _tokens(self, letter: Letter, cards: Sequence[Card]) -> list[bytes]:
+        """Those of the links at the foot, and then the two of each paper."""
+        return self._signer.tokens(
+            letter.subscriber_id,
+            letter.issued_at,
+            letter.link_epoch,
+            (FOOT[:-1], (0,)),
+            (FOOT[-1:], (letter.delivery_id,)),
+            (OPINIONS, [card.paper_id for card in cards]),
+        )
+
+    def _preview(self, best: Card, others: Sequence[Card]) -> dict[str, bytes]:
+        if not others:
+            return {"why": self._fragments.why(best.why)}
+        return {f"also{number}": card.also for number, card in enumerate(others[: render.ALSO])}
+
+    # --- its signature
+
     def _sign(self, draft: Draft) -> bytes:
-        return dkim.signature(self._keys, self._domain, draft.head, draft.body, draft.letter.issued_at)
+        return dkim.signature(self._keys, self._signed_domain, draft.head, draft.body, draft.letter.issued_at)
 
     def _made_ahead(self, letter: Letter, message_id: str) -> bytes:
         if letter.signature and self._keys and letter.signed_as == self._fingerprint(letter, message_id):
@@ -110,12 +209,48 @@ class Composer:
     def _fingerprint(self, letter: Letter, message_id: str) -> str:
         """Of all that is in a mail beside its digest, which never changes."""
         own = (
-            letter.email, letter.link_epoch, letter.delivery_id, letter.subscriber_id, letter.unreadable,
-            message_id, letter.issued_at.isoformat(),
+            letter.email, letter.link_epoch, letter.delivery_id, letter.subscriber_id, letter.edition,
+            letter.unreadable, message_id, letter.issued_at.timestamp(),
         )  # fmt: skip
         state = self._ground.copy()
         state.update(repr(own).encode())
         return state.hexdigest()
+
+
+def _in_sections(layout: Layout, tokens: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """The text and the HTML of all sections, each card with its two tokens in it."""
+    text: list[bytes] = []
+    html: list[bytes] = []
+    opinions = iter(tokens)
+    for heading, placed in layout:
+        text.append(heading.text)
+        html.append(heading.html)
+        for (_, card), more, less in zip(placed, opinions, opinions, strict=False):
+            before, between, after = card.text
+            text += (before, more, between, less, after)
+            before, between, after = card.html
+            html += (before, more, between, less, after)
+    return text, html
+
+
+def _around(shell: tuple[Mold, Mold], values: Mapping[Any, bytes], within: list[bytes]) -> list[bytes]:
+    """The shell with its holes filled, and what is within it. What is no name of a hole stands for itself."""
+    before, after = shell
+    return [*map(values.get, before, before), *within, *map(values.get, after, after)]
+
+
+def _reader(email: str) -> Line:
+    if _PLAIN_ADDRESS.fullmatch(email):
+        line = email.encode() + SOFT_BREAK
+        return Line(line, line)
+    return Line(message.fragment(str(escape(email))), message.fragment(email))
+
+
+def _is_small(html: Sequence[bytes]) -> bool:
+    """Whether the HTML, decoded, is of a size that is not clipped. Decoding makes nothing longer."""
+    if sum(map(len, html)) <= MAX_HTML_BYTES:
+        return True
+    return len(binascii.a2b_qp(b"".join(html)).replace(b"\r\n", b"\n")) <= MAX_HTML_BYTES
 
 
 def _fingerprint_of_everything(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
@@ -127,7 +262,7 @@ def _fingerprint_of_everything(settings: Settings, keys: Iterable[dkim.Key]) -> 
     )  # fmt: skip
     versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2")]
     state.update(repr((shown, versions, [(key.selector, key.public) for key in keys])).encode())
-    code = [Path(module.__file__ or "") for module in (dkim, message, render, tokens)]
+    code = [Path(str(module.__file__)) for module in (dkim, fragments, message, render, tokens)]
     for path in [Path(__file__), *code, *sorted(render.FOLDER.rglob("*.*"))]:
         state.update(path.read_bytes())
     return state

@@ -11,6 +11,7 @@ What DKIM calls the relaxed canonical form (RFC 6376, 3.4.4) is then the body it
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.header import Header
@@ -44,27 +45,46 @@ class Envelope:
 
 def compose(mail: RenderedMail, envelope: Envelope) -> Outgoing:
     """The mail as it goes over the wire; DeliveryError when its addresses or headers cannot be written."""
-    recipient = _address(envelope.to_address)
-    headers = {
-        "From": f"{_phrase(envelope.from_name)} <{_address(envelope.from_address)}>",
-        "To": recipient,
-        "Subject": _words("Subject", mail.subject),
-        "Date": format_datetime(envelope.date.astimezone(UTC)),
-        "Message-ID": envelope.message_id,
-        **mail.headers,
-        "MIME-Version": "1.0",
-        "Content-Type": f'multipart/alternative; boundary="{BOUNDARY}"',
-    }
-    head = "".join(_header(name, value) for name, value in headers.items())
+    recipient = address(envelope.to_address)
+    head = (
+        sender(envelope.from_name, envelope.from_address)
+        + header("To", recipient)
+        + subject(mail.subject)
+        + date(envelope.date)
+        + header("Message-ID", envelope.message_id)
+        + headers(mail.headers)
+    )
     return Outgoing(
         delivery_id=envelope.delivery_id,
         message_id=envelope.message_id,
         subject=mail.subject,
-        sender=_address(envelope.return_path),
+        sender=address(envelope.return_path),
         recipient=recipient,
         data=head.encode() + b"\r\n" + _body(mail),
         needs_smtputf8=not recipient.isascii(),
+        no_leading_dots=True,
     )
+
+
+def sender(name: str, from_address: str) -> str:
+    """The From header."""
+    return header("From", f"{_phrase(name)} <{address(from_address)}>")
+
+
+def subject(text: str) -> str:
+    """The Subject header."""
+    return header("Subject", _words("Subject", text))
+
+
+def date(moment: datetime) -> str:
+    """The Date header."""
+    return header("Date", format_datetime(moment.astimezone(UTC)))
+
+
+def headers(named: Mapping[str, str]) -> str:
+    """Headers as they are named, and those that say what follows them."""
+    content = {"MIME-Version": "1.0", "Content-Type": f'multipart/alternative; boundary="{BOUNDARY}"'}
+    return "".join(header(name, value) for name, value in {**named, **content}.items())
 
 
 def _body(mail: RenderedMail) -> bytes:
@@ -125,7 +145,7 @@ def _cut(line: bytes) -> int:
     return at if at > 0 else QUOTED_CHARS
 
 
-def _header(name: str, value: str) -> str:
+def header(name: str, value: str) -> str:
     """One header line, folded only where an encoded word was. CR or LF of anybody's making is refused."""
     if _CONTROL.search(value.replace("\r\n ", " ")) or _CONTROL.search(name):
         raise DeliveryError(f"the header {name} holds a control character", permanent=True)
@@ -153,7 +173,7 @@ def _phrase(name: str) -> str:
     return _words("From", name)
 
 
-def _address(text: str) -> str:
+def address(text: str) -> str:
     """An address that can stand in a header and in the envelope; its domain in ASCII where it can be."""
     local, _, domain = text.rpartition("@")
     if not domain.isascii():

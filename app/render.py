@@ -60,7 +60,7 @@ class Renderer:
         self._signer = signer
         self._templates = environment(FOLDER)
         contact = settings.contact_address or settings.from_address
-        self.site = {
+        self._site = {
             "name": settings.site_name,
             "url": settings.base_url,
             "contact": contact,
@@ -74,7 +74,7 @@ class Renderer:
         return self._service(letter)
 
     def _service(self, letter: Letter) -> RenderedMail:
-        values = {"site": self.site, "reader": letter.email, "links": self._links(letter)}
+        values = {"site": self._site, "reader": letter.email, "links": self._links(letter)}
         subject = plain(self._render(f"{letter.kind}/subject.txt", values))
         return RenderedMail(
             subject=subject,
@@ -103,7 +103,7 @@ class Renderer:
                 sections += [fragment for _, fragment in good]
                 picks += [pick for pick, _ in good]
         if not picks:
-            raise DeliveryError("no paper of this digest could be rendered", permanent=True)
+            raise DeliveryError("no paper of this digest can be shown", permanent=not letter.unreadable)
         best, others = best_of(picks)
         subject = self.subject(best.title, len(others))
         links = self._links(letter)
@@ -119,7 +119,7 @@ class Renderer:
             links=links,
         )
         left_out = letter.unreadable + len(digest.picks) - len(picks)
-        headers = list_headers(self._settings, self.site["contact"], letter.edition, links["unsubscribe"])
+        headers = self.list_headers(letter.edition, links["unsubscribe"])
         return RenderedMail(subject, whole.text, str(whole.html), headers, left_out)
 
     def _card(self, letter: Letter, pick: Pick, summary_chars: int) -> tuple[Pick, Fragment] | None:
@@ -178,12 +178,25 @@ class Renderer:
     ) -> Fragment:
         """All of a digest around its sections, and the sections in it."""
         values = {
-            "site": self.site, "edition": edition_words(edition), "subject": subject, "also": also,
+            "site": self._site, "edition": edition_words(edition), "subject": subject, "also": also,
             "why": why, "intro": intro, "reader": reader, "links": links,
         }  # fmt: skip
         html = self._render("digest/body.mjml", {**values, "note": note.html, "sections": sections.html})
         text = self._render("digest/body.txt", {**values, "note": note.text, "sections": sections.text})
         return Fragment(Markup(html), text.strip() + "\n")  # noqa: S704
+
+    def list_headers(self, edition: str, unsubscribe: str) -> dict[str, str]:
+        """What mailbox providers ask of anybody who writes to many (RFC 2369, 2919, 8058)."""
+        domain, contact = self._settings.mail_domain, self._site["contact"]
+        token = unsubscribe.rpartition("/")[2]
+        return {
+            "List-Unsubscribe": f"<{unsubscribe}>, <mailto:{contact}?subject=unsubscribe%20{token}>",
+            "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+            "List-Id": f"<digest.{domain}>",
+            "List-Help": f"<{self._settings.base_url}/>, <mailto:{contact}?subject=help>",
+            "Feedback-ID": f"{edition}:digest:paperboy:{domain.replace('.', '-')}",
+            "Precedence": "bulk",
+        }
 
     # --- what they stand on
 
@@ -206,8 +219,14 @@ class Renderer:
 
 def best_of(picks: Sequence[Pick]) -> tuple[Pick, list[Pick]]:
     """The pick with the highest score, the first of several; and the others."""
-    at = max(range(len(picks)), key=lambda place: picks[place].score)
+    scores = [pick.score for pick in picks]
+    at = scores.index(max(scores))
     return picks[at], [*picks[:at], *picks[at + 1 :]]
+
+
+def fit(text: str, chars: int = TITLE_CHARS) -> str:
+    """Foreign text as one line that is not too long; whatever is no text raises."""
+    return shorten(plain(text), chars)
 
 
 def also(title: str) -> str:
@@ -229,19 +248,6 @@ def together(fragments: Iterable[Fragment]) -> Fragment:
     """Fragments one after the other."""
     parts = list(fragments)
     return Fragment(Markup().join(part.html for part in parts), "".join(part.text for part in parts))
-
-
-def list_headers(settings: Settings, contact: str, edition: str, unsubscribe: str) -> dict[str, str]:
-    """What mailbox providers ask of anybody who writes to many (RFC 2369, 2919, 8058)."""
-    domain, token = settings.mail_domain, unsubscribe.rpartition("/")[2]
-    return {
-        "List-Unsubscribe": f"<{unsubscribe}>, <mailto:{contact}?subject=unsubscribe%20{token}>",
-        "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
-        "List-Id": f"<digest.{domain}>",
-        "List-Help": f"<{settings.base_url}/>, <mailto:{contact}?subject=help>",
-        "Feedback-ID": f"{edition}:digest:paperboy:{domain.replace('.', '-')}",
-        "Precedence": "bulk",
-    }
 
 
 def environment(folder: Path) -> SandboxedEnvironment:
@@ -324,14 +330,14 @@ def _day_words(iso: str) -> str:
 
 
 def presentable(pick: Pick, summary_chars: int) -> Pick:
-    """The pick with its texts made fit to be shown; whatever is no text raises here."""
+    """The pick with its texts made fit to be shown; whatever is no text raises."""
     return Pick(
         paper_id=_number(pick.paper_id),
-        title=shorten(plain(pick.title), TITLE_CHARS),
-        authors=shorten(plain(pick.authors), TITLE_CHARS),
-        summary=shorten(plain(pick.summary), summary_chars),
-        reason=shorten(plain(pick.reason), TITLE_CHARS),
-        trend=shorten(plain(pick.trend), TITLE_CHARS),
+        title=fit(pick.title),
+        authors=fit(pick.authors),
+        summary=fit(pick.summary, summary_chars),
+        reason=fit(pick.reason),
+        trend=fit(pick.trend),
         url=_web_link(pick.url),
         pdf_url=_web_link(pick.pdf_url),
         code_url=_web_link(pick.code_url),
@@ -339,7 +345,7 @@ def presentable(pick: Pick, summary_chars: int) -> Pick:
         published_on=pick.published_on,
         comments=int(pick.comments),
         score=float(pick.score),
-        summary_by=shorten(plain(pick.summary_by), NAME_CHARS),
+        summary_by=fit(pick.summary_by, NAME_CHARS),
     )
 
 
