@@ -1,104 +1,172 @@
-"""The doctor finds what is wrong, and says how to mend it."""
+"""The doctor looks at everything, and says how to mend what is wrong; its parts have tests of their own."""
 
 from __future__ import annotations
 
 import shlex
+import socket
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
+from time import monotonic
 
 import pytest
 from sqlalchemy import text
 from sqlmodel import select
 
-from app import deliver, doctor, lexicon, main, pipeline, runs
-from app.doctor import Finding, Level
-from app.models import Model, SourceKind
+from app import deliver, dkim, doctor, lexicon, pipeline, runs
+from app.doctor import Finding, Level, lately, relay
+from app.doctor.sink import Sink
+from app.models import Model, SourceKind, Subscriber
 from app.pipeline import App
-from app.settings import Settings, SmtpSecurity
+from app.settings import Settings
+from app.sources.client import Wire
 from tests import shelves
-from tests.mailserver import MailServer
+from tests.nameserver import NameServer
 
 
 @pytest.fixture
-def settings(settings: Settings, mail_server: MailServer) -> Settings:
-    """A service that could be somebody's, with a relay that answers."""
-    return settings.model_copy(update={"from_address": "digest@paperboy.io", "smtp_port": mail_server.port})
+def names() -> Iterator[NameServer]:
+    """What the world knows of paperboy.io."""
+    with NameServer() as server:
+        server.set("paperboy.io", "MX", "10 mail.paperboy.io.")
+        server.set("paperboy.io", "TXT", "v=spf1 a:mail.paperboy.io -all")
+        server.set("_dmarc.paperboy.io", "TXT", "v=DMARC1; p=none")
+        yield server
 
 
-def examine(app: App, now: datetime, **changed: object) -> dict[str, Finding]:
+@pytest.fixture
+def settings(settings: Settings, names: NameServer, tmp_path: Path) -> Iterator[Settings]:
+    """A service that could be somebody's, with a relay that answers and a key that is published."""
+    dkim.create(dkim.Algorithm.ED25519, tmp_path / "key.pem")
+    named = (f"s1:{tmp_path / 'key.pem'}",)
+    name, record = dkim.load(named)[0].record("paperboy.io")
+    names.set(name, "TXT", record)
+    with Sink() as sink:
+        changed = {"from_address": "digest@paperboy.io", "smtp_port": sink.port, "dkim_keys": named}
+        yield settings.model_copy(update=changed)
+
+
+def examine(app: App, now: datetime, names: NameServer, **changed: object) -> dict[str, Finding]:
     """The findings by check, with some settings changed."""
-    built = main.build(app.settings.model_copy(update=changed))
-    try:
-        return {finding.check: finding for finding in doctor.examine(built, now)}
-    finally:
-        built.db.dispose()
+    settings = app.settings.model_copy(update=changed)
+    found = doctor.examine(settings, now, resolver=names.resolver)
+    assert all(finding.fix for finding in found if finding.level is not Level.OK)
+    return {finding.check: finding for finding in found}
 
 
-def test_a_healthy_service_has_no_finding_but_good_ones(app: App, now: datetime) -> None:
+def remembered(app: App, now: datetime) -> dict[str, Finding]:
+    """The findings in the database alone."""
+    return {finding.check: finding for finding in lately.look(app.db, lexicon.Lexicon(), now)}
+
+
+def test_a_healthy_service_has_no_finding_but_good_ones(app: App, now: datetime, names: NameServer) -> None:
     """Everything was looked at, and all is well."""
     with app.db.write() as session:
         shelves.source(session, now).polled_at = now
     with runs.recorded(app.db, "refresh", now):
         pass
-    found = examine(app, now)
-    assert {finding.level for finding in found.values()} == {Level.OK}
-    assert set(found) == {
+    found = examine(app, now, names)
+    assert {finding.check: finding.said for finding in found.values() if finding.level is not Level.OK} == {}
+    assert [*found] == [
         "settings",
         "base_url",
         "from_address",
+        "journal_dir",
+        "dkim key s1",
+        "compose_ahead_minutes",
         "database",
-        "relay",
         "source Hugging Face Daily Papers",
         "job refresh",
         "schedule",
         "model",
-    }
+        "relay",
+        "relay TLS",
+        "relay size",
+        "mx",
+        "spf",
+        "dkim s1",
+        "dmarc",
+        "ptr",
+        "mail",
+        "mail headers",
+        "mail unsubscribe",
+        "mail signatures",
+        "mail return path",
+        "mail parts",
+        "mail lines",
+        "mail size",
+        "mail content",
+        "one-click",
+    ]
 
 
-def test_the_relay_is_asked_what_it_can_do(app: App, now: datetime) -> None:
-    """What it announces decides how mails are sent."""
-    said = examine(app, now)["relay"].said
-    assert "without TLS" in said
-    assert "8BITMIME" in said
+def test_nothing_is_changed_by_looking(app: App, now: datetime, names: NameServer) -> None:
+    """No reader is unsubscribed, nothing is sent to the relay, and the database is as it was."""
+    with app.db.write() as session:
+        shelves.reader(session, "alice@example.org", [], now + timedelta(days=1))
+    before = _everything(app)
+    examine(app, now, names)
+    assert _everything(app) == before
 
 
-@pytest.mark.parametrize(
-    ("changed", "check", "level"),
-    [
-        ({"base_url": "http://paperboy.test"}, "base_url", Level.WARNING),
-        ({"from_address": "paperboy@localhost.localdomain"}, "from_address", Level.WARNING),
-        ({"postal_address": ""}, "postal_address", Level.WARNING),
-        ({"contact_address": ""}, "contact_address", Level.WARNING),
-        ({"smtp_port": 1}, "relay", Level.ERROR),
-        ({"smtp_security": SmtpSecurity.STARTTLS}, "relay", Level.ERROR),
-        ({"smtp_security": SmtpSecurity.TLS}, "relay", Level.ERROR),
-        ({"smtp_username": "me", "smtp_password": "wrong"}, "relay", Level.ERROR),
-        ({"database_url": "postgresql+psycopg://nobody@127.0.0.1:1/none"}, "database", Level.ERROR),
-    ],
-)
-def test_what_is_set_wrongly_is_found(
-    changed: dict[str, object], check: str, level: Level, app: App, now: datetime
+def _everything(app: App) -> dict[str, list[tuple[object, ...]]]:
+    tables = Subscriber.metadata.sorted_tables
+    with app.db.read() as session:
+        return {str(each): [tuple(row) for row in session.execute(each.select())] for each in tables}
+
+
+def test_a_relay_and_a_resolver_that_are_silent_do_not_hold_up_the_doctor(
+    app: App, now: datetime, names: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what to do about it."""
-    finding = examine(app, now, **changed)[check]
-    assert finding.level is level
-    assert finding.fix
+    """All is looked at together, and each part has an end."""
+    monkeypatch.setattr(relay, "PATIENCE", 1.0)
+    names.silent = True
+    started = monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        found = examine(app, now, names, smtp_port=silent.getsockname()[1])
+    assert monotonic() - started < 15
+    assert (found["relay"].level, found["dns"].level) == (Level.ERROR, Level.WARNING)
+    assert found["one-click"].level is Level.OK
+
+
+def test_what_cannot_be_looked_at_is_a_finding(app: App, now: datetime, names: NameServer) -> None:
+    """The other parts are looked at all the same."""
+    found = examine(app, now, names, dkim_keys=("s1:/nowhere/key.pem",))
+    assert found["dkim key s1"].level is Level.ERROR
+    assert (found["mail"].level, "/nowhere/key.pem" in found["mail"].said) == (Level.ERROR, True)
+    assert found["relay"].level is Level.OK
+
+
+def test_the_web_app_is_asked_by_network_only_when_told_to(
+    app: App, now: datetime, names: NameServer
+) -> None:
+    """Not by accident, from a machine that must not reach out."""
+    assert "online" not in examine(app, now, names)
+    settings = app.settings.model_copy(update={"base_url": "http://paperboy.test"})
+    found = doctor.examine(settings, now, resolver=names.resolver, online=Wire())
+    assert found[-1].check == "online"
+
+
+def test_nobody_reads_a_password_in_a_finding(app: App, now: datetime, names: NameServer) -> None:
+    """Findings are pasted into issues."""
+    url = "postgresql+psycopg://paperboy:hunter2hunter2@127.0.0.1:1/none"
+    found = examine(app, now, names, database_url=url, smtp_username="me", smtp_password="hunter2hunter2")
+    assert "hunter2" not in str(found)
+    assert found["database"].level is Level.ERROR
+    assert "schedule" not in found
+
+
+# --- what the database remembers
 
 
 def test_a_database_that_was_not_migrated_is_found(app: App, now: datetime) -> None:
     """Nothing in it is asked then."""
     with app.db.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = 'older'"))
-    found = examine(app, now)
+    found = remembered(app, now)
     assert found["database"].level is Level.ERROR
     assert "paperboy migrate" in found["database"].fix
     assert "schedule" not in found
-
-
-def test_nobody_reads_a_password_in_a_finding(app: App, now: datetime) -> None:
-    """Findings are pasted into issues."""
-    url = "postgresql+psycopg://paperboy:hunter2hunter2@127.0.0.1:1/none"
-    found = examine(app, now, database_url=url, smtp_username="me", smtp_password="hunter2hunter2")
-    assert "hunter2" not in str(found)
 
 
 def test_sources_that_fail_sleep_or_are_old_are_found(app: App, now: datetime) -> None:
@@ -114,7 +182,7 @@ def test_sources_that_fail_sleep_or_are_old_are_found(app: App, now: datetime) -
             row = shelves.source(session, now, name=name)
             for field, value in fields.items():
                 setattr(row, field, value)
-    found = examine(app, now)
+    found = remembered(app, now)
     levels = {name: found[f"source {name}"].level for name in ("failing", "hiccup", "sleeping", "old")}
     assert levels == {
         "failing": Level.ERROR,
@@ -128,24 +196,24 @@ def test_sources_that_fail_sleep_or_are_old_are_found(app: App, now: datetime) -
 
 def test_a_service_without_sources_is_found(app: App, now: datetime) -> None:
     """It would never have anything to send."""
-    assert examine(app, now)["sources"].level is Level.WARNING
+    assert remembered(app, now)["sources"].level is Level.WARNING
 
 
 def test_a_failed_job_is_found_until_it_works_again(app: App, now: datetime) -> None:
     """Only the newest run of a job says how it is."""
     with runs.recorded(app.db, "refresh", now) as run:
         run.fail("arxiv", "it answered 503")
-    assert examine(app, now)["job refresh"].level is Level.WARNING
+    assert remembered(app, now)["job refresh"].level is Level.WARNING
     with runs.recorded(app.db, "refresh", now):
         pass
-    assert examine(app, now)["job refresh"].level is Level.OK
+    assert remembered(app, now)["job refresh"].level is Level.OK
 
 
 def test_a_digest_that_is_late_is_found(app: App, now: datetime) -> None:
     """Nobody runs the schedule."""
     with app.db.write() as session:
         shelves.reader(session, "alice@example.org", [], now - timedelta(minutes=20))
-    finding = examine(app, now)["schedule"]
+    finding = remembered(app, now)["schedule"]
     assert finding.level is Level.ERROR
     assert "20 minutes" in finding.said
 
@@ -154,7 +222,7 @@ def test_a_pause_is_found_with_its_reason(app: App, now: datetime) -> None:
     """Whoever wonders why nothing leaves reads it here."""
     with app.db.write() as session:
         deliver.pause(session, "the relay refuses us", now)
-    finding = examine(app, now)["sending"]
+    finding = remembered(app, now)["sending"]
     assert finding.level is Level.WARNING
     assert "the relay refuses us" in finding.said
 
@@ -165,7 +233,7 @@ def test_what_the_doctor_names_can_be_typed(app: App, now: datetime) -> None:
         row = shelves.source(session, now, name="A lab's blog")
         row.paused, row.next_poll_at = True, now
         deliver.pause(session, "a wrong key", now, "2026-11-20")
-    found = examine(app, now)
+    found = remembered(app, now)
     command = found["source A lab's blog"].fix.split("`")[1]
     assert shlex.split(command) == ["paperboy", "sources", "resume", "A lab's blog"]
     assert "/api/v1/editions/2026-11-20/resume" in found["sending"].fix
@@ -173,17 +241,15 @@ def test_what_the_doctor_names_can_be_typed(app: App, now: datetime) -> None:
 
 def test_a_model_that_is_missing_or_corrupt_is_found(app: App, now: datetime) -> None:
     """The picks are worse without it, and nobody would notice."""
-    assert "young" in examine(app, now)["model"].said
+    assert "young" in remembered(app, now)["model"].said
     with app.db.write() as session:
         shelves.archive(session, lexicon.YOUNG, now)
-    assert examine(app, now)["model"].level is Level.WARNING
+    assert remembered(app, now)["model"].level is Level.WARNING
     pipeline.learn(app, now)
-    assert examine(app, now)["model"].said.startswith("model 1 is in use, learned from 300 papers")
+    assert remembered(app, now)["model"].said.startswith("model 1 is in use, learned from 300 papers")
     with app.db.write() as session:
         session.exec(select(Model)).one().data = b"gone"
-    examined = main.build(app.settings)
-    torn, instead = (each for each in doctor.examine(examined, now) if each.check == "model")
-    examined.db.dispose()
+    torn, instead = (each for each in lately.look(app.db, lexicon.Lexicon(), now) if each.check == "model")
     assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model learn` to make a new one")
     assert "model 1 of 2026-11-20 09:30 UTC is not used: Its bytes" in torn.said
     assert (instead.level, "shipped" in instead.said) == (Level.WARNING, True)

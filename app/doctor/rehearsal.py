@@ -21,6 +21,7 @@ from app.doctor import oneclick, received
 from app.doctor.findings import Finding, error, well
 from app.doctor.received import OURS, Mail
 from app.doctor.sink import HOST, Sink
+from app.errors import InvalidSettings
 from app.models import Delivery, Subscriber
 from app.pipeline import App
 from app.records import WhenEmpty, Wish
@@ -41,8 +42,15 @@ INTERESTS = (
 
 
 def look(settings: Settings, sink: Sink | None = None) -> Iterator[Finding]:
-    """Compose, sign and send a digest as large as any, look at what arrives, and leave by its link."""
-    with sink or Sink() as listening, _service(settings, listening.port) as app:
+    """Compose, sign and send a digest of many papers, look at what arrives, and leave by its link."""
+    try:
+        yield from _rehearse(settings, sink or Sink())
+    except InvalidSettings as fault:
+        yield error("mail", f"no mail can be made: {fault}", "mend first what is said of the settings")
+
+
+def _rehearse(settings: Settings, sink: Sink) -> Iterator[Finding]:
+    with sink as listening, _service(settings, listening.port) as app:
         reader_id = _send(app)
         if not listening.taken:
             yield error("mail", f"no mail could be sent: {_why(app)}", OURS)

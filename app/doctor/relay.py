@@ -53,22 +53,28 @@ def look(settings: Settings, now: datetime) -> Iterator[Finding]:
 
 
 async def _visit(settings: Settings) -> Seen:
-    async with asyncio.timeout(PATIENCE):
-        tls = (
-            None if settings.smtp_security is SmtpSecurity.NONE else relay.tls_context(settings.smtp_security)
-        )
-        client = await relay.reach(settings, Patience(), tls)
-        try:
-            session = client.get_transport_info("ssl_object")
-            return Seen(
-                peer=client.get_transport_info("peername")[0],
-                announced={name.upper(): said for name, said in sorted(client.esmtp_extensions.items())},
-                tls=session.version() if session else "",
-                certificate=_certificate(session) if session else None,
-                refused_sender=await _name_sender(client, settings),
-            )
-        finally:
-            client.close()
+    security = settings.smtp_security
+    tls = None if security is SmtpSecurity.NONE else relay.tls_context(security)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            client = await relay.reach(settings, Patience(), tls)
+            try:
+                return await _see(client, settings)
+            finally:
+                client.close()
+    finally:
+        await asyncio.sleep(0)  # for the loop to close what is closed
+
+
+async def _see(client: aiosmtplib.SMTP, settings: Settings) -> Seen:
+    session = client.get_transport_info("ssl_object")
+    return Seen(
+        peer=client.get_transport_info("peername")[0],
+        announced={name.upper(): said for name, said in sorted(client.esmtp_extensions.items())},
+        tls=session.version() if session else "",
+        certificate=_certificate(session) if session else None,
+        refused_sender=await _name_sender(client, settings),
+    )
 
 
 def _certificate(session: ssl.SSLObject) -> x509.Certificate | None:
