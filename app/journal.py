@@ -123,7 +123,7 @@ class Journal:
     def close(self) -> None:
         """The sender is done. What the ledger does not know yet stays for whoever starts next."""
         if not self._lines:
-            self._path.unlink(missing_ok=True)
+            _remove(self._path)
         os.close(self._file)
 
     def _keep(self, delivery_id: int, line: bytes, answers_to_come: int) -> None:
@@ -183,8 +183,12 @@ def left_behind(folder: Path) -> Iterator[Remains]:
                 path.rename(path.with_suffix(".junk"))
                 continue
             yield remains
-            path.unlink()
-            path.with_suffix(".new").unlink(missing_ok=True)  # from a cut that it did not finish
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.with_suffix(".new").unlink(missing_ok=True)  # of a cut that was not finished
 
 
 def any_left_behind(folder: Path) -> bool:
