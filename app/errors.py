@@ -99,6 +99,10 @@ class UnreadableAnswer(SourceError):
     """The source answered with something that is not what it should be."""
 
 
+class MailboxError(PaperboyError):
+    """The mailbox that bounces arrive in cannot be read."""
+
+
 class DeliveryError(PaperboyError):
     """This mail cannot be made."""
 

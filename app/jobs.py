@@ -36,6 +36,7 @@ class Job:
 JOBS = (
     Job(pipeline.send_due, minute="*"),  # digests that are due, and mails that the relay put off
     Job(pipeline.refresh, minute="*/5"),  # each source says itself when it wants to be asked next
+    Job(pipeline.read_bounces, minute="*/5"),
     Job(pipeline.summarise, minute="*/15"),
     Job(pipeline.learn, minute="43", hour="2"),
     Job(pipeline.prune, minute="17", hour="3"),

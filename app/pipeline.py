@@ -9,6 +9,7 @@ preview()       the digest that somebody with these interests would get; foresee
 backtest()      the digests that somebody with these interests would have got over the last days
 explain()       why a reader was sent a paper, or why not
 show()          a digest as the mail that it would be; send_test(), the same to any address, off the ledger
+read_bounces()  the mailbox and the folder of what comes back → events, scores, suppression; take_bounces()
 prune()         what is past its retention
 """
 
@@ -31,10 +32,12 @@ from app import (
     leases,
     planning,
     posting,
+    returns,
     runs,
     subscribers,
     summaries,
 )
+from app.bounces import Notice
 from app.desk import Desk
 from app.errors import InvalidInput
 from app.intake import FilesRead as FilesRead
@@ -132,7 +135,7 @@ def send_due(app: App, now: datetime) -> Counter[str]:
     with app.db.write() as session:
         subscribers.wake(session, now)
         journals = Path(app.settings.journal_dir)
-        if not (planning.anyone_due(session, now) or deliver.anything_to_do(session, now, journals)):
+        if not (planning.anyone_due(app, session, now) or deliver.anything_to_do(session, now, journals)):
             return Counter()
     with runs.recorded(app.db, "send", now) as run:
         _recover(app, now)  # first, so that the papers of a digest given up come with the next
@@ -198,6 +201,22 @@ def show(app: App, digest: Digest, to: str, now: datetime) -> RenderedMail:
 def send_test(app: App, digest: Digest, to: str, now: datetime) -> Answer:
     """Send a digest to any address, once, outside of the ledger, and say what the relay answered."""
     return asyncio.run(posting.post_test(app, digest, to, now))
+
+
+def read_bounces(app: App, now: datetime) -> Counter[str]:
+    """Settle the notices that wait in the mailbox and the folder of the settings; how many of what.
+
+    Only one process does so at a time.
+    """
+    return returns.read(app, now)
+
+
+def take_bounces(app: App, notices: Sequence[Notice], now: datetime) -> Counter[str]:
+    """Settle what a relay's webhook told; how many of what. Told twice is told once."""
+    counts, nobodys = returns.settle(app, notices, now)
+    for rejection in nobodys:
+        log.info("a webhook told of a mail that is none of ours", told=rejection.detail)
+    return counts
 
 
 def prune(app: App, now: datetime) -> Counter[str]:

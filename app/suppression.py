@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlmodel import Session, col, delete, select
 
 from app.db import insert_new, one_of
-from app.models import Suppression
+from app.models import Subscriber, Suppression
 
 
 def address_hash(email: str) -> str:
@@ -51,3 +51,10 @@ def listed(session: Session, *, limit: int = 100, after: int = 0) -> list[Suppre
     """The list in the order in which it grew, a page at a time."""
     page = select(Suppression).where(col(Suppression.id) > after).order_by(col(Suppression.id)).limit(limit)
     return list(session.exec(page))
+
+
+def named(session: Session) -> list[tuple[Suppression, str]]:
+    """The whole list, each with its address where a reader who has it is still known."""
+    known = {address_hash(email): email for email in session.exec(select(Subscriber.email))}
+    rows = session.exec(select(Suppression).order_by(col(Suppression.id)))
+    return [(row, known.get(row.address_hash, "")) for row in rows]

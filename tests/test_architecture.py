@@ -20,7 +20,7 @@ STAGES = {
     "smtp", "refusals", "deliver", "bounces", "suppression", "subscribers",
     "catalogue", "runs", "keys", "audit", "journal",
 }  # fmt: skip
-PIPELINE = {"pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "parts"}
+PIPELINE = {"pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "returns", "parts"}
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
 # The pipeline passes values from stage to stage; these few build on another one's words instead.
 STAGE_USES = {

@@ -24,6 +24,7 @@ def test_each_job_has_its_minutes(app: App) -> None:
         assert nexts == {
             "send_due": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
             "refresh": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
+            "read_bounces": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
             "summarise": datetime(2026, 11, 20, 9, 45, tzinfo=UTC),
             "learn": datetime(2026, 11, 21, 2, 43, tzinfo=UTC),
             "prune": datetime(2026, 11, 21, 3, 17, tzinfo=UTC),
@@ -35,7 +36,7 @@ def test_each_job_has_its_minutes(app: App) -> None:
 
 def test_jobs_are_functions_of_the_pipeline() -> None:
     """The scheduler decides when, never what."""
-    verbs = [pipeline.send_due, pipeline.refresh, pipeline.summarise, pipeline.learn, pipeline.prune]
+    verbs = [pipeline.send_due, pipeline.refresh, pipeline.read_bounces, pipeline.summarise, pipeline.learn, pipeline.prune]
     assert [job.work for job in jobs.JOBS] == verbs
 
 

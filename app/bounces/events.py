@@ -7,20 +7,58 @@ notice in the mailbox, the same notice again, and a webhook.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func
+from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, exists, select
 
 from app import suppression
 from app.bounces import scores
+from app.bounces.notices import Notice
 from app.db import insert_new
+from app.errors import LinkForged
 from app.models import Delivery, DeliveryState, Event, Subscriber
 from app.models import SubscriberState as State
 from app.records import Answer, Verdict
+from app.tokens import Signer
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
+COMPLAINT, REFUSED_US = "complaint", "refused_us"
 _REACHED = (State.PENDING, State.ACTIVE, State.PAUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """The delivery that a notice is about, and its reader."""
+
+    delivery_id: int
+    subscriber_id: int
+    email: str
+
+
+def whose(session: Session, signer: Signer, notice: Notice) -> Whose | None:
+    """Whose mail a notice is about, by what only we can have made; None where nothing proves it.
+
+    Our signed return path proves it alone. A Message-ID of ours, which a relay hands back by webhook, only
+    together with the reader's address. They are found by way of the reader, who has an index: Message-IDs,
+    in the table that grows fastest, have none.
+    """
+    for path in notice.return_paths:
+        with suppress(LinkForged):
+            return _the_one(session, col(Delivery.id) == signer.delivery_of(path))
+    if not (notice.message_id and notice.recipient):
+        return None
+    named = col(Delivery.message_id) == notice.message_id
+    return _the_one(session, named & (col(Subscriber.email) == notice.recipient.lower()))
+
+
+def _the_one(session: Session, which: ColumnElement[bool]) -> Whose | None:
+    named = select(col(Delivery.id), col(Subscriber.id), Subscriber.email)
+    joined = named.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
+    row = session.exec(joined.where(which)).first()
+    return Whose(row[0] or 0, row[1] or 0, row[2]) if row else None
 
 
 def note_refusal(
@@ -54,6 +92,21 @@ def bounced_softly(session: Session, delivery_id: int, subscriber_id: int, said:
         told = f"{len(moments)} mails came back since {min(moments):%Y-%m-%d}: {said}"
         _noted(session, HARD, delivery_id, subscriber_id, told, now)
         _give_up(session, subscriber_id, told, now)
+    return True
+
+
+def refused_us(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
+    """This mail came back for what we or it are: it is written down, and says nothing of the reader."""
+    return _noted(session, REFUSED_US, delivery_id, subscriber_id, said, now)
+
+
+def complained(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
+    """The reader called it spam: no mail of any kind goes there again."""
+    if not _noted(session, COMPLAINT, delivery_id, subscriber_id, said, now):
+        return False
+    reader = session.get_one(Subscriber, subscriber_id)
+    if reader.state is not State.ERASED:
+        suppression.suppress(session, reader.email, "its reader called a mail spam", now)
     return True
 
 

@@ -64,7 +64,7 @@ class Part:
 def read(raw: bytes) -> Part:
     """A mail, whatever the bytes are. What is beyond the limits of this module is not looked at."""
     text = raw[:MAX_BYTES].replace(b"\r\n", b"\n").replace(b"\r", b"\n").lstrip(b"\n")
-    if text.startswith(b"From ") or text.startswith(b">From "):
+    if text.startswith((b"From ", b">From ")):
         text = text.partition(b"\n")[2]
     return _Reader().read(text, MAX_DEPTH)
 

@@ -183,7 +183,8 @@ _RE = re.compile(r"(?:\s{0,9}(?:re|aw|fwd?)\s{0,9}:){1,9}", re.IGNORECASE)
 _DELAYED = re.compile(r"\bdelay(?:ed)?\b|\bstill being retried\b", re.IGNORECASE)
 _AWAY = re.compile(
     r"\b(?:out of (?:the )?office|auto(?:matic|mated)?[- ]?(?:reply|response|answer)|away until|"
-    r"on (?:vacation|holiday|leave)|currently away|vacation (?:reply|response)|abwesen|réponse automatique|respuesta automática)",
+    r"on (?:vacation|holiday|leave)|currently away|vacation (?:reply|response)|abwesen|"
+    r"réponse automatique|respuesta automática)",
     re.IGNORECASE,
 )
 _FROM_A_DAEMON = re.compile(r"mailer-daemon|post_?master|mail delivery|mdaemon", re.IGNORECASE)

@@ -6,7 +6,7 @@ With --json there is one JSON document on standard output and nothing else; logs
 service      serve, worker, migrate, doctor      people   subscribers add, import, export, show, forget
 papers       ingest, preview, send, sources      access   key create, list, revoke, secret
 model        model learn, list                   showing  what all of them use to speak
-asking       explain, backtest
+asking       explain, backtest                   comebacks  bounces, suppressions list, add, lift
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import access, asking, model, papers, people, service, showing
+from app.cli import access, asking, comebacks, model, papers, people, service, showing
 
 cli = typer.Typer(
     name="paperboy",
@@ -34,12 +34,14 @@ for command in (
     papers.send,
     asking.explain,
     asking.backtest,
+    comebacks.bounces,
 ):
     cli.command()(command)
 cli.command("doctor")(service.doctor_command)
 cli.add_typer(papers.sources, name="sources")
 cli.add_typer(people.subscribers, name="subscribers")
 cli.add_typer(model.models, name="model")
+cli.add_typer(comebacks.suppressions, name="suppressions")
 cli.add_typer(access.keys, name="key")
 
 

@@ -30,7 +30,8 @@ _SAYS_MORE = frozenset(
     {
         Reason.MAILBOX_FULL, Reason.REQUIRE_PTR, Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.SPEEDING,
         Reason.TOO_MANY_CONNECTIONS, Reason.NO_RELAYING, Reason.SPAM_DETECTED, Reason.FILTERED,
-        Reason.HAS_MOVED,        Reason.SUSPEND, Reason.MAILER_ERROR, Reason.VIRUS_DETECTED, Reason.MESSAGE_TOO_BIG, Reason.BLOCKED,
+        Reason.HAS_MOVED, Reason.SUSPEND, Reason.MAILER_ERROR, Reason.VIRUS_DETECTED,
+        Reason.MESSAGE_TOO_BIG, Reason.BLOCKED,
     }
 )  # fmt: skip
 # And the server that writes the notice than the one that it quotes, where that one says next to nothing.

@@ -44,7 +44,7 @@ from app.subscribers.preferences import (
     problems,
 )
 from app.subscribers.register import find, get, history, preferences_of, state_at
-from app.subscribers.staying import change, come_back, pause, resume, wake
+from app.subscribers.staying import change, come_back, pause, resume, trust_again, wake
 
 __all__ = [
     "CONSENT_TEXT",
@@ -84,6 +84,7 @@ __all__ = [
     "state_at",
     "take_back",
     "take_back_own",
+    "trust_again",
     "unsubscribe",
     "wake",
     "wishes",

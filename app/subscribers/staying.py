@@ -61,6 +61,24 @@ def come_back(session: Session, subscriber_id: int, ip: str, now: datetime) -> S
     return subscriber
 
 
+def trust_again(session: Session, email: str, now: datetime) -> bool:
+    """Let an address get mail again; False where it was not suppressed.
+
+    A reader whose mail came back is where they were before that; what came back so far does not count again.
+    """
+    lifted = suppression.lift(session, email)
+    bouncing = select(Subscriber).where(Subscriber.email == email, Subscriber.state == State.BOUNCING)
+    found = session.exec(bouncing).one_or_none()
+    if lifted and found is not None:
+        subscriber = take(session, found.id or 0)
+        subscriber.state = State.ACTIVE if subscriber.confirmed_at else State.PENDING
+        subscriber.ended_at = None
+        schedule(session, subscriber, now)
+        note(session, "trusted_again", subscriber, now)
+        session.add(subscriber)
+    return lifted
+
+
 def wake(session: Session, now: datetime) -> int:
     """End the pauses that were to last until now; how many."""
     rested = select(Subscriber).where(Subscriber.state == State.PAUSED, col(Subscriber.paused_until) <= now)

@@ -77,10 +77,10 @@ def add_suppression(app: Paperboy, key: Writer, now: Now, wanted: NewSuppression
 
 @router.post("/lift", status_code=204, responses=problems.responses(404))
 def lift_suppression(app: Paperboy, key: Writer, now: Now, wanted: Lifting) -> None:
-    """Let an address get mail again. The reason is kept in the audit."""
+    """Let an address get mail again, and its reader where mail came back. The reason is kept in the audit."""
     email = subscribers.normalise_address(wanted.email)
     with app.db.write() as session:
-        if not suppression.lift(session, email):
+        if not subscribers.trust_again(session, email, now):
             raise NotFound("this address is not suppressed")
         listed_as = suppression.address_hash(email)
         audit.note(session, key.name, "suppression.lift", listed_as, now, reason=wanted.reason)
