@@ -97,6 +97,24 @@ def test_what_is_paused_does_not_leave(
     assert [action for _, action, _ in audited()] == ["sending.pause", "sending.resume"]
 
 
+def test_a_cancelled_edition_does_not_leave(
+    app: App, planned: int, call: Call, audited: Callable[[], list[tuple[str, str, str]]]
+) -> None:
+    """It says so, its papers are free for the next digest, and to cancel it twice changes nothing."""
+    for _ in range(2):
+        edition = call("POST", "/editions/2026-11-20/cancel", scope=Scope.SEND).json()
+        assert edition["balance"] | {"pending": 0, "skipped": 2, "holds": True} == edition["balance"]
+    shown = call("GET", f"/deliveries/{planned}").json()
+    assert (shown["state"], shown["reason"]) == ("skipped", "cancelled by an operator")
+    with app.db.write() as session:
+        assert deliver.papers_promised(session, [shown["subscriber_id"]], NOW) == {
+            shown["subscriber_id"]: set()
+        }
+        assert not deliver.claim(session, owner="test", now=NOW)
+    assert call("POST", "/editions/2026-11-19/cancel", scope=Scope.SEND).status_code == 404
+    assert ("edition.cancel", "2026-11-20") in [(action, subject) for _, action, subject in audited()]
+
+
 def test_a_pause_needs_a_reason(call: Call) -> None:
     """Whoever finds it paused has to know why."""
     assert call("POST", "/sending/pause", scope=Scope.SEND, json={"reason": ""}).status_code == 422
@@ -111,7 +129,7 @@ def test_an_uncertain_mail_is_released(app: App, planned: int, call: Call) -> No
     assert (released["state"], released["next_attempt_at"]) == ("uncertain", "2026-11-20T09:30:00Z")
     with app.db.write() as session:
         (letter,) = deliver.claim(session, owner="test", now=NOW).letters
-    assert letter[0].id == planned
+    assert letter.delivery_id == planned
     assert call("POST", "/deliveries/99/release", scope=Scope.SEND).status_code == 404
 
 

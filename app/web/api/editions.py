@@ -1,4 +1,4 @@
-"""Editions, the balance of each, and the brake: sending can be paused for one edition or for all."""
+"""Editions, the balance of each, and the brake: one edition or all can be paused, and one cancelled."""
 
 from __future__ import annotations
 
@@ -105,6 +105,19 @@ def pause_edition(app: Paperboy, key: Sender, now: Now, edition: Name, wanted: R
 def resume_edition(app: Paperboy, key: Sender, now: Now, edition: Name) -> None:
     """Let the mails of this edition leave again."""
     _resume_it(app, key.name, now, edition)
+
+
+@router.post("/editions/{edition}/cancel", responses=problems.responses(404))
+def cancel_edition(app: Paperboy, key: Sender, now: Now, edition: Name) -> Edition:
+    """End every mail of this edition that has not left; its papers may come with the reader's next digest.
+
+    What is in flight gets its answer. Readers whose digest is not composed yet still get theirs, when their
+    hour comes: to hold those back, pause the edition.
+    """
+    with app.db.write() as session:
+        ended = deliver.cancel(session, edition)
+        audit.note(session, key.name, "edition.cancel", edition, now, ended=ended)
+    return get_edition(app, key, edition)
 
 
 @router.get("/sending")
