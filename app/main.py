@@ -15,7 +15,7 @@ from app.pipeline import App
 from app.render import Renderer
 from app.settings import Settings
 from app.tokens import Signer
-from app.web import api, errors, feedback, ops, pages, public, reader, security, shelf, tracing
+from app.web import api, errors, feedback, hooks, ops, pages, public, reader, security, shelf, tracing
 
 
 def build(settings: Settings) -> App:
@@ -44,6 +44,7 @@ def create_app(app: App) -> FastAPI:
     site.include_router(reader.router)
     site.include_router(feedback.router)
     site.include_router(ops.router)
+    site.include_router(hooks.router)
     site.mount("/api", api.create(app))
     site.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     tracing.install(site, app.settings)

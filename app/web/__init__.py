@@ -8,6 +8,7 @@ shelf         the papers of a day, and words to begin an interest with
 public        the front page, a day's papers, signing up
 reader        what a signed link lets a reader do
 api           the admin API
+hooks         where relays tell of bounces
 ops           health and metrics, for machines that watch
 tracing       spans for an OpenTelemetry collector, where one is set
 """

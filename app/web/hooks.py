@@ -1,0 +1,81 @@
+"""Where relays tell by webhook of mails that came back: POST /hooks/bounces/{shape}, with a key of its own.
+
+The key, of the scope `bounces`, comes as a bearer token or, since many relays can only be given a URL, as the
+password in it (the name does not matter). It is all that is checked: signatures that SNS, SendGrid and
+Mailgun add are not. What a webhook says counts only for a mail that it names by our return path, or by our
+Message-ID together with the address that it went to.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBasic, HTTPBasicCredentials
+
+from app import bounces, keys, pipeline, runs
+from app.models import Scope
+from app.pipeline import App
+from app.records import Rejection
+from app.web.api import access
+
+router = APIRouter(prefix="/hooks")
+log = structlog.get_logger(__name__)
+
+_basic = HTTPBasic(auto_error=False)
+_WAYS_IN = 'Basic realm="paperboy hooks", Bearer realm="paperboy hooks"'
+
+Shape = StrEnum("Shape", {name.upper(): name for name in bounces.SHAPES})  # type: ignore[misc]
+
+
+def _caller(
+    app: access.Paperboy,
+    now: access.Now,
+    bearer: access.Given,
+    basic: Annotated[HTTPBasicCredentials | None, Depends(_basic)],
+) -> keys.Holder:
+    """The holder of a key that may tell of bounces, or 401, or 403."""
+    given = bearer.credentials if bearer else basic.password if basic else ""
+    with app.db.read() as session:
+        holder = keys.holder(session, given)
+    if holder is None:
+        raise HTTPException(401, "a key is needed", {"WWW-Authenticate": _WAYS_IN})
+    if Scope.BOUNCES not in holder.scopes:
+        raise HTTPException(403, "this key lacks the scope “bounces”")
+    if holder.is_stale(now):
+        with app.db.write() as session:
+            keys.note_use(session, holder.id, now)
+    return holder
+
+
+async def _body(request: Request, _caller: Annotated[keys.Holder, Depends(_caller)]) -> bytes:
+    return await request.body()
+
+
+@router.post("/bounces/{shape}")
+def take_bounces(
+    shape: Shape, app: access.Paperboy, now: access.Now, body: Annotated[bytes, Depends(_body)]
+) -> JSONResponse:
+    """Settle what the relay tells, and say how many of what; told twice is told once."""
+    if url := bounces.subscription(body):
+        _show_subscription(app, url, now)
+        return JSONResponse({"subscription": "it waits for the operator: see the runs of the job “bounces”"})
+    try:
+        notices = bounces.notices(shape.value, body)
+    except bounces.Unreadable as error:
+        return JSONResponse({"error": str(error)}, 422)
+    counts = pipeline.take_bounces(app, notices, now)
+    log.info("a webhook told of bounces", shape=shape.value, counts=dict(counts))
+    return JSONResponse({"counts": dict(counts)})
+
+
+def _show_subscription(app: App, url: str, now: access.Now) -> None:
+    """Whoever confirms a subscription fetches a URL that somebody sent: that is for a person to judge."""
+    with runs.recorded(app.db, "bounces", now) as run:
+        run.add({"subscriptions": 1})
+        run.reject(
+            [Rejection("Amazon SNS asks to confirm a subscription: open this, if it is yours", detail=url)]
+        )
