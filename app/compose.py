@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -233,23 +234,28 @@ def _why_shown(trend: Trend) -> str:
 
 
 def _pick(choice: _Choice, shelf: Shelf, reason: str) -> Pick:
-    paper = choice.paper
-    return Pick(
-        paper_id=paper.id,
-        title=paper.title,
-        authors=byline(paper.authors, paper.author_count),
-        summary=summary(paper),
-        reason=reason,
-        trend=shelf.trend(paper).words,
-        url=paper.url,
-        pdf_url=paper.pdf_url,
-        code_url=paper.code_url,
-        project_url=paper.project_url,
-        published_on=paper.published_on.isoformat() if paper.published_on else "",
-        comments=paper.comments,
-        score=round(choice.score, 4),
-        summary_by=paper.tldr_by,
-    )
+    number = choice.paper.id
+    if number not in shelf.shown:
+        shelf.shown[number] = _shown(choice.paper, shelf.trend(choice.paper))
+    return Pick(reason=reason, score=round(choice.score, 4), **shelf.shown[number])
+
+
+def _shown(paper: PaperView, trend: Trend) -> dict[str, Any]:
+    """What every reader's card shows of a paper."""
+    return {
+        "paper_id": paper.id,
+        "title": paper.title,
+        "authors": byline(paper.authors, paper.author_count),
+        "summary": summary(paper),
+        "trend": trend.words,
+        "url": paper.url,
+        "pdf_url": paper.pdf_url,
+        "code_url": paper.code_url,
+        "project_url": paper.project_url,
+        "published_on": paper.published_on.isoformat() if paper.published_on else "",
+        "comments": paper.comments,
+        "summary_by": paper.tldr_by,
+    }
 
 
 def byline(authors: Sequence[str], count: int) -> str:

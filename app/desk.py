@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 WEEK = 8  # days that a weekly digest looks back on: one more, for papers that were listed late
 TASTES = 500  # that are kept: more than a shard of readers has
+REASONS = 100_000  # that are kept, for all who share an interest
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Order:
     wishes: Sequence[Wish] = ()
     opinions: Sequence[Opinion] = ()
     already: frozenset[int] = frozenset()
+    following: datetime | None = None  # when the digest after this one is due, where that is known
 
 
 class Liking(NamedTuple):
@@ -64,6 +66,7 @@ class Desk:
         kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
         self._kinds = sorted(session.exec(kinds))
         self._matches = ranking.Matches(self._all)
+        self._queries: dict[str, interest.Query] = {}
         self._reasons: dict[tuple[str, int], str] = {}
         self._tastes: dict[tuple[Opinion, ...], Liking] = {}
         self._stand(now, today, self._all)
@@ -115,7 +118,8 @@ class Desk:
             raise next(iter(unread.values()))
         reader = order.reader
         days = WEEK if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
-        following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, self._now)
+        rhythm = (reader.cadence, reader.weekday, reader.hour, reader.zone)
+        following = order.following or cadence.next_due(*rhythm, self._now)
         asked = ranking.Reader(
             readable,
             *(reader.min_papers, reader.max_papers, reader.when_empty),
@@ -168,7 +172,7 @@ class Desk:
             trends=trend.trends(list(self._papers.values()), self._now),
             matches=self._matches,
             reason=self._reason,
-            missing=lambda text: self._index.missing(interest.parse(text)),
+            missing=lambda text: self._index.missing(self._query(text)),
             vectors=self._index.vectors,
             today=self._today,
             quiet=" ".join(filter(None, dict.fromkeys(quiet.why(kind, self._today) for kind in self._kinds))),
@@ -188,7 +192,7 @@ class Desk:
         broken: dict[str, InvalidInterest] = {}
         for text in dict.fromkeys(wish.text for wish in wishes if wish.text not in self._matches.places):
             try:
-                queries[text] = interest.parse(text)
+                queries[text] = self._query(text)
             except InvalidInterest as error:
                 broken[text] = error
         for (text, query), hits in zip(queries.items(), self._index.match([*queries.values()]), strict=True):
@@ -200,10 +204,18 @@ class Desk:
         index = self._index if paper.id in self._all else match.Index([paper], self._corpus)
         return index.numbers(interest.parse(text), paper.id)
 
+    def _query(self, text: str) -> interest.Query:
+        if text not in self._queries:
+            self._queries[text] = interest.parse(text)
+        return self._queries[text]
+
     def _reason(self, text: str, paper_id: int) -> str:
-        if (text, paper_id) not in self._reasons:
-            self._reasons[text, paper_id] = self._index.reason(interest.parse(text), paper_id)
-        return self._reasons[text, paper_id]
+        reason = self._reasons.get((text, paper_id))
+        if reason is None:
+            if len(self._reasons) >= REASONS:
+                self._reasons.clear()
+            reason = self._reasons[text, paper_id] = self._index.reason(self._query(text), paper_id)
+        return reason
 
 
 def _first(days: int, last: date) -> date:

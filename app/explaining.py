@@ -150,7 +150,7 @@ def explain(app: App, now: datetime, subscriber: str, paper: str, at: datetime |
         reader = _reader(session, row, now)
         reader = replace(reader, next_due_at=None) if at else reader
         paper_now, view = _paper(session, paper)
-        recorded = _recorded(session, reader.id, view.id)
+        recorded = _recorded(app, session, reader.id, view.id)
         desk = Desk(app, session, now)
         desk.turn_to(now)
         [order] = planning.orders(session, [row], desk.oldest, now)
@@ -226,17 +226,18 @@ def _called(name: str) -> ColumnElement[bool]:
     return col(Paper.doi) == doi if doi else (col(Paper.url) == name) & (col(Paper.url) != "")
 
 
-def _recorded(session: Session, reader: int, paper: int) -> tuple[Recorded, ...]:
+def _recorded(app: App, session: Session, reader: int, paper: int) -> tuple[Recorded, ...]:
     """Each digest with the paper, whatever id it went by then; the newest first."""
     digests = select(Delivery).where(Delivery.subscriber_id == reader, Delivery.kind == MailKind.DIGEST)
     rows = session.exec(digests.order_by(col(Delivery.created_at).desc())).all()
-    read = [(row, Digest.from_dict(row.digest)) for row in rows if row.digest]
-    today = archive.canonical(session, {pick.paper_id for _, digest in read for pick in digest.picks})
+    today = archive.canonical(session, {n for row in rows for n in deliver.paper_ids(row.digest)})
+    rows = [row for row in rows if paper in map(today.get, deliver.paper_ids(row.digest))]
+    read = app.cards.restore(session, [row.digest for row in rows])
     pauses = {pause.edition: pause.reason for pause in deliver.pauses(session)}
     return tuple(
         _mention(row, section, pick, pauses)
-        for row, digest in read
-        for section in digest.sections
+        for row, restored in zip(rows, read, strict=True)
+        for section in restored.digest.sections
         for pick in section.picks
         if today.get(pick.paper_id) == paper
     )

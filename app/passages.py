@@ -128,11 +128,18 @@ class Passage:
                 parts.append(f"{', '.join(quoted)} in the {name}")
         return parts
 
+    @cached_property
+    def _says_more(self) -> bool:
+        """Whether a word of it, folded, says others besides."""
+        return any(stem in self.folding.parts for stems in self._folded_stems for stem in stems)
+
     def _saying(self, wanted: Set[str]) -> list[tuple[str, str, list[Token]]]:
         """Each field with its folded words; one that only says a wanted term besides stands for that term.
 
         Where the paper writes such a term out, that is what stands for it; else a short form does.
         """
+        if not self._says_more:
+            return list(self._folded)
         parts_of = self.folding.parts
         fields = [
             (name, text, [one for token in folded for one in _opened(token, tokens, wanted, parts_of)])

@@ -1,50 +1,77 @@
-"""The plan of a tick: everyone who is due gets one delivery, or one skip with its reason."""
+"""The plan of a tick: everyone who is due, or will be soon, gets one delivery, or one skip with its reason.
+
+Digests are composed some minutes before their hour, so that at the hour they only have to leave. All that
+depends on the moment (the edition, when it may leave, when it is given up) goes by the hour itself.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import structlog
-from sqlmodel import Session, col, select
+from sqlalchemy import Select
+from sqlmodel import Session, col, select, update
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app import archive, cadence, deliver, subscribers
+from app.deliver import Entry
 from app.desk import Desk, Order
-from app.models import MailKind, Subscriber, SubscriberState
+from app.models import Subscriber, SubscriberState
 from app.parts import App
 from app.ranking import Ranked
 from app.records import Digest, Opinion, Skip, Wish
 
-SHARD = 200  # readers planned in one transaction
+SHARD = 250  # readers planned in one transaction
 TRY_AGAIN = timedelta(hours=1)
 
 log = structlog.get_logger(__name__)
 
 
 def plan(app: App, now: datetime) -> Counter[str]:
-    """Plan every digest that is due at `now`: how many were planned, skipped, or planned before."""
+    """Plan every digest that is due soon: how many were planned, skipped, or planned before."""
     planned = Counter[str]()
     with app.db.read() as session:
-        if not anyone_due(session, now):
+        if not anyone_due(app, session, now):
             return planned
         desk = Desk(app, session, now)
-    _match_ahead(app, desk, now)
-    while shard := _plan_shard(app, desk, now):
+    soon = _soon(app, now)
+    _match_ahead(app, desk, soon)
+    while shard := _plan_shard(app, desk, now, soon):
         planned += shard
-        _match_ahead(app, desk, now)
+        _match_ahead(app, desk, soon)
     return planned
 
 
-def _match_ahead(app: App, desk: Desk, now: datetime) -> None:
+def anyone_due(app: App, session: Session, now: datetime) -> bool:
+    """Whether there is anything to plan at this moment."""
+    return session.execute(_ids_due(_soon(app, now)).limit(1)).first() is not None
+
+
+def _soon(app: App, now: datetime) -> datetime:
+    """Up to when digests are composed now."""
+    return now + timedelta(minutes=app.settings.compose_ahead_minutes)
+
+
+def _due(by: datetime) -> SelectOfScalar[Subscriber]:
+    due = select(Subscriber).where(
+        Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= by
+    )
+    return due.order_by(col(Subscriber.next_due_at), col(Subscriber.id))
+
+
+def _ids_due(by: datetime) -> Select[tuple[int]]:
+    return _due(by).with_only_columns(col(Subscriber.id))
+
+
+def _match_ahead(app: App, desk: Desk, soon: datetime) -> None:
     """Match what the next readers wish for while nothing is locked: it is the long part of planning."""
     with app.db.read() as session:
-        ids = [reader.id for reader in session.exec(_due(now).limit(SHARD)) if reader.id is not None]
+        ids = session.execute(_ids_due(soon).limit(SHARD)).scalars().all()
         wishes, opinions = subscribers.wishes(session, ids), subscribers.opinions(session, ids)
     # What goes wrong here goes wrong again, and is written down, when its reader is planned.
     with suppress(Exception):
@@ -52,17 +79,6 @@ def _match_ahead(app: App, desk: Desk, now: datetime) -> None:
     for said in opinions.values():
         with suppress(Exception):
             desk.liking(said)
-
-
-def anyone_due(session: Session, now: datetime) -> bool:
-    return session.exec(_due(now).limit(1)).first() is not None
-
-
-def _due(now: datetime) -> SelectOfScalar[Subscriber]:
-    due = select(Subscriber).where(
-        Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now
-    )
-    return due.order_by(col(Subscriber.next_due_at), col(Subscriber.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,52 +130,81 @@ def _order(
     return Order(reader, wishes, opinions, already | known)
 
 
-def newest_due(reader: Subscriber, now: datetime) -> datetime:
-    """The newest moment at which a reader was due, or the next where that is to come."""
-    due = reader.next_due_at or now
-    if due > now:
+def newest_due(reader: Subscriber, by: datetime) -> datetime:
+    """The newest moment up to `by` at which a reader was due, or the next where that is to come."""
+    due = reader.next_due_at or by
+    if due > by:
         return due
-    return cadence.last_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due, now)
+    return cadence.last_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due, by)
 
 
-def _plan_shard(app: App, desk: Desk, now: datetime) -> Counter[str]:
+def _plan_shard(app: App, desk: Desk, now: datetime, soon: datetime) -> Counter[str]:
     """Plan the readers who have been due the longest; locked, so that another process takes others."""
-    planned = Counter[str]()
     with app.db.write() as session:
-        readers = session.exec(_due(now).limit(SHARD).with_for_update(skip_locked=True)).all()
-        ranked = desk.ranked(orders(session, readers, desk.oldest))
-        following = []
-        for reader, found in zip(readers, ranked, strict=True):
-            try:
-                with session.begin_nested():
-                    word, due = _plan_one(session, desk, reader, found, now)
-            except Exception:  # one reader's broken row must not stop everybody's mail
-                log.exception("reader not planned", subscriber=reader.id)
-                word, due = "not_planned", now + TRY_AGAIN
-            planned[word] += 1
-            following.append(due)
-        for reader, due in zip(readers, following, strict=True):  # afterwards, so that one statement does it
-            reader.next_due_at = due
-    return planned
+        readers = session.exec(_due(soon).limit(SHARD).with_for_update(skip_locked=True)).all()
+        turns = {turn.order.reader.id: turn for turn in _turns(session, desk, readers, soon)}
+        words = _enter(session, _entries(desk, [*turns.values()]), now)
+        again = [
+            {"id": one.id, "next_due_at": turns[one.id].following if one.id in words else soon + TRY_AGAIN}
+            for one in readers
+        ]
+        if again:
+            session.execute(update(Subscriber), again)
+    return Counter(words.get(one.id or 0, "not_planned") for one in readers)
 
 
-def _plan_one(
-    session: Session, desk: Desk, reader: Subscriber, ranked: Ranked | Skip, now: datetime
-) -> tuple[str, datetime]:
-    """Write down what one reader gets for the newest edition that is due.
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A reader whose digest is due."""
 
-    The word for the statistics, and when the reader is due again.
-    """
-    due = newest_due(reader, now)
-    following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, now)
-    edition = cadence.edition(reader.zone, due)
-    row: dict[str, Any] = {"subscriber_id": reader.id or 0, "edition": edition, "due_at": due, "now": now}
-    digest = desk.digest(reader, edition, ranked)
-    if isinstance(digest, Skip):
-        skipped = deliver.skip(session, **row, reason=digest.reason)
-        return "skipped" if skipped else "planned_before", following
-    planned = deliver.enqueue(session, **row, kind=MailKind.DIGEST, digest=digest, give_up_at=following)
-    return "planned" if planned else "planned_before", following
+    order: Order
+    due: datetime
+    following: datetime  # when the next one is
+    edition: str
+
+
+def _turns(session: Session, desk: Desk, readers: Sequence[Subscriber], soon: datetime) -> Iterator[_Turn]:
+    """A reader's own row that makes no sense is written down, and costs nobody else anything."""
+    for order in orders(session, readers, desk.oldest):
+        reader = order.reader
+        try:
+            due = newest_due(reader, soon)
+            following = cadence.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due)
+            edition = cadence.edition(reader.zone, due)
+            yield _Turn(replace(order, following=following), due, following, edition)
+        except Exception:
+            log.exception("reader not planned", subscriber=reader.id)
+
+
+def _entries(desk: Desk, turns: Sequence[_Turn]) -> list[Entry]:
+    """What each reader gets for the newest edition that is due."""
+    ranked = desk.ranked([turn.order for turn in turns])
+    return [_entry(desk, turn, found) for turn, found in zip(turns, ranked, strict=True)]
+
+
+def _entry(desk: Desk, turn: _Turn, ranked: Ranked | Skip) -> Entry:
+    reader = turn.order.reader
+    digest = desk.digest(reader, turn.edition, ranked)
+    return Entry(reader.id or 0, turn.edition, turn.due, digest, give_up_at=turn.following)
+
+
+def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[int, str]:
+    """Write down what readers get: the word for the statistics, but for whom the database refuses."""
+    try:
+        with session.begin_nested():
+            ids = deliver.enter(session, entries, now)
+    except Exception:
+        if len(entries) > 1:
+            return {n: word for entry in entries for n, word in _enter(session, [entry], now).items()}
+        log.exception("reader not planned", subscriber=entries[0].subscriber_id)
+        return {}
+    return {entry.subscriber_id: _word(entry, n) for entry, n in zip(entries, ids, strict=True)}
+
+
+def _word(entry: Entry, number: int | None) -> str:
+    if number is None:
+        return "planned_before"
+    return "skipped" if isinstance(entry.digest, Skip) else "planned"
 
 
 def promised(

@@ -103,6 +103,7 @@ class Shelf:
     today: date
     quiet: str = ""  # why the sources are silent today, if they are
     missing: Callable[[str], Sequence[str]] = lambda text: ()  # the words of an interest that no paper has
+    shown: dict[int, dict[str, Any]] = field(default_factory=dict)  # what cards show, worked out once
 
     def trend(self, paper: PaperView) -> Trend:
         return self.trends.get(paper.id, NO_TREND)

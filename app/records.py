@@ -207,7 +207,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """One edition for one reader: `dataclasses.asdict` of it is what the ledger stores."""
+    """One edition for one reader."""
 
     edition: str
     sections: tuple[Section, ...]
@@ -217,16 +217,6 @@ class Digest:
     @property
     def picks(self) -> tuple[Pick, ...]:
         return tuple(pick for section in self.sections for pick in section.picks)
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, object]) -> Digest:
-        """Rebuild what `asdict` gave to the ledger."""
-        data = dict(stored)
-        sections = tuple(
-            Section(**{**section, "picks": tuple(Pick(**pick) for pick in section["picks"])})
-            for section in data.pop("sections", ())  # type: ignore[attr-defined]
-        )
-        return cls(sections=sections, **data)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

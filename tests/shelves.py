@@ -11,6 +11,7 @@ from app import dedupe
 from app.db import insert_new
 from app.models import (
     Cadence,
+    Delivery,
     Interest,
     Listing,
     Paper,
@@ -21,6 +22,8 @@ from app.models import (
     SubscriberState,
     Votes,
 )
+from app.pipeline import App
+from app.records import Digest
 
 
 def source(session: Session, now: datetime, name: str = "Hugging Face Daily Papers") -> Source:
@@ -60,6 +63,12 @@ def archive(session: Session, count: int, now: datetime, first: int = 0) -> None
         title = f"Zebrafish number {number}"
         session.add(Paper(title=title, title_key=title, content_hash="", created_at=now, updated_at=now))
     session.flush()
+
+
+def digest(app: App, delivery: Delivery) -> Digest:
+    """What a delivery shows, as it was composed."""
+    with app.db.read() as session:
+        return app.cards.restore(session, [delivery.digest])[0].digest
 
 
 def reader(session: Session, email: str, interests: list[str], next_due_at: datetime, **fields: Any) -> int:

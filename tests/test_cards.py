@@ -35,7 +35,9 @@ def card_count(app: App) -> int:
 
 def test_a_digest_comes_back_as_it_was(app: App, now: datetime) -> None:
     """Every field of every pick, the note, and how many papers were looked at."""
+    liked = Section("", (samples.pick(20, "Robots"),), "Close to what you liked")
     digest = replace(samples.digest(), considered=214)
+    digest = replace(digest, sections=(*digest.sections, liked))
     (kept,) = stored(app, now, digest)
     assert restored(app, kept) == [deliver.Restored(digest)]
     assert set(kept["sections"][0]["picks"][0]) == {"card", "paper_id", "reason", "score"}

@@ -15,7 +15,7 @@ from app.errors import NotFound
 from app.explaining import Explanation, Overtaken
 from app.models import Delivery, DeliveryState, Interest, Merge, Source, Subscriber, SubscriberState
 from app.pipeline import App
-from app.records import Digest, PaperRecord, Parsed, WhenEmpty, Wish
+from app.records import PaperRecord, Parsed, WhenEmpty, Wish
 from app.subscribers import Preferences
 from tests import corpora, shelves
 from tests.conftest import NOW
@@ -65,8 +65,7 @@ def planned(app: App) -> set[int]:
     """What Alice's digest holds once it is planned."""
     planning.plan(app, NOW)
     with app.db.read() as session:
-        digests = [Digest.from_dict(row.digest) for row in deliveries(session) if row.digest]
-    return {pick.paper_id for digest in digests for pick in digest.picks}
+        return {number for row in deliveries(session) for number in deliver.paper_ids(row.digest)}
 
 
 @pytest.mark.parametrize(

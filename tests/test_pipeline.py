@@ -46,8 +46,8 @@ def deliveries(app: App) -> list[Delivery]:
         return list(session.exec(select(Delivery).order_by(col(Delivery.id))))
 
 
-def titles(delivery: Delivery) -> list[str]:
-    return [pick.title for pick in Digest.from_dict(delivery.digest).picks]
+def titles(app: App, delivery: Delivery) -> list[str]:
+    return [pick.title for pick in shelves.digest(app, delivery).picks]
 
 
 def list_paper(app: App, title: str, day: date) -> None:
@@ -61,7 +61,7 @@ def test_a_due_reader_gets_what_matches(app: App) -> None:
     """One delivery, with the right paper and its reason, and the next due time is tomorrow at eight."""
     assert plan(app, NOW) == {"planned": 1}
     (delivery,) = deliveries(app)
-    assert titles(delivery) == [AGENTS]
+    assert titles(app, delivery) == [AGENTS]
     assert "Language Agents" in delivery.digest["sections"][0]["picks"][0]["reason"]
     with app.db.read() as session:
         alice = session.exec(select(Subscriber)).one()
@@ -93,7 +93,7 @@ def test_the_same_paper_never_comes_twice(app: App) -> None:
     plan(app, NOW)
     plan(app, NOW + timedelta(days=1))
     first, second = deliveries(app)
-    assert titles(first) == [AGENTS]
+    assert titles(app, first) == [AGENTS]
     assert (second.state, second.reason) == (
         DeliveryState.SKIPPED,
         "the one new paper did not match your interests. Hugging Face lists few or no papers on a Saturday.",
@@ -125,7 +125,7 @@ def test_a_paper_of_a_failed_digest_comes_with_the_next(app: App) -> None:
     with app.db.write() as session:
         session.exec(select(Delivery)).one().state = DeliveryState.FAILED
     plan(app, NOW + timedelta(days=1))
-    assert titles(deliveries(app)[1]) == [AGENTS]
+    assert titles(app, deliveries(app)[1]) == [AGENTS]
 
 
 def test_after_an_outage_one_digest_holds_what_was_missed(app: App) -> None:
@@ -134,7 +134,7 @@ def test_after_an_outage_one_digest_holds_what_was_missed(app: App) -> None:
     plan(app, NOW + timedelta(days=3))
     (delivery,) = deliveries(app)
     assert delivery.edition == "2026-11-23"
-    assert set(titles(delivery)) == {AGENTS, "Language Agents that Remember"}
+    assert set(titles(app, delivery)) == {AGENTS, "Language Agents that Remember"}
 
 
 def test_two_interests_are_two_sections(app: App) -> None:
@@ -142,7 +142,7 @@ def test_two_interests_are_two_sections(app: App) -> None:
     with app.db.write() as session:
         bob = shelves.reader(session, "bob@example.org", ["video diffusion", "agents"], NOW)
     plan(app, NOW)
-    (digest,) = [Digest.from_dict(row.digest) for row in deliveries(app) if row.subscriber_id == bob]
+    (digest,) = [shelves.digest(app, row) for row in deliveries(app) if row.subscriber_id == bob]
     assert [(section.interest, len(section.picks)) for section in digest.sections] == [
         ("video diffusion", 1),
         ("agents", 1),
@@ -165,7 +165,7 @@ def test_an_interest_that_cannot_be_understood_costs_itself_alone(app: App) -> N
         carol = shelves.reader(session, "carol@example.org", ["!!!", "agents"], NOW)
     plan(app, NOW)
     (delivery,) = [row for row in deliveries(app) if row.subscriber_id == carol]
-    digest = Digest.from_dict(delivery.digest)
+    digest = shelves.digest(app, delivery)
     assert [section.interest for section in digest.sections] == ["agents"]
     assert "left out: !!!. Please write it anew" in digest.note
 
@@ -177,7 +177,7 @@ def test_a_reader_who_cannot_be_planned_stops_no_other(app: App) -> None:
     assert plan(app, NOW) == {"planned": 1, "not_planned": 1}
     with app.db.write() as session:
         row = session.get_one(Subscriber, bob)
-        assert row.next_due_at == NOW + timedelta(hours=1)
+        assert row.next_due_at == NOW + timedelta(minutes=app.settings.compose_ahead_minutes, hours=1)
         row.zone = "UTC"
     assert plan(app, NOW + timedelta(hours=1)) == {"planned": 1}
 
@@ -224,7 +224,7 @@ def test_a_weekly_reader_looks_back_on_the_week(app: App) -> None:
         dave = shelves.reader(session, "dave@example.org", ["language agents"], NOW, **weekly)
     plan(app, NOW)
     (row,) = [row for row in deliveries(app) if row.subscriber_id == dave]
-    assert set(titles(row)) == {AGENTS, "Language Agents on Saturday"}
+    assert set(titles(app, row)) == {AGENTS, "Language Agents on Saturday"}
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,9 @@ def test_what_is_kept_for_the_next_digest_is_in_it(
         due = session.get_one(Subscriber, bob).next_due_at
     assert due
     plan(app, due)
-    first, *_ = digests = [titles(row) for row in deliveries(app) if row.subscriber_id == bob and row.digest]
+    first, *_ = digests = [
+        titles(app, row) for row in deliveries(app) if row.subscriber_id == bob and row.digest
+    ]
     assert first == (["Pigeons that Remember", "Pigeons that Plan"] if waits else ["Pigeons that Plan"])
     assert [title for digest in digests for title in digest].count("Pigeons that Plan") == 1
 

@@ -21,9 +21,9 @@ hand       the sender's own hand
 marking    how a row changes
 """
 
-from app.deliver.cards import Cards, Restored, prune_cards, stored
+from app.deliver.cards import Cards, Restored, paper_ids, prune_cards, stored
 from app.deliver.claims import EVERYTHING, LEASE, Shard, claim, letters, may_still_leave
-from app.deliver.entries import UNDELIVERED, enqueue, papers_promised, skip
+from app.deliver.entries import UNDELIVERED, Entry, enqueue, enter, papers_promised, withdraw
 from app.deliver.hand import Ledger
 from app.deliver.operating import cancel, pause, pauses, release, resume
 from app.deliver.outcomes import record, retry_delay
@@ -35,6 +35,7 @@ __all__ = [
     "LEASE",
     "UNDELIVERED",
     "Cards",
+    "Entry",
     "Ledger",
     "Restored",
     "Shard",
@@ -43,8 +44,10 @@ __all__ = [
     "cancel",
     "claim",
     "enqueue",
+    "enter",
     "letters",
     "may_still_leave",
+    "paper_ids",
     "papers_promised",
     "pause",
     "pauses",
@@ -54,6 +57,6 @@ __all__ = [
     "release",
     "resume",
     "retry_delay",
-    "skip",
     "stored",
+    "withdraw",
 ]

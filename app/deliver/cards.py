@@ -36,8 +36,7 @@ _face = attrgetter("paper_id", *SHOWN)
 
 def stored(session: Session, digests: Sequence[Digest], now: datetime) -> list[dict[str, Any]]:
     """What `Delivery.digest` is to hold of these, in this order. Cards that are new today are written."""
-    faces = dict.fromkeys(_face(pick) for digest in digests for pick in digest.picks)
-    ids = _ids(session, faces, now)
+    ids = _ids(session, {_face(pick) for digest in digests for pick in digest.picks}, now)
     return [_written(digest, ids) for digest in digests]
 
 
@@ -155,8 +154,6 @@ class Cards:
 
     def _pick(self, stored: Mapping[str, Any], cards: Mapping[int, Shown]) -> Pick | None:
         try:
-            if "card" not in stored:
-                return Pick(**stored)
             known = stored["card"], stored["reason"], stored["score"]
             pick = self._picks.get(known)
             if pick is None:
@@ -182,6 +179,12 @@ class Cards:
         for kept, most in ((self._cards, CARDS_KEPT), (self._picks, PICKS_KEPT)):
             if len(kept) > most:
                 kept.clear()
+
+
+def paper_ids(stored: Mapping[str, Any]) -> list[int]:
+    """The papers of a stored digest; no card is read for it."""
+    picks = (pick for section in _sections(stored) if section for pick in section[2])
+    return [pick["paper_id"] for pick in picks if isinstance(pick, dict) and _is_id(pick.get("paper_id"))]
 
 
 def _sections(stored: Mapping[str, Any]) -> list[_Read | None]:

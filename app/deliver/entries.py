@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import or_
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, delete, select
 
-from app.db import insert_new
+from app.db import insert_all_new
+from app.deliver.cards import paper_ids, stored
 from app.models import Delivery, MailKind
 from app.models import DeliveryState as State
-from app.records import Digest
+from app.records import Digest, Skip
 
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A mail to be sent from `due_at` on; or that a digest was due then, and why there is none."""
+
+    subscriber_id: int
+    edition: str
+    due_at: datetime
+    digest: Digest | Skip | None = None  # None: every kind but a digest
+    kind: MailKind = MailKind.DIGEST
+    give_up_at: datetime | None = None
+
+
+def enter(session: Session, entries: Sequence[Entry], now: datetime) -> list[int | None]:
+    """The ids of new rows, in this order. None: this reader has this edition already."""
+    digests = [entry.digest for entry in entries if isinstance(entry.digest, Digest)]
+    kept = iter(stored(session, digests, now))
+    rows = [_row(entry, next(kept) if isinstance(entry.digest, Digest) else {}, now) for entry in entries]
+    return insert_all_new(session, Delivery, ("subscriber_id", "edition"), rows)
 
 
 def enqueue(
@@ -26,42 +47,34 @@ def enqueue(
     edition: str,
     due_at: datetime,
     now: datetime,
-    digest: Digest | None = None,
+    digest: Digest | Skip | None = None,
     give_up_at: datetime | None = None,
 ) -> int | None:
-    """A mail to be sent from `due_at` on. None: this reader has this edition already."""
-    return insert_new(
-        session,
-        Delivery,
-        ("subscriber_id", "edition"),
-        subscriber_id=subscriber_id,
-        kind=kind,
-        edition=edition,
-        state=State.PENDING,
-        digest=asdict(digest) if digest else {},
-        due_at=due_at,
-        created_at=now,
-        next_attempt_at=due_at,
-        give_up_at=give_up_at,
-    )
+    """Enter one."""
+    return enter(session, [Entry(subscriber_id, edition, due_at, digest, kind, give_up_at)], now)[0]
 
 
-def skip(
-    session: Session, *, subscriber_id: int, edition: str, reason: str, due_at: datetime, now: datetime
-) -> int | None:
-    """Write down that a digest was due and why there is none."""
-    return insert_new(
-        session,
-        Delivery,
-        ("subscriber_id", "edition"),
-        subscriber_id=subscriber_id,
-        kind=MailKind.DIGEST,
-        edition=edition,
-        state=State.SKIPPED,
-        reason=reason,
-        due_at=due_at,
-        created_at=now,
-    )
+def _row(entry: Entry, digest: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    skipped = entry.digest.reason if isinstance(entry.digest, Skip) else None
+    return {
+        "subscriber_id": entry.subscriber_id,
+        "kind": entry.kind,
+        "edition": entry.edition,
+        "state": State.PENDING if skipped is None else State.SKIPPED,
+        "reason": skipped or "",
+        "digest": digest,
+        "due_at": entry.due_at,
+        "created_at": now,
+        "next_attempt_at": entry.due_at if skipped is None else None,
+        "give_up_at": entry.give_up_at if skipped is None else None,
+    }
+
+
+def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
+    """Take back what was planned for a reader ahead of its hour: it is as if it had not been planned."""
+    ahead = (col(Delivery.due_at) > now, col(Delivery.attempts) == 0)
+    theirs = (col(Delivery.subscriber_id) == subscriber_id, col(Delivery.kind) == MailKind.DIGEST)
+    session.execute(delete(Delivery).where(*theirs, *ahead))
 
 
 def papers_promised(
@@ -77,9 +90,5 @@ def papers_promised(
     rows = session.exec(theirs if until is None else theirs.where(Delivery.created_at <= until))
     promised: dict[int, set[int]] = {subscriber_id: set() for subscriber_id in subscriber_ids}
     for subscriber_id, digest in rows:
-        promised[subscriber_id].update(_paper_ids(digest))
+        promised[subscriber_id].update(paper_ids(digest))
     return promised
-
-
-def _paper_ids(digest: Mapping[str, Any]) -> Iterable[int]:
-    return (pick["paper_id"] for section in digest.get("sections", ()) for pick in section["picks"])

@@ -19,7 +19,6 @@ from app.demo.people import PEOPLE
 from app.demo.postbox import Letter
 from app.ingest import Summary
 from app.models import Delivery, DeliveryState, Listing, MailKind, Paper, Run, Subscriber
-from app.records import Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def _mailbox(session: Session, email: str) -> Mailbox:
         .order_by(col(Delivery.due_at))
     ).all()
     sent = [digest for digest in digests if digest.state is DeliveryState.SENT]
-    times = Counter(pick.paper_id for each in sent for pick in Digest.from_dict(each.digest).picks)
+    times = Counter(number for each in sent for number in deliver.paper_ids(each.digest))
     silences = [digest.reason for digest in digests if digest.state is not DeliveryState.SENT]
     return Mailbox(
         email=email,
@@ -92,7 +91,7 @@ def _mailbox(session: Session, email: str) -> Mailbox:
         papers=len(times),
         doubles=sum(count > 1 for count in times.values()),
         silence=silences[-1] if silences else "",
-        latest=Digest.from_dict(sent[-1].digest).picks[0].paper_id if sent else None,
+        latest=deliver.paper_ids(sent[-1].digest)[0] if sent else None,
     )
 
 

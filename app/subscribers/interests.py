@@ -16,13 +16,13 @@ def wishes(session: Session, ids: Collection[int]) -> dict[int, tuple[Wish, ...]
     """The interests of readers, each reader's in their own order; none at all for who has none."""
     found: dict[int, list[Wish]] = defaultdict(list)
     rows = session.exec(
-        select(Interest, Query.text)
+        select(col(Interest.subscriber_id), col(Query.text), col(Interest.weight), col(Interest.quota))
         .join(Query, col(Query.id) == Interest.query_id)
         .where(col(Interest.subscriber_id).in_(ids))
         .order_by(col(Interest.subscriber_id), col(Interest.position))
     )
-    for interest, text in rows:
-        found[interest.subscriber_id].append(Wish(text, interest.weight, interest.quota))
+    for subscriber_id, text, weight, quota in rows:
+        found[subscriber_id].append(Wish(text, weight, quota))
     return {subscriber_id: tuple(listed) for subscriber_id, listed in found.items()}
 
 

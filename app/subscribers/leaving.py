@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app import suppression
+from app import deliver, suppression
 from app.errors import Conflict
 from app.models import Delivery, Event, MailKind, Subscriber
 from app.models import SubscriberState as State
@@ -64,7 +64,7 @@ def forget(session: Session, subscriber: Subscriber, now: datetime) -> None:
     session.execute(
         update(Delivery)
         .where(col(Delivery.subscriber_id) == identity)
-        .values(digest={}, subject="", smtp_text="", reason="")
+        .values(digest={}, signature="", subject="", smtp_text="", reason="")
     )
     session.add(subscriber)
 
@@ -75,7 +75,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
     return {
         "subscriber": subscriber.model_dump(mode="json", exclude=_MACHINERY["subscriber"]),
         "interests": _interests(preferences_of(session, subscriber)),
-        "deliveries": _rows(session, Delivery, subscriber_id, _MACHINERY["delivery"]),
+        "deliveries": _deliveries(session, subscriber_id),
         "opinions": _opinions(session, subscriber_id),
         "events": _rows(session, Event, subscriber_id, set()),
         "do_not_mail": suppression.is_suppressed(session, subscriber.email),
@@ -84,7 +84,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
 
 _MACHINERY = {
     "subscriber": {"link_epoch"},
-    "delivery": {"lease_owner", "lease_until", "maybe_delivered"},
+    "delivery": {"lease_owner", "lease_until", "maybe_delivered", "signature", "signed_as"},
 }
 
 
@@ -95,6 +95,16 @@ def _interests(chosen: Preferences) -> list[dict[str, Any]]:
 def _opinions(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
     said = feedback.opinions(session, [subscriber_id]).get(subscriber_id, ())
     return [asdict(opinion) | {"at": opinion.at.isoformat()} for opinion in said]
+
+
+def _deliveries(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
+    """The mails, with all that the digests among them show."""
+    rows = _rows(session, Delivery, subscriber_id, _MACHINERY["delivery"])
+    read = deliver.Cards().restore(session, [row["digest"] for row in rows])
+    return [
+        row | {"digest": asdict(restored.digest) if row["digest"] else {}}
+        for row, restored in zip(rows, read, strict=True)
+    ]
 
 
 def _rows(

@@ -22,7 +22,7 @@ LOOK_BACK = timedelta(days=3)
 # What is noted where the state of a reader changes, and how they are from then on.
 _BECAME = {
     "signed_up": SubscriberState.PENDING,
-    **dict.fromkeys(("added", "confirmed", "resumed", "came_back"), SubscriberState.ACTIVE),
+    **dict.fromkeys(("added", "confirmed", "resumed", "came_back", "trusted_again"), SubscriberState.ACTIVE),
     "paused": SubscriberState.PAUSED,
     **dict.fromkeys(("unsubscribed", "declined"), SubscriberState.UNSUBSCRIBED),
     "bounce": SubscriberState.BOUNCING,
@@ -86,7 +86,11 @@ _COLUMNS = tuple(field.name for field in fields(Preferences) if field.name != "i
 
 
 def schedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    """Say when the next digest is due; never, for a reader who is not active."""
+    """Say when the next digest is due; never, for a reader who is not active.
+
+    One that was composed ahead of its hour is composed anew, as the reader wants it now.
+    """
+    deliver.withdraw(session, subscriber.id or 0, now)
     if subscriber.state is not SubscriberState.ACTIVE:
         subscriber.next_due_at = None
         return

@@ -10,6 +10,7 @@ import pytest
 from app import deliver, planning, suppression
 from app.models import Delivery, DeliveryState, Scope
 from app.pipeline import App
+from app.records import Skip
 from tests import shelves
 from tests.api.conftest import Call
 from tests.conftest import NOW
@@ -64,8 +65,8 @@ def test_an_edition_balances(planned: int, call: Call) -> None:
 def test_editions_come_a_page_at_a_time(app: App, planned: int, call: Call) -> None:
     """By their names, descending."""
     with app.db.write() as session:
-        for edition in ("2026-11-18", "2026-11-19"):
-            deliver.skip(session, subscriber_id=1, edition=edition, reason="quiet", due_at=NOW, now=NOW)
+        quiet = [deliver.Entry(1, edition, NOW, Skip("quiet")) for edition in ("2026-11-18", "2026-11-19")]
+        deliver.enter(session, quiet, NOW)
     first = call("GET", "/editions?limit=2").json()
     assert [each["edition"] for each in first["items"]] == ["2026-11-20", "2026-11-19"]
     rest = call("GET", "/editions", params={"cursor": first["next_cursor"]}).json()

@@ -10,7 +10,7 @@ from sqlmodel import select
 
 from app import clock, deliver, ingest, subscribers
 from app.models import MailKind, Source, SourceKind, Subscriber, SubscriberState
-from app.records import PaperRecord, Parsed, Wish
+from app.records import PaperRecord, Parsed, Skip, Wish
 from app.subscribers import Preferences
 from app.tokens import Purpose
 from tests import samples
@@ -83,7 +83,7 @@ def paths(live_server: Live) -> dict[str, str]:
                 session, subscriber_id=alice, kind=MailKind.DIGEST, edition=edition, due_at=due_at, now=now,
                 digest=samples.digest(edition),
             )  # fmt: skip
-        deliver.skip(session, subscriber_id=alice, edition="2026-11-18", reason=LONG, due_at=now, now=now)
+        deliver.enter(session, [deliver.Entry(alice, "2026-11-18", now, Skip(LONG))], now)
 
     def path(purpose: Purpose, argument: int = 0) -> str:
         return f"/{purpose}/{app.signer.token(purpose, alice, now, argument=argument)}"

@@ -22,6 +22,7 @@ from app.models import (
     Suppression,
 )
 from app.pipeline import App
+from app.records import Skip
 from app.tokens import LIFETIMES, Purpose
 from tests import samples, shelves
 from tests.mailserver import MailServer
@@ -382,8 +383,8 @@ def test_silence_is_explained(app: App, client: TestClient, alice: int, link: Li
     with app.db.write() as session:
         delivery = session.get_one(Delivery, digest_for(session, alice))
         delivery.subject, delivery.reason = "Seven papers", "550 secret relay talk"
-        deliver.skip(session, subscriber_id=alice, edition="2026-11-19", due_at=now, now=now,
-                     reason="none of the 31 new papers matched your interests")  # fmt: skip
+        silence = Skip("none of the 31 new papers matched your interests")
+        deliver.enter(session, [deliver.Entry(alice, "2026-11-19", now, silence)], now)
     page = client.get(link(Purpose.PREFERENCES, alice)).text
     assert "Seven papers" in page
     assert "/view/" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -41,7 +42,7 @@ class DeliveryOut(BaseModel):
 
 
 class DeliveryDetail(DeliveryOut):
-    """A mail with everything its digest shows: enough to render it again."""
+    """A mail with everything its digest shows, as it was composed."""
 
     digest: dict[str, Any]
 
@@ -71,9 +72,11 @@ def get_delivery(app: Paperboy, _key: Reader, delivery_id: Id) -> DeliveryDetail
     """One mail, with its digest."""
     with app.db.read() as session:
         row = session.get(Delivery, delivery_id)
-    if row is None:
-        raise NotFound(f"there is no delivery {delivery_id}")
-    return DeliveryDetail.model_validate(row.model_dump())
+        if row is None:
+            raise NotFound(f"there is no delivery {delivery_id}")
+        (restored,) = app.cards.restore(session, [row.digest])
+    digest = asdict(restored.digest) if row.digest else {}
+    return DeliveryDetail(**row.model_dump(exclude={"digest"}), digest=digest)
 
 
 @router.post("/{delivery_id}/release", responses=problems.responses(404, 409))
