@@ -56,7 +56,11 @@ class Round(Protocol):
     def misbehaved(self) -> None:
         """The relay answers what was not asked, or in a wrong order."""
 
-    def ended(self) -> None: ...
+    def ended(self) -> None:
+        """Nothing more goes over this connection."""
+
+    def lost(self) -> None:
+        """Its transport is closed, and nothing more comes from it."""
 
 
 class Ask(StrEnum):
@@ -322,7 +326,7 @@ class Conversation(asyncio.Protocol):
     def _on_quit(self, _reply: Reply) -> None:
         self._closed = True
         self._stop_watching()
-        self._transport.close()
+        self._transport.abort()  # all is said: TLS has no need to say goodbye, too
         self._round.ended()
 
     def _go_on(self) -> None:
@@ -349,6 +353,7 @@ class Conversation(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         words = clean(str(error or "")) or "the relay closed it"
         self._break(f"the connection broke: {words}", blameless=self._has_served)
+        self._round.lost()
 
     def _break(self, words: str, unsent: Answer | None = None, *, blameless: bool = False) -> None:
         """This connection is of no more use. What it held is judged by what can have left.

@@ -43,6 +43,7 @@ class Relay:
         self.patience = patience or Patience()
         self._turns = Turns()
         self._rounds: set[_Round] = set()
+        self._closing: set[_Round] = set()
         self._hungry: dict[_Round, None] = {}  # those that asked in vain, the longest waiting first
         self._opening: set[asyncio.Task[tuple[asyncio.Transport, Offers]]] = set()
         self._most = settings.smtp_connections
@@ -60,12 +61,17 @@ class Relay:
         self.stop()
         try:
             await asyncio.gather(*self._opening, return_exceptions=True)
-            while self._rounds and kind is None:
-                self._gone.clear()
-                await self._gone.wait()
+            if kind is None:
+                await self._all_gone()
         finally:
             for round_ in list(self._rounds):
                 round_.conversation.abort()
+            await self._all_gone()
+
+    async def _all_gone(self) -> None:
+        while self._rounds or self._closing:
+            self._gone.clear()
+            await self._gone.wait()
 
     async def submit(self, mail: Outgoing) -> None:
         """Hand over one mail; waits while enough others wait."""
@@ -147,7 +153,7 @@ class Relay:
 
     async def _connect(self) -> tuple[asyncio.Transport, Offers]:
         security = self._settings.smtp_security
-        if self._tls is None and security is not SmtpSecurity.NONE:
+        if self._tls is None and security != SmtpSecurity.NONE:
             self._tls = await asyncio.to_thread(tls_context, security)
         return await connect(self._settings, self.patience, self._tls)
 
@@ -185,9 +191,13 @@ class Relay:
 
     def ended(self, round_: _Round) -> None:
         self._rounds.discard(round_)
+        self._closing.add(round_)
         self._hungry.pop(round_, None)
-        self._gone.set()
         self._find_carrier()
+
+    def lost(self, round_: _Round) -> None:
+        self._closing.discard(round_)
+        self._gone.set()
 
     def _settle(self, mail: Outgoing, answer: Answer) -> None:
         self._unsettled -= 1
@@ -251,11 +261,14 @@ class _Round:
     def ended(self) -> None:
         self._relay.ended(self)
 
+    def lost(self) -> None:
+        self._relay.lost(self)
+
 
 def tls_context(security: SmtpSecurity) -> ssl.SSLContext:
     """Made once a run: it reads every certificate authority of the system."""
     context = ssl.create_default_context()
-    if security is SmtpSecurity.OPPORTUNISTIC:
+    if security == SmtpSecurity.OPPORTUNISTIC:
         # It means: better encrypted to anybody than plain to everybody (RFC 7435).
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -285,7 +298,7 @@ async def reach(settings: Settings, patience: Patience, tls: ssl.SSLContext | No
         password=settings.smtp_password or None,
         local_hostname=settings.mail_domain,
         timeout=patience.mail,
-        use_tls=security is SmtpSecurity.TLS,
+        use_tls=security == SmtpSecurity.TLS,
         start_tls=start_tls,
         tls_context=tls,
     )

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+import uvloop
 
 from app import pace, relay
 from app.records import Answer, Outgoing, Verdict
-from app.settings import Settings
+from app.settings import Settings, SmtpSecurity
 from tests.mailserver import MailServer
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 @pytest.fixture(params=[True, False], ids=["pipelined", "plain"], autouse=True)
@@ -43,7 +51,10 @@ class Notebook:
 
 
 def send(
-    settings: Settings, *mails: Outgoing, commit: Callable[[Outgoing], bool] = lambda _: True
+    settings: Settings,
+    *mails: Outgoing,
+    commit: Callable[[Outgoing], bool] = lambda _: True,
+    new_loop: LoopFactory | None = None,
 ) -> list[Answer]:
     """All over one pool; what was answered, in the order of the mails."""
     book = Notebook(commit)
@@ -54,7 +65,8 @@ def send(
                 await pool.submit(one)
             await pool.drain()
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
     return [book.answers[one.delivery_id] for one in mails]
 
 
@@ -199,6 +211,70 @@ def test_required_encryption_is_required(settings: Settings, mail_server: MailSe
     assert mail_server.messages == []
     lenient = settings.model_copy(update={"smtp_security": "opportunistic"})
     assert send(lenient, mail())[0].verdict is Verdict.ACCEPTED
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system trusts this authority."""
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+
+
+@contextmanager
+def encrypting(certificate: trustme.LeafCert, *, at_once: bool = False) -> Iterator[MailServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    with MailServer(tls=context, tls_at_once=at_once) as server:
+        yield server
+
+
+def over(server: MailServer, settings: Settings, security: str, **more: Any) -> Settings:
+    return settings.model_copy(
+        update={"smtp_port": server.port, "smtp_security": SmtpSecurity(security), **more}
+    )
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("security", ["starttls", "tls", "opportunistic"])
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_encryption(
+    settings: Settings, authority: trustme.CA, pipelining: bool, security: str, new_loop: LoopFactory
+) -> None:
+    """Large mails, one behind the other, arrive byte for byte, on either event loop."""
+    mails = [mail(n, data=f"Subject: {n}\r\n\r\n".encode() + b"0123456789\r\n" * 30_000) for n in range(5)]
+    with encrypting(authority.issue_cert("127.0.0.1"), at_once=security == "tls") as server:
+        server.offers_pipelining = pipelining
+        one = over(server, settings, security, smtp_connections=1)
+        answers = send(one, *mails, new_loop=new_loop)
+        assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+        assert [received.data for received in server.messages] == [one.data for one in mails]
+        assert [server.encrypted, server.connections] == [5, 1]
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("flaw", ["unknown authority", "other name", "expired"])
+@pytest.mark.parametrize("security", ["starttls", "tls", "opportunistic"])
+def test_a_certificate_that_proves_nothing(
+    settings: Settings, authority: trustme.CA, security: str, flaw: str
+) -> None:
+    """Where encryption is required nothing is said to who may be anybody; opportunistic means: better so."""
+    certificate = {
+        "unknown authority": lambda: trustme.CA().issue_cert("127.0.0.1"),
+        "other name": lambda: authority.issue_cert("mail.example.org"),
+        "expired": lambda: authority.issue_cert("127.0.0.1", not_after=datetime(2020, 1, 1, tzinfo=UTC)),
+    }[flaw]()
+    with encrypting(certificate, at_once=security == "tls") as server:
+        (answer,) = send(over(server, settings, security), mail())
+        if security == "opportunistic":
+            assert (answer.verdict, server.encrypted) == (Verdict.ACCEPTED, 1)
+        else:
+            assert (answer.verdict, server.messages) == (Verdict.UNREACHABLE, [])
+            assert "certificate" in answer.text
 
 
 def test_an_address_outside_ascii(settings: Settings, mail_server: MailServer) -> None:

@@ -1,0 +1,564 @@
+"""One connection to the relay, word by word: each test plays a relay that behaves in its own way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from app.conversation import Patience
+from app.records import Answer, Outgoing, Verdict
+from app.relay import Relay
+from app.settings import Settings
+from tests.test_relay import Notebook, mail
+
+ACCEPTED, DEFERRED, UNCERTAIN = Verdict.ACCEPTED, Verdict.DEFERRED, Verdict.UNCERTAIN
+PIPELINING, PLAIN = "250-relay.test\r\n250 PIPELINING", "250 relay.test"
+ENVELOPE = "250 sender ok\r\n250 recipient ok\r\n354 go on"
+
+
+@dataclass
+class Peer:
+    """The relay's end of one connection, played by a script."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    heard: list[str] = field(default_factory=list)  # commands, and bodies as "<body>"
+    bodies: list[bytes] = field(default_factory=list)
+
+    async def says(self, *replies: str) -> None:
+        self.writer.write("".join(f"{reply}\r\n" for reply in replies).encode())
+        await self.writer.drain()
+
+    async def hears(self, *commands: str) -> None:
+        """Just these, in this order; each is given by how it begins."""
+        for command in commands:
+            line = (await self.reader.readline()).decode().rstrip("\r\n")
+            self.heard.append(line.partition(" ")[0])
+            assert line.startswith(command), f"{line!r} instead of {command!r}"
+
+    async def hears_body(self) -> None:
+        self.bodies.append(await self.reader.readuntil(b"\r\n.\r\n"))
+        self.heard.append("<body>")
+
+    async def greets(self, announcing: str) -> None:
+        await self.says("220 relay.test")
+        await self.hears("EHLO")
+        await self.says(announcing)
+
+    async def takes_envelope(self, until: str = "") -> bool:
+        """Answer command by command, but not the one it is to stop at."""
+        for command, reply in (("MAIL", "250 ok"), ("RCPT", "250 ok"), ("DATA", "354 go on")):
+            await self.hears(command)
+            if command == until:
+                return False
+            await self.says(reply)
+        return True
+
+    async def hears_nothing_more(self) -> None:
+        assert await self.reader.read() == b""
+
+    def hangs_up(self) -> None:
+        self.writer.close()
+
+    def resets(self) -> None:
+        self.writer.transport.abort()
+
+
+Script = Callable[[Peer], Awaitable[None]]
+
+
+async def courteous(peer: Peer, announcing: str = PLAIN) -> None:
+    """A relay that takes everything."""
+    await peer.greets(announcing)
+    while line := (await peer.reader.readline()).decode():
+        command = line.split()[0]
+        peer.heard.append(command)
+        if command == "DATA":
+            await peer.says("354 go on")
+            await peer.hears_body()
+        await peer.says("221 bye" if command == "QUIT" else "250 ok")
+        if command == "QUIT":
+            return
+
+
+async def fast(peer: Peer) -> None:
+    await courteous(peer, PIPELINING)
+
+
+@dataclass
+class Played:
+    """What came of it."""
+
+    answers: list[Answer]
+    peers: list[Peer]
+    relay: Relay
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [answer.verdict for answer in self.answers]
+
+
+def play(
+    settings: Settings,
+    mails: int,
+    *scripts: Script,
+    patience: Patience | None = None,
+    book: Notebook | None = None,
+    after_first: asyncio.Event | None = None,
+) -> Played:
+    """Send so many mails over one connection at a time, if told so the second only after an event.
+
+    The n-th connection follows the n-th script, all after them are courteous.
+    """
+    book = book or Notebook()
+    peers: list[Peer] = []
+    failures: list[BaseException] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = Peer(reader, writer)
+        peers.append(peer)
+        try:
+            await (scripts[len(peers) - 1] if len(peers) <= len(scripts) else courteous)(peer)
+        except (AssertionError, asyncio.IncompleteReadError) as error:
+            failures.append(error)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def run() -> Relay:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20) as server:
+            at = {"smtp_port": server.sockets[0].getsockname()[1], "smtp_connections": 1}
+            async with Relay(settings.model_copy(update=at), book, patience) as relay:
+                for number in range(mails):
+                    await relay.submit(mail(number))
+                    if after_first:
+                        await after_first.wait()
+                async with asyncio.timeout(20):
+                    await relay.drain()
+        return relay
+
+    relay = asyncio.run(run())
+    if failures:
+        raise failures[0]
+    return Played([book.answers[number] for number in range(mails)], peers, relay)
+
+
+# --- the order of things
+
+
+def test_a_round_trip_a_mail(settings: Settings) -> None:
+    """Behind a body and its dot the next envelope stands ready; the last is followed by QUIT at the end."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL FROM:<bounce@paperboy.test>", "RCPT TO:<alice@example.org>", "DATA")
+        await peer.says(ENVELOPE)
+        await peer.hears_body()
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says("250 taken", ENVELOPE)
+        await peer.hears_body()
+        await peer.says("250 taken too")
+        await peer.hears("QUIT")
+        await peer.says("221 bye")
+        await peer.hears_nothing_more()
+
+    played = play(settings, 2, script)
+    assert played.answers == [Answer(ACCEPTED, 250, "taken"), Answer(ACCEPTED, 250, "taken too")]
+    assert played.peers[0].bodies[1].startswith(b"Subject: 1\r\n\r\n..dot\r\n...two\r\n")
+
+
+def test_one_command_at_a_time(settings: Settings) -> None:
+    """Where PIPELINING is not announced each command waits for the answer to the one before it."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PLAIN)
+        for _ in range(2):
+            for command in ("MAIL", "RCPT", "DATA"):
+                await peer.hears(command)
+                assert not peer.reader._buffer  # type: ignore[attr-defined]
+                await peer.says("354 go on" if command == "DATA" else "250 ok")
+            await peer.hears_body()
+            assert not peer.reader._buffer  # type: ignore[attr-defined]
+            await peer.says("250 taken")
+        await peer.hears("QUIT")
+
+    assert play(settings, 2, script).verdicts == [ACCEPTED] * 2
+
+
+def test_no_ehlo(settings: Settings) -> None:
+    """A relay of the old days is greeted with HELO."""
+
+    async def script(peer: Peer) -> None:
+        await peer.says("220 old.test")
+        await peer.hears("EHLO")
+        await peer.says("500 what?")
+        await peer.hears("HELO")
+        await peer.says("250 hello")
+        await peer.hears("MAIL")
+        await peer.says("250 ok")
+
+    assert play(settings, 1, script).verdicts == [DEFERRED]
+
+
+def test_a_mail_that_is_too_large(settings: Settings) -> None:
+    """It is not even begun: the relay said how much it takes."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets("250-relay.test\r\n250 SIZE 20")
+        await peer.hears("QUIT")
+
+    (answer,) = play(settings, 1, script).answers
+    assert answer.verdict is Verdict.UNSENDABLE
+    assert "takes 20 at most" in answer.text
+
+
+def test_replies_of_many_lines_in_many_pieces(settings: Settings) -> None:
+    """They mean the same, and their words are kept."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        for byte in f"{ENVELOPE}\r\n".encode():
+            peer.writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        await peer.hears_body()
+        await peer.says("250-2.0.0 taken", "250-2.0.0 with", "250 2.0.0 thanks")
+        await peer.hears("QUIT")
+
+    assert play(settings, 1, script).answers == [Answer(ACCEPTED, 250, "2.0.0 taken 2.0.0 with 2.0.0 thanks")]
+
+
+# --- refusals
+
+
+def test_a_refused_recipient(settings: Settings) -> None:
+    """Its body stays here; the next envelope follows RSET in the same write."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says("250 ok", "550 5.1.1 no such user", "503 5.5.1 no valid recipients")
+        await peer.hears("RSET", "MAIL", "RCPT", "DATA")
+        await peer.says("250 ok", ENVELOPE)
+        await peer.hears_body()
+        await peer.says("250 taken")
+        await peer.hears("QUIT")
+
+    played = play(settings, 2, script)
+    assert played.answers == [Answer(Verdict.HARD, 550, "5.1.1 no such user"), Answer(ACCEPTED, 250, "taken")]
+
+
+def test_a_refused_recipient_and_yet_354(settings: Settings) -> None:
+    """A lone dot ends what the relay begins for nobody, and nobody gets anything."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says("250 ok", "450 4.2.1 later", "354 go on")
+        await peer.hears(".", "MAIL", "RCPT", "DATA")
+        await peer.says("554 no valid recipients", ENVELOPE)
+        await peer.hears_body()
+        await peer.says("250 taken")
+        await peer.hears("QUIT")
+
+    assert play(settings, 2, script).verdicts == [DEFERRED, ACCEPTED]
+
+
+def test_a_refused_sender_and_yet_354(settings: Settings) -> None:
+    """A relay that would take a mail from nobody is left."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says("451 4.3.0 later", "250 ok", "354 go on")
+        await peer.hears_nothing_more()
+
+    played = play(settings, 2, script)
+    assert played.verdicts == [DEFERRED, ACCEPTED]
+    assert played.answers[0].code == 451
+
+
+def test_our_fault_and_yet_354(settings: Settings) -> None:
+    """The run stops, and even then the relay reads no QUIT as a body."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says("250 ok", "550 5.7.26 not authenticated", "354 go on")
+        await peer.hears(".")
+        await peer.hears_nothing_more()
+
+    assert play(settings, 2, script).verdicts == [Verdict.OUR_FAULT, Verdict.HELD]
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [("451 4.7.1 later", DEFERRED), ("552 5.2.2 full", Verdict.FULL), ("554 5.6.0 no", Verdict.SOFT)],
+)
+@pytest.mark.parametrize("stage", ["data", "dot"])
+def test_a_mail_refused_late(settings: Settings, reply: str, verdict: Verdict, stage: str) -> None:
+    """An answer is an answer, also after the final dot: nothing is uncertain."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        if stage == "data":
+            await peer.says("250 ok", "250 ok", reply)
+            await peer.hears("RSET")
+        else:
+            await peer.says(ENVELOPE)
+            await peer.hears_body()
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says("250 ok" if stage == "data" else reply, ENVELOPE)
+        await peer.hears_body()
+        await peer.says("250 taken")
+        await peer.hears("QUIT")
+
+    assert play(settings, 2, script).verdicts == [verdict, ACCEPTED]
+
+
+def test_withdrawn_at_the_last_moment(settings: Settings) -> None:
+    """After 354 only closing keeps a mail from being sent."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says(ENVELOPE)
+        await peer.hears_nothing_more()
+
+    book = Notebook(lambda outgoing: outgoing.delivery_id == 1)
+    assert play(settings, 2, script, book=book).verdicts == [Verdict.WITHDRAWN, ACCEPTED]
+
+
+# --- broken connections
+
+
+@pytest.mark.parametrize("ending", [Peer.hangs_up, Peer.resets])
+@pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
+@pytest.mark.parametrize(
+    ("stage", "verdict"),
+    [("MAIL", DEFERRED), ("RCPT", DEFERRED), ("DATA", DEFERRED), ("body", UNCERTAIN), ("dot", UNCERTAIN),
+     ("taken", ACCEPTED)],
+)  # fmt: skip
+def test_an_end_at_every_stage(
+    settings: Settings, ending: Callable[[Peer], None], announcing: str, stage: str, verdict: Verdict
+) -> None:
+    """What is provably unsent is deferred, what may have arrived is uncertain, what was taken is sent."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(announcing)
+        if await peer.takes_envelope(until=stage):
+            if stage == "body":
+                await peer.reader.readexactly(5)
+            else:
+                await peer.hears_body()
+            if stage == "taken":
+                await peer.says("250 taken")
+                await peer.hears("MAIL")
+        ending(peer)
+
+    assert play(settings, 2, script).verdicts == [verdict, ACCEPTED]
+
+
+@pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
+@pytest.mark.parametrize(
+    ("stage", "verdict"), [("MAIL", DEFERRED), ("RCPT", DEFERRED), ("DATA", DEFERRED), ("dot", DEFERRED)]
+)
+def test_421_in_the_middle(settings: Settings, announcing: str, stage: str, verdict: Verdict) -> None:
+    """It is an answer, and the relay closes: the mail is deferred, the others go another way."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(announcing)
+        if await peer.takes_envelope(until=stage):
+            await peer.hears_body()
+        await peer.says("421 4.3.2 closing")
+
+    played = play(settings, 2, script)
+    assert played.verdicts == [verdict, ACCEPTED]
+    assert played.answers[0] == Answer(DEFERRED, 421, "4.3.2 closing")
+
+
+@pytest.mark.parametrize("goodbye", ["421 4.4.2 you were quiet for too long", ""])
+def test_a_relay_that_renews_by_itself(settings: Settings, goodbye: str) -> None:
+    """A mail whose envelope only was said goes over another connection, as if nothing had been."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says(ENVELOPE)
+        await peer.hears_body()
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says("250 taken", *[goodbye][: bool(goodbye)])
+
+    played = play(settings, 2, script)
+    assert played.verdicts == [ACCEPTED, ACCEPTED]
+    assert len(played.peers) == 2
+
+
+def test_a_mail_is_retried_once(settings: Settings) -> None:
+    """A second connection that ends under it is answer enough; the next mail is tried anew."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.takes_envelope()
+        await peer.hears_body()
+        await peer.says("250 taken")
+        await peer.hears("MAIL")
+
+    async def dead(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+
+    played = play(settings, 3, script, dead)
+    assert played.verdicts == [ACCEPTED, DEFERRED, ACCEPTED]
+    assert len(played.peers) == 3
+
+
+# --- relays out of pace
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"{ENVELOPE}\r\n250 and one more",
+        "250 ok\r\n250 ok\r\n250 ok\r\n354 go on",
+        "354 go on\r\n250 ok\r\n250 ok",
+        "250 ok\r\n354 go on\r\n250 ok",
+    ],
+)
+def test_answers_out_of_pace(settings: Settings, words: str) -> None:
+    """No body leaves on such a connection. From then on commands go one at a time, and that works."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says(words)
+        await peer.hears_nothing_more()
+
+    played = play(settings, 3, script, fast)
+    assert played.verdicts == [ACCEPTED] * 3
+    assert not played.relay.pipelining
+    assert played.peers[0].bodies == []
+
+
+@pytest.mark.parametrize(
+    ("words", "pipelining"),
+    [("250 did I say that it is taken?", False), ("421 4.4.2 quiet for too long", True)],
+)
+def test_words_without_a_question(settings: Settings, words: str, pipelining: bool) -> None:
+    """Who says goodbye may; who says anything else is not trusted with commands said ahead."""
+    left = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.takes_envelope()
+        await peer.hears_body()
+        await peer.says("250 taken")
+        await peer.says(words)
+        await peer.hears_nothing_more()
+        left.set()
+
+    played = play(settings, 2, script, fast, after_first=left)
+    assert played.verdicts == [ACCEPTED, ACCEPTED]
+    assert played.relay.pipelining is pipelining
+
+
+@pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
+@pytest.mark.parametrize("garbage", ["HTTP/1.1 400 Bad Request", "x" * 5000, "999 ?"])
+def test_garbage(settings: Settings, announcing: str, garbage: str) -> None:
+    """Before the body nothing was sent, after it nobody can know; the connection is closed."""
+
+    async def early(peer: Peer) -> None:
+        await peer.greets(announcing)
+        await peer.hears("MAIL")
+        await peer.says(garbage)
+
+    async def late(peer: Peer) -> None:
+        await peer.greets(announcing)
+        await peer.takes_envelope()
+        await peer.hears_body()
+        await peer.says(garbage)
+
+    assert play(settings, 2, early).verdicts == [DEFERRED, ACCEPTED]
+    assert play(settings, 2, late).verdicts == [UNCERTAIN, ACCEPTED]
+
+
+# --- patience
+
+
+@pytest.mark.parametrize(
+    ("stage", "verdict"),
+    [("mail", DEFERRED), ("rcpt", DEFERRED), ("data", DEFERRED), ("end", UNCERTAIN)],
+)
+@pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
+def test_a_relay_that_falls_silent(settings: Settings, stage: str, verdict: Verdict, announcing: str) -> None:
+    """Each answer has its time; then the connection is given up."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(announcing)
+        if await peer.takes_envelope(until=stage.upper()):
+            await peer.hears_body()
+        await peer.reader.read()
+
+    played = play(settings, 1, script, patience=Patience(**{stage: 0.05}))
+    assert played.verdicts == [verdict]
+    assert "in time" in played.answers[0].text
+
+
+def test_a_relay_that_takes_its_time(settings: Settings) -> None:
+    """A long patience for the final dot does not end with a shorter one of another command's."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says(ENVELOPE)
+        await peer.hears_body()
+        await asyncio.sleep(0.3)
+        await peer.says("250 taken at last")
+        await peer.hears("QUIT")
+
+    short = Patience(mail=0.1, rcpt=0.1, data=0.1, block=0.1, end=5)
+    assert play(settings, 1, script, patience=short).verdicts == [ACCEPTED]
+
+
+def test_a_relay_that_reads_no_body(settings: Settings) -> None:
+    """A body that does not leave has a shorter time than its answer; one that creeps has enough."""
+
+    async def stuck(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says(ENVELOPE)
+        await told.wait()
+
+    told = asyncio.Event()
+
+    class Large(Notebook):
+        def settle(self, mail: Outgoing, answer: Answer) -> None:
+            super().settle(mail, answer)
+            told.set()
+
+    book = Large()
+    patience = Patience(block=0.2, end=60)
+    at = settings.model_copy(update={"smtp_connections": 1})
+
+    async def run() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                await stuck(Peer(reader, writer))
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0, limit=1000) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with Relay(at.model_copy(update={"smtp_port": port}), book, patience) as relay:
+                await relay.submit(mail(1, data=os.urandom(1 << 24).hex().encode()))
+                async with asyncio.timeout(10):
+                    await relay.drain()
+
+    asyncio.run(run())
+    assert book.answers[1].verdict is UNCERTAIN
