@@ -154,7 +154,7 @@ class Renderer:
         values = {"pick": pick, "links": _pick_links(pick), "date": day, "more": more, "less": less}
         html = self._render("digest/card.html", {**values, "reason": reason.html})
         text = self._render("digest/card.txt", {**values, "reason": reason.text})
-        return Fragment(Markup(html), "\n" + text.strip("\n") + "\n")  # noqa: S704
+        return Fragment(Markup(html), f"\n{text}\n")  # noqa: S704
 
     def reason(self, reason: str) -> Fragment:
         """Why a paper was picked, as it stands in its card."""

@@ -1,0 +1,341 @@
+"""A mail joined from fragments is what the templates describe, in bytes that nobody has to touch."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as some
+
+from app import fragments, render
+from app.errors import DeliveryError
+from app.letters import Composer
+from app.records import Digest, Letter, MailKind, Outgoing, Pick, RenderedMail, Section
+from app.render import Renderer
+from app.settings import Settings
+from app.tokens import Signer
+from tests import samples
+
+NEVER_SENT = re.compile(rb"\A[.]|\AFrom |[ \t]\Z|  |\t")
+
+
+@pytest.fixture
+def signer(settings: Settings) -> Signer:
+    return Signer(settings.secret_keys, settings.base_url)
+
+
+@pytest.fixture
+def renderer(settings: Settings, signer: Signer) -> Renderer:
+    return Renderer(settings, signer)
+
+
+@pytest.fixture
+def composer(settings: Settings, signer: Signer, renderer: Renderer) -> Composer:
+    return Composer(settings, signer, renderer)
+
+
+def letter_of(now: datetime, digest: Digest | None = None, **fields: Any) -> Letter:
+    usual = Letter(
+        delivery_id=42,
+        kind=MailKind.DIGEST,
+        edition="2026-11-20",
+        subscriber_id=7,
+        email="alice@example.org",
+        link_epoch=1,
+        issued_at=now,
+        digest=digest or samples.digest(),
+    )
+    return replace(usual, **fields)
+
+
+def holding(*picks: Pick, **fields: Any) -> Digest:
+    return Digest("2026-11-20", (Section("retrieval", picks),), **fields)
+
+
+def made(composer: Composer, letter: Letter) -> Outgoing:
+    return composer.seal(composer.draft(letter))
+
+
+def check(composer: Composer, renderer: Renderer, letter: Letter) -> RenderedMail:
+    """Both ways give the same mail, and each line on the wire obeys the rules."""
+    described, draft = renderer.render(letter), composer.draft(letter)
+    mail = composer.seal(draft)
+    read = email.message_from_bytes(mail.data, policy=email.policy.default)
+    text, html = (part.get_content().replace("\r\n", "\n") for part in read.iter_parts())  # type: ignore[attr-defined]
+    assert text == described.text
+    assert html.removesuffix("\n") == described.html.removesuffix("\n")
+    assert read["Subject"] == mail.subject == described.subject
+    assert draft.left_out == described.left_out
+    for name, value in described.headers.items():
+        assert read[name] == value
+    obey(mail)
+    return described
+
+
+def obey(mail: Outgoing) -> None:
+    """What no relay, mailbox or canonicalisation has a reason to change."""
+    head, _, body = mail.data.partition(b"\r\n\r\n")
+    assert body.endswith(b"\r\n")
+    assert not re.search(rb"[^\r]\n|\r[^\n]", mail.data)
+    assert not re.search(rb"[^\r\n -~]", body)
+    for line in body.split(b"\r\n"):
+        assert len(line) <= 76
+        assert not NEVER_SENT.search(line), line
+    assert all(len(line) <= 998 for line in head.split(b"\r\n"))
+    assert mail.no_leading_dots
+
+
+# --- the same mail, both ways
+
+
+def test_a_digest_is_what_the_templates_describe(
+    composer: Composer, renderer: Renderer, now: datetime
+) -> None:
+    """Sections, what is trending, a note, figures, and papers without summary, authors or day."""
+    check(composer, renderer, letter_of(now))
+    check(composer, renderer, letter_of(now, replace(samples.digest(), note="", considered=0)))
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        ".",
+        "... and a dot. " * 12,
+        "From here on " * 8,
+        "a=b=3D=20 " * 15,
+        "x" * 500,
+        "two  blanks\tand\ta tab  ",
+        "Grüße — ≤ 5 % 日本語 🧪👩‍🔬",
+        "שיטה חדשה לחיזוי מבנה חלבונים",
+        "\u202eturned\u2066 around",
+        "<script>alert('&')</script>",
+        "{{ 7 * 7 }} {% raw %} %s %(x)s",
+        "\x01more\x02 \x01sections\x02 \x01unsubscribe\x02",
+        "--=_paperboy",
+        "a\r\nBcc: mallory@example.org\r\n\r\n",
+        "half a \ud83e letter",
+        "",
+    ],
+)
+def test_whatever_a_paper_says(composer: Composer, renderer: Renderer, now: datetime, title: str) -> None:
+    """In its title, summary, reason, authors and trend, in an interest, a heading or a note."""
+    told = {"authors": title, "summary": title * 3, "trend": title, "summary_by": title, "reason": title}
+    first = samples.pick(1, title, **told)
+    sections = (Section(title, (first, samples.pick(2, "Another"))), Section("", (first,), title))
+    check(composer, renderer, letter_of(now, Digest("2026-11-20", sections, title, 3)))
+    check(composer, renderer, letter_of(now, holding(first)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 15, 30])
+def test_however_many_papers(composer: Composer, renderer: Renderer, now: datetime, count: int) -> None:
+    """The subject counts the others, and the preview names two of them."""
+    picks = [samples.pick(n, f"Paper {n}", score=n % 7) for n in range(count)]
+    check(composer, renderer, letter_of(now, holding(*picks, considered=20)))
+
+
+@pytest.mark.parametrize(
+    ("summary", "characters"), [(samples.LONG * 3, 600), ("我们重新审视长上下文" * 80, 120)]
+)
+def test_a_large_digest_is_shortened_alike(
+    composer: Composer, renderer: Renderer, now: datetime, summary: str, characters: int
+) -> None:
+    """What Gmail would clip gets shorter summaries, by the same rule."""
+    picks = [samples.pick(n, f"{n} 用于检索的语言模型" * 5, summary=summary) for n in range(30)]
+    described = check(composer, renderer, letter_of(now, holding(*picks)))
+    assert len(described.html.encode()) <= render.MAX_HTML_BYTES
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "alice@example.org",
+        "a.b+c_d@mail.example.org",
+        "alice&bob's@example.org",
+        "jürgen@bücher.example",
+        "x" * 64 + "@" + "y" * 60 + ".example.org",
+        "from.x@example.org",
+    ],
+)
+def test_whoever_the_reader_is(composer: Composer, renderer: Renderer, now: datetime, address: str) -> None:
+    """An address of any length or alphabet stands at the foot as it is."""
+    described = check(composer, renderer, letter_of(now, email=address))
+    assert address in described.text
+
+
+def test_an_address_that_cannot_be_written_to_is_refused(composer: Composer, now: datetime) -> None:
+    """For good: no other attempt would end better."""
+    with pytest.raises(DeliveryError) as refused:
+        composer.draft(letter_of(now, email="alice@example.org\r\nBcc: mallory@example.org"))
+    assert refused.value.permanent
+
+
+WORDS = some.text(some.characters(codec=None), max_size=200)
+LINKS = some.one_of(some.just(""), WORDS, some.just("https://example.org/a?b=1&c=2"))
+PICKS = some.builds(
+    Pick,
+    paper_id=some.integers(0, 2**64 - 1),
+    title=WORDS,
+    authors=WORDS,
+    summary=some.text(max_size=900),
+    reason=WORDS,
+    trend=WORDS,
+    url=LINKS,
+    pdf_url=LINKS,
+    code_url=LINKS,
+    published_on=some.one_of(some.just(""), some.dates().map(str)),
+    comments=some.integers(0, 10**6),
+    score=some.floats(allow_nan=False),
+    summary_by=WORDS,
+)
+DIGESTS = some.builds(
+    Digest,
+    edition=some.just("2026-W47"),
+    sections=some.lists(
+        some.builds(
+            Section, interest=WORDS, picks=some.lists(PICKS, min_size=1, max_size=3).map(tuple), heading=WORDS
+        ),
+        min_size=1,
+        max_size=3,
+    ).map(tuple),
+    note=WORDS,
+    considered=some.integers(0, 500),
+)
+
+
+@given(digest=DIGESTS)
+@hypothesis_settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@example(digest=samples.digest("2026-W47"))
+def test_any_digest_at_all(composer: Composer, renderer: Renderer, now: datetime, digest: Digest) -> None:
+    """Both ways agree on every digest that there can be."""
+    check(composer, renderer, letter_of(now, digest, edition="2026-W47"))
+
+
+# --- what is the same each time
+
+
+def test_the_same_letter_gives_the_same_bytes(
+    settings: Settings, signer: Signer, renderer: Renderer, composer: Composer, now: datetime
+) -> None:
+    """Also in another process, and after many other letters."""
+    first = made(composer, letter_of(now))
+    for number in range(20):
+        made(composer, letter_of(now, holding(samples.pick(number, f"Paper {number}")), subscriber_id=number))
+    assert made(composer, letter_of(now)) == first
+    assert made(Composer(settings, signer, Renderer(settings, signer)), letter_of(now)) == first
+
+
+def test_each_reader_has_links_of_their_own(composer: Composer, now: datetime) -> None:
+    """What is shared by all readers holds nothing of any of them."""
+    letters = [letter_of(now), letter_of(now, email="bob@example.org", subscriber_id=8, delivery_id=43)]
+    alices, bobs = (made(composer, letter).data.replace(b"=\r\n", b"") for letter in letters)
+    token = re.compile(rb"/\w+/([\w-]{51})")
+    assert len(set(token.findall(alices))) == 4 + 2 * 8
+    assert not set(token.findall(alices)) & set(token.findall(bobs))
+    assert b"bob" not in alices
+    assert b"alice" not in bobs
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"title": "A Papers"}, {"reason": "of old"}, {"summary": "Less."}, {"trend": "up", "comments": 2}, {}],
+)
+def test_picks_need_not_be_the_same_objects(
+    composer: Composer, renderer: Renderer, now: datetime, change: dict[str, Any]
+) -> None:
+    """Equal ones give equal mails, and one that shows something else gives another."""
+    usual = samples.pick(1, "A Paper")
+    first = made(composer, letter_of(now, holding(usual)))
+    other = letter_of(now, holding(replace(usual, **change)))
+    assert (made(composer, other) == first) is (not change)
+    check(composer, renderer, other)
+
+
+def test_what_is_kept_in_memory_is_bounded(
+    settings: Settings, signer: Signer, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many picks there were, of whatever day; and what was forgotten is made again, the same."""
+    monkeypatch.setattr(fragments, "PICKS_KEPT", 5)
+    composer = Composer(settings, signer, renderer)
+    first = made(composer, letter_of(now))
+    for number in range(30):
+        made(composer, letter_of(now, holding(samples.pick(number, f"Paper {number}"))))
+    assert all(len(kept) <= 5 for kept in composer._fragments._at_hand)
+    assert made(composer, letter_of(now)) == first
+
+
+# --- what goes wrong
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"title": None},
+        {"title": ["a", "list"]},
+        {"reason": None},
+        {"reason": {}},
+        {"published_on": "yesterday"},
+        {"score": "high"},
+        {"score": None},
+        {"comments": {}},
+        {"paper_id": -1},
+        {"paper_id": "x"},
+        {"url": 7},
+    ],
+)
+def test_a_paper_that_cannot_be_shown_is_left_out(
+    composer: Composer, renderer: Renderer, now: datetime, broken: dict[str, Any]
+) -> None:
+    """The reader gets the others, and it is counted beside those that could not be read."""
+    bad = replace(samples.pick(2, "Broken", score=0.1), **broken)
+    digest = Digest("2026-11-20", (Section("a", (samples.pick(1, "Good"), bad)), Section("b", (bad,))))
+    for _ in range(2):
+        assert check(composer, renderer, letter_of(now, digest, unreadable=1)).left_out == 3
+
+
+def test_a_digest_without_any_paper_is_no_mail(composer: Composer, now: datetime) -> None:
+    """Better none than an empty one."""
+    for digest in (Digest("2026-11-20", ()), holding(samples.pick(1, None))):  # type: ignore[arg-type]
+        with pytest.raises(DeliveryError) as refused:
+            composer.draft(letter_of(now, digest))
+        assert refused.value.permanent
+
+
+# --- other mails
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MailKind if kind is not MailKind.DIGEST])
+def test_the_service_mails(composer: Composer, renderer: Renderer, now: datetime, kind: MailKind) -> None:
+    """They are written by their templates, under the same rules."""
+    letter = replace(letter_of(now), kind=kind, digest=None)
+    check(composer, renderer, letter)
+
+
+def test_the_envelope(composer: Composer, signer: Signer, now: datetime) -> None:
+    """The return path names the delivery; the Message-ID is the delivery's, or the one it was given."""
+    mail = made(composer, letter_of(now))
+    assert signer.delivery_of(mail.sender) == mail.delivery_id == 42
+    assert mail.recipient == "alice@example.org"
+    assert mail.message_id == signer.message_id(42, "paperboy.test")
+    given = made(composer, letter_of(now, message_id="<given@paperboy.test>"))
+    assert b"\r\nMessage-ID: <given@paperboy.test>\r\n" in given.data
+    assert made(composer, letter_of(now, email="jürgen@example.org")).needs_smtputf8
+
+
+def test_a_day_of_the_letter_is_its_date(composer: Composer, now: datetime) -> None:
+    """Written in UTC, whenever it leaves."""
+    later = now.astimezone() + timedelta(days=1)
+    assert (
+        b"\r\nDate: Sat, 21 Nov 2026 09:30:00 +0000\r\n"
+        in made(composer, letter_of(now, issued_at=later)).data
+    )
