@@ -231,4 +231,5 @@ def prune(app: App, now: datetime) -> Counter[str]:
             "runs": delete(Run).where(col(Run.started_at) < now - RUNS_KEPT),
         }.items():
             run.counts[name] += session.execute(statement).rowcount  # type: ignore[attr-defined]
+        run.counts["cards"] += deliver.prune_cards(session, old)
     return run.counts

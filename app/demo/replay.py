@@ -57,12 +57,13 @@ def deliver_between(app: App, start: datetime, end: datetime) -> None:
 
 
 def _next_moment(app: App, after: datetime) -> datetime | None:
-    """When the next reader is due, or the next mail that was put off."""
+    """When the next reader is due, or the next mail that was composed ahead or put off."""
     due = select(func.min(Subscriber.next_due_at)).where(
         Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) > after
     )
     again = select(func.min(Delivery.next_attempt_at)).where(
-        Delivery.state == DeliveryState.DEFERRED, col(Delivery.next_attempt_at) > after
+        col(Delivery.state).in_((DeliveryState.PENDING, DeliveryState.DEFERRED)),
+        col(Delivery.next_attempt_at) > after,
     )
     with app.db.read() as session:
         moments = [session.exec(question).one() for question in (due, again)]
