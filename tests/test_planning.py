@@ -1,0 +1,240 @@
+"""Digests are composed ahead of their hour, a shard of readers at a time, and leave at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from sqlmodel import Session, col, select
+
+from app import deliver, pipeline, planning, subscribers, suppression
+from app.desk import Desk
+from app.models import Delivery, DeliveryState, Paper, Subscriber
+from app.pipeline import App
+from app.records import Skip, Wish
+from app.subscribers import Preferences
+from tests import shelves
+from tests.conftest import NOW
+from tests.mailserver import MailServer
+
+HOUR = NOW.replace(hour=8, minute=0)
+AHEAD = HOUR - timedelta(minutes=9)
+DAY = timedelta(days=1)
+AGENTS = "Language Agents that Plan"
+VIDEO = "Video Diffusion in Real Time"
+
+
+@pytest.fixture
+def app(app: App) -> App:
+    """An archive with two papers of today, and Alice, who is due at eight and likes agents."""
+    with app.db.write() as session:
+        source = shelves.source(session, NOW)
+        for title in (AGENTS, VIDEO):
+            shelves.paper(session, source, title, NOW.date(), NOW, abstract=f"{title}, at last.")
+        shelves.reader(session, "alice@example.org", ["language agents"], HOUR)
+    return app
+
+
+def deliveries(app: App) -> list[Delivery]:
+    with app.db.read() as session:
+        return list(session.exec(select(Delivery).order_by(col(Delivery.id))))
+
+
+def titles(app: App) -> list[list[str]]:
+    return [[pick.title for pick in shelves.digest(app, row).picks] for row in deliveries(app)]
+
+
+def change(app: App, now: datetime, **wanted: object) -> None:
+    with app.db.write() as session:
+        subscribers.change(session, 1, Preferences(**wanted), now)  # type: ignore[arg-type]
+
+
+# --- ahead of the hour
+
+
+def test_a_digest_is_composed_ahead_and_leaves_at_its_hour(app: App, mail_server: MailServer) -> None:
+    """Not a moment before; and all that goes by the day goes by that of the hour."""
+    assert pipeline.send_due(app, HOUR - timedelta(minutes=11)) == {}
+    assert pipeline.send_due(app, AHEAD) == {"planned": 1}
+    (row,) = deliveries(app)
+    assert (row.edition, row.created_at, row.due_at) == ("2026-11-20", AHEAD, HOUR)
+    assert (row.next_attempt_at, row.give_up_at) == (HOUR, HOUR + DAY)
+    assert pipeline.send_due(app, HOUR - timedelta(seconds=1)) == {}
+    assert mail_server.messages == []
+    assert pipeline.send_due(app, HOUR)["sent"] == 1
+    assert len(mail_server.messages) == 1
+
+
+def test_composing_ahead_can_be_turned_off(app: App) -> None:
+    """Then a digest is composed at its hour."""
+    at_once = app.settings.model_copy(update={"compose_ahead_minutes": 0})
+    object.__setattr__(app, "settings", at_once)
+    assert planning.plan(app, AHEAD) == {}
+    assert planning.plan(app, HOUR) == {"planned": 1}
+
+
+def test_the_edition_is_that_of_the_hour(app: App) -> None:
+    """Bob's day begins at midnight in Tokyo, and so does his digest, composed the evening before."""
+    midnight = datetime(2026, 11, 20, 15, tzinfo=NOW.tzinfo)
+    with app.db.write() as session:
+        shelves.reader(session, "bob@example.org", ["video"], midnight, hour=0, zone="Asia/Tokyo")
+        session.get_one(Subscriber, 1).next_due_at = HOUR + DAY
+    planning.plan(app, midnight - timedelta(minutes=1))
+    (row,) = deliveries(app)
+    assert (row.edition, row.next_attempt_at) == ("2026-11-21", midnight)
+
+
+def test_after_an_outage_nothing_is_composed_that_the_next_hour_overtakes(app: App) -> None:
+    """Five minutes to eight after two days of silence: one digest, for the hour that is about to come."""
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).next_due_at = HOUR - 2 * DAY
+    assert planning.plan(app, AHEAD) == {"planned": 1}
+    (row,) = deliveries(app)
+    assert (row.edition, row.next_attempt_at, row.give_up_at) == ("2026-11-20", HOUR, HOUR + DAY)
+
+
+@pytest.mark.parametrize(("age", "waits"), [(6, False), (5, True)])
+def test_a_thin_digest_waits_for_the_one_after_its_hour(app: App, age: int, waits: bool) -> None:
+    """Whether that still finds the paper is asked of tomorrow's hour, however early today's is composed."""
+    with app.db.write() as session:
+        source = session.exec(select(shelves.Source)).one()
+        shelves.paper(session, source, "Pigeons that Plan", (NOW - age * DAY).date(), NOW)
+        shelves.reader(session, "bob@example.org", ["pigeons"], HOUR, min_papers=2)
+    assert planning.plan(app, AHEAD)["skipped"] == waits
+
+
+# --- between composing and sending
+
+
+def test_changed_interests_are_in_the_digest_that_was_composed(app: App, mail_server: MailServer) -> None:
+    """It is composed anew with the next tick, and leaves once, at its hour."""
+    planning.plan(app, AHEAD)
+    change(app, AHEAD, interests=(Wish("video diffusion"),))
+    assert deliveries(app) == []
+    assert planning.plan(app, AHEAD + timedelta(minutes=1)) == {"planned": 1}
+    assert titles(app) == [[VIDEO]]
+    assert pipeline.send_due(app, HOUR)["sent"] == 1
+    assert len(mail_server.messages) == 1
+
+
+def test_a_silence_composed_ahead_is_broken_by_other_interests(app: App) -> None:
+    """What was to be written down as skipped may become a digest, too."""
+    change(app, AHEAD - DAY, interests=(Wish("pigeons"),))
+    assert planning.plan(app, AHEAD) == {"skipped": 1}
+    change(app, AHEAD, interests=(Wish("video diffusion"),))
+    assert planning.plan(app, AHEAD) == {"planned": 1}
+
+
+def test_a_changed_hour_moves_the_digest_that_was_composed(app: App, mail_server: MailServer) -> None:
+    """Nothing comes at eight, and one digest at six in the evening."""
+    planning.plan(app, AHEAD)
+    change(app, AHEAD, hour=18, interests=(Wish("language agents"),))
+    assert pipeline.send_due(app, HOUR) == {}
+    assert pipeline.send_due(app, HOUR.replace(hour=18))["sent"] == 1
+    assert len(mail_server.messages) == 1
+
+
+def test_what_has_left_is_not_taken_back(app: App, mail_server: MailServer) -> None:
+    """Whoever changes something after their hour gets the next digest with it."""
+    pipeline.send_due(app, AHEAD)
+    pipeline.send_due(app, HOUR)
+    change(app, HOUR + timedelta(minutes=1), hour=18, interests=(Wish("video"),))
+    assert [row.state for row in deliveries(app)] == [DeliveryState.SENT]
+    assert pipeline.send_due(app, HOUR.replace(hour=18)) == {}
+
+
+def pause(session: Session) -> None:
+    subscribers.pause(session, 1, None, AHEAD)
+
+
+def leave(session: Session) -> None:
+    subscribers.unsubscribe(session, 1, AHEAD)
+
+
+def suppress(session: Session) -> None:
+    suppression.suppress(session, "alice@example.org", "she complained", AHEAD)
+
+
+@pytest.mark.parametrize("happened", [pause, leave, suppress])
+def test_who_leaves_before_the_hour_gets_nothing(
+    app: App, mail_server: MailServer, happened: Callable[[Session], None]
+) -> None:
+    """However far their digest had come."""
+    planning.plan(app, AHEAD)
+    with app.db.write() as session:
+        happened(session)
+    pipeline.send_due(app, HOUR)
+    assert mail_server.messages == []
+    assert not {row.state for row in deliveries(app)} - {DeliveryState.SKIPPED, DeliveryState.SUPPRESSED}
+    with app.db.read() as session:
+        assert deliver.balance(session)["holds"]
+
+
+# --- what is written down
+
+
+def test_a_digest_is_the_same_byte_for_byte_after_its_papers_changed(app: App) -> None:
+    """Whatever a source says of them later, and in another process, too."""
+
+    def mail() -> bytes:
+        with app.db.read() as session:
+            (letter,) = deliver.letters(session, [1], deliver.Cards())
+        return app.composer.seal(app.composer.draft(letter)).data
+
+    planning.plan(app, AHEAD)
+    before = mail()
+    with app.db.write() as session:
+        for paper in session.exec(select(Paper)):
+            paper.title, paper.abstract, paper.url = "Withdrawn", "", "https://elsewhere.test/"
+    assert mail() == before
+    assert b"Language Agents" in before
+
+
+def test_what_the_database_refuses_costs_its_own_reader_alone(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that cannot be stored: everybody else of the shard is planned, and Alice tried in an hour."""
+    original = Desk.digest
+
+    def digest(self: Desk, reader: Subscriber, *of: object) -> object:
+        return Skip("\ud800") if reader.id == 1 else original(self, reader, *of)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Desk, "digest", digest)
+    with app.db.write() as session:
+        for name in ("bob", "carol"):
+            shelves.reader(session, f"{name}@example.org", ["video"], HOUR)
+    assert planning.plan(app, HOUR) == {"planned": 2, "not_planned": 1}
+    assert {row.subscriber_id for row in deliveries(app)} == {2, 3}
+    with app.db.read() as session:
+        due = session.get_one(Subscriber, 1).next_due_at
+    assert due
+    assert due > HOUR + planning.TRY_AGAIN
+
+
+def test_a_broken_digest_of_yesterday_does_not_stop_today(app: App) -> None:
+    """What cannot be read of it cannot be known to have come."""
+    planning.plan(app, HOUR - DAY)
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).next_due_at = HOUR
+        session.add(
+            Delivery(
+                subscriber_id=1,
+                edition="2026-11-19",
+                digest={"sections": [{"picks": 7}, {"interest": "", "heading": "", "picks": [{}, None]}]},
+                due_at=HOUR - DAY,
+                created_at=HOUR - DAY,
+            )
+        )
+    assert planning.plan(app, HOUR) == {"planned": 1}
+
+
+def test_shards_share_their_cards(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many readers there are, and however they are split, a paper has one card a day."""
+    monkeypatch.setattr(planning, "SHARD", 2)
+    with app.db.write() as session:
+        for number in range(5):
+            shelves.reader(session, f"reader{number}@example.org", ["agents"], HOUR)
+    assert planning.plan(app, AHEAD) == {"planned": 6}
+    picks = [section["picks"] for row in deliveries(app) for section in row.digest["sections"]]
+    assert {pick["card"] for each in picks for pick in each} == {1}
