@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from markupsafe import escape
 
 from app import dkim, fragments, message, render, tokens
-from app.errors import DeliveryError
+from app.errors import DeliveryError, InvalidSettings
 from app.fragments import OPINIONS, Card, Fragments, Layout, Line, Mold, Shell, Subject
 from app.message import SOFT_BREAK
 from app.records import Digest, Letter, MailKind, Outgoing
@@ -69,11 +69,10 @@ class Composer:
         self._signer = signer
         self._renderer = renderer
         self._domain = settings.mail_domain
-        self._signed_domain = self._domain.encode("idna").decode()
         self._keys = dkim.load(settings.dkim_keys)
         self._ground = _fingerprint_of_everything(settings, self._keys)
         self._fragments = Fragments(renderer, signer)
-        self._from = message.sender(settings.site_name, settings.from_address).encode()
+        self._from = _from(settings)
         self._date = lru_cache(64)(
             lambda moment: message.date(moment).encode()
         )  # an edition shares its moment
@@ -199,7 +198,7 @@ class Composer:
     # --- its signature
 
     def _sign(self, draft: Draft) -> bytes:
-        return dkim.signature(self._keys, self._signed_domain, draft.head, draft.body, draft.letter.issued_at)
+        return dkim.signature(self._keys, self._domain, draft.head, draft.body, draft.letter.issued_at)
 
     def _made_ahead(self, letter: Letter, message_id: str) -> bytes:
         if letter.signature and self._keys and letter.signed_as == self._fingerprint(letter, message_id):
@@ -215,6 +214,13 @@ class Composer:
         state = self._ground.copy()
         state.update(repr(own).encode())
         return state.hexdigest()
+
+
+def _from(settings: Settings) -> bytes:
+    try:
+        return message.sender(settings.site_name, settings.from_address).encode()
+    except DeliveryError as error:
+        raise InvalidSettings(f"PAPERBOY_SITE_NAME, PAPERBOY_FROM_ADDRESS: {error}") from None
 
 
 def _in_sections(layout: Layout, tokens: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:

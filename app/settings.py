@@ -134,6 +134,10 @@ class Settings(BaseSettings):
     def _bare_address(cls, value: str) -> str:
         if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
             raise ValueError("must be an address alone; the name beside it is PAPERBOY_SITE_NAME")
+        try:
+            value.rpartition("@")[2].encode("idna")
+        except UnicodeError:
+            raise ValueError("has a domain that cannot be one") from None
         return value
 
     @field_validator("database_url")
@@ -196,8 +200,8 @@ class Settings(BaseSettings):
 
     @property
     def mail_domain(self) -> str:
-        """The domain of the From address: Message-IDs and List-Ids are made on it."""
-        return self.from_address.rpartition("@")[2]
+        """The domain of the From address, as DNS knows it: Message-IDs and List-Ids are made on it."""
+        return self.from_address.rpartition("@")[2].encode("idna").decode()
 
 
 def load(**overrides: object) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 from collections.abc import Callable, Sequence
@@ -11,10 +12,13 @@ from pathlib import Path
 
 import dkim as dkimpy
 import pytest
+from click.testing import Result
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from typer.testing import CliRunner
 
 from app import dkim
+from app.cli import cli
 from app.dkim import Algorithm
 from app.errors import Conflict, InvalidSettings
 from app.letters import Composer
@@ -319,3 +323,66 @@ def test_an_rsa_key_has_enough_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dkim, "LEAST_BITS", 1025)
     with pytest.raises(ValueError, match="1024 bits are too few"):
         dkim.read("mail", short)
+
+
+# --- the command
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run a command in this process, in a folder of its own, where nothing is set but the From address."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"PAPERBOY_{name.upper()}", raising=False)
+    monkeypatch.setenv("PAPERBOY_FROM_ADDRESS", settings.from_address)
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(cli, ["key", "dkim", *arguments], catch_exceptions=False)
+        assert result.exit_code == code, result.output
+        return result
+
+    return invoke
+
+
+def test_a_key_is_made_and_told_how_to_use(run: Run, tmp_path: Path) -> None:
+    """What to publish and what to set, each a line to be copied."""
+    record, setting = run("mail.pem").stdout.splitlines()
+    name, kind, *strings = record.split(" ", 2)
+    (key,) = dkim.load([setting.removeprefix("PAPERBOY_DKIM_KEYS=")])
+    assert (name, kind) == ("paperboy-rsa._domainkey.paperboy.test.", "TXT")
+    assert re.sub(r'" "|"', "", strings[0]) == key.record("paperboy.test")[1]
+    assert stat.S_IMODE((tmp_path / "mail.pem").stat().st_mode) == 0o600
+    assert (key.algorithm, key.bits) == (Algorithm.RSA, 2048)
+
+
+def test_a_second_key_is_set_beside_the_first(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that every mail has both signatures."""
+    first = json.loads(run("rsa.pem", "--selector", "mail2026", "--json").stdout)
+    assert first["selector"] == "mail2026"
+    monkeypatch.setenv("PAPERBOY_DKIM_KEYS", first["setting"].partition("=")[2])
+    second = json.loads(run("ed.pem", "--algorithm", "ed25519", "--json").stdout)
+    assert second["setting"] == f"{first['setting']},paperboy-ed25519:{tmp_path / 'ed.pem'}"
+    assert (second["record"], second["algorithm"]) == ("paperboy-ed25519._domainkey.paperboy.test", "ed25519")
+    assert second["strings"] == [second["value"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("there.pem",), "never overwritten"),
+        (("new.pem", "--selector", "-x"), "selector:file"),
+        (("a,b.pem",), "comma"),
+        (("nowhere/new.pem",), "No such file"),
+    ],
+)
+def test_a_key_that_cannot_be_made(run: Run, tmp_path: Path, arguments: Sequence[str], words: str) -> None:
+    """One line says why, and nothing is written."""
+    (tmp_path / "there.pem").write_text("precious")
+    assert words in run(*arguments, code=1).stderr
+    assert [path.name for path in tmp_path.glob("*.pem")] == ["there.pem"]
+    assert (tmp_path / "there.pem").read_text() == "precious"

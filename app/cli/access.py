@@ -1,17 +1,20 @@
-"""key: the keys of the admin API, and secrets for the settings."""
+"""key: the keys of the admin API, those that sign mails, and secrets for the settings."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from app import audit, clock
+from app import audit, clock, dkim, settings
 from app import keys as held
 from app.cli import showing
+from app.dkim import Algorithm
+from app.errors import InvalidInput
 from app.models import Scope
 
-keys = typer.Typer(no_args_is_help=True, help="Keys of the admin API, and secrets for the settings.")
+keys = typer.Typer(no_args_is_help=True, help="Keys of the admin API, keys that sign mails, and secrets.")
 
 Name = Annotated[str, typer.Argument(help="Who or what uses the key.")]
 
@@ -71,3 +74,42 @@ def revoke(name: Name) -> None:
 def secret() -> None:
     """Print a new secret for PAPERBOY_SECRET_KEYS."""
     typer.echo(held.secret())
+
+
+@keys.command("dkim")
+def new_dkim_key(
+    file: Annotated[Path, typer.Argument(help="Where the private key is to be kept.")],
+    algorithm: Annotated[Algorithm, typer.Option(help="RSA is read everywhere.")] = Algorithm.RSA,
+    selector: Annotated[str, typer.Option(help="Its name in DNS.", show_default="of the algorithm")] = "",
+    as_json: showing.AsJson = False,
+) -> None:
+    """Make a key that signs mails (DKIM), and say what to publish and what to set."""
+    path, name = file.absolute(), selector or f"paperboy-{algorithm}"
+    keys = (*showing.configured(needs_secret=False).dkim_keys, f"{name}:{path}")
+    if any("," in key for key in keys):
+        raise InvalidInput("the name of the file must not have a comma in it", "file")
+    made = settings.load(
+        dkim_keys=keys, secret_keys=(held.secret(),)
+    )  # refuses a selector that cannot be one
+    dkim.create(algorithm, path)
+    (key,) = dkim.load(keys[-1:])
+    record, text = key.record(made.mail_domain)
+    strings, setting = dkim.strings(text), f"PAPERBOY_DKIM_KEYS={','.join(keys)}"
+    if as_json:
+        showing.say_json(
+            {
+                "file": str(path),
+                "algorithm": algorithm,
+                "selector": name,
+                "record": record,
+                "value": text,
+                "strings": strings,
+                "setting": setting,
+            }
+        )
+        return
+    typer.echo(f"{record}. TXT " + " ".join(f'"{part}"' for part in strings))
+    typer.echo(setting)
+    showing.err().print(
+        "Publish the first line in DNS, then set the second. Keep the file from others' eyes."
+    )
