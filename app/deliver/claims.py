@@ -52,11 +52,11 @@ def claim(
     owner: str,
     now: datetime,
     cards: Cards | None = None,
-    limit: int = SHARD,
+    limit: int | None = None,
     ids: Collection[int] | None = None,
 ) -> Shard:
     """Take what may leave now. No two claimers ever get the same row, in any number of processes."""
-    taken = _due(session, now, limit, ids)
+    taken = _due(session, now, limit or SHARD, ids)
     session.connection().execute(
         update(_ROWS)
         .where(one_of(session, _ROWS.c.id, taken))

@@ -89,7 +89,7 @@ class Ledger:
         self._in_flight: frozenset[int] = frozenset()  # at the last look
         self._shown: frozenset[int] = frozenset()
         self._ended: list[Ending] = []
-        self._many = asyncio.Event()
+        self._many, self._one_folds = asyncio.Event(), asyncio.Lock()
         self._seen = self._prolonged = monotonic()
         self._pause = ""
         self._fault: Exception | None = None
@@ -211,11 +211,12 @@ class Ledger:
 
     async def fold(self) -> None:
         """Write down in the ledger what has ended so far."""
-        while self._ended:
-            batch = self._ended[: 2 * BATCH]
-            states = await self._persistently(partial(self._fold, batch))
-            del self._ended[: len(batch)]
-            self._folded(batch, states)
+        async with self._one_folds:
+            while self._ended:
+                batch = self._ended[: 2 * BATCH]
+                states = await self._persistently(partial(self._fold, batch))
+                del self._ended[: len(batch)]
+                self._folded(batch, states)
 
     def _fold(self, batch: Sequence[Ending]) -> dict[int, str]:
         now = self._clock()
@@ -247,13 +248,14 @@ class Ledger:
         while True:
             await asyncio.sleep(LOOK)
             try:
-                await self._look()
+                await self.look()
             except AWAY as error:
                 log.warning("the ledger cannot be asked whether mails may still leave", error=str(error.orig))
             except Exception as error:
                 self._fault = self._fault or error
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Ask which mails in hand must not leave any more."""
         in_hand, at = frozenset(self._in_hand), monotonic()
         if in_hand:
             fine = await asyncio.to_thread(self._ask)

@@ -1,0 +1,140 @@
+"""What the ledger gives out is written, handed over and recorded; a run that must end ends in time."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+from threading import Event
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from app import deliver, journal, main, pipeline, posting
+from app.deliver import hand
+from app.errors import JournalError
+from app.models import MailKind
+from app.pipeline import App
+from app.settings import Settings
+from tests.mailserver import MailServer
+from tests.test_deliver import queue, rows, states
+from tests.test_journal import Disk
+
+NAMES = [f"reader{n}" for n in range(40)]
+LATER = timedelta(minutes=10)
+
+
+def build(settings: Settings, **changed: object) -> App:
+    return main.build(settings.model_copy(update=changed))
+
+
+def test_more_than_a_shard(
+    app: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shard after shard, of every kind, and each once."""
+    monkeypatch.setattr(deliver.claims, "SHARD", 7)
+    monkeypatch.setattr(hand, "BATCH", 5)
+    queue(app, now, *NAMES)
+    queue(app, now, "alice", "bob", kind=MailKind.CONFIRM)
+    assert pipeline.send_pending(app, now) == {"sent": 42}
+    assert len({mail.recipient for mail in mail_server.messages}) == len(mail_server.messages) == 42
+    assert set(states(app).values()) == {"sent"}
+
+
+def test_signed_by_threads(
+    settings: Settings, mail_server: MailServer, now: datetime, tmp_path: Path
+) -> None:
+    """Each mail with a signature of its own."""
+    key = rsa.generate_private_key(65537, 2048)
+    pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(*pem))
+    app = build(settings, dkim_keys=(f"s1:{tmp_path}/key.pem",))
+    queue(app, now, *NAMES, *[f"more{n}" for n in range(80)])
+    assert pipeline.send_pending(app, now) == {"sent": 120}
+    signatures = {str(mail.parsed()["DKIM-Signature"]) for mail in mail_server.messages}
+    assert len(signatures) == 120
+    app.db.dispose()
+
+
+def test_with_fsync(settings: Settings, mail_server: MailServer, now: datetime) -> None:
+    """It is slower, and nothing else."""
+    app = build(settings, journal_fsync=True)
+    queue(app, now, *NAMES)
+    assert pipeline.send_pending(app, now) == {"sent": 40}
+    app.db.dispose()
+
+
+def test_a_storm_of_refusals_stops_the_run(app: App, mail_server: MailServer, now: datetime) -> None:
+    """The pause says why; who was not tried yet gets theirs when it is lifted."""
+    queue(app, now, *NAMES)
+    mail_server.reply("end", "554 5.6.0 there is something odd about this")
+    counts = pipeline.send_pending(app, now)
+    assert counts.total() == 40
+    assert 20 <= counts["failed"] < 40
+    with app.db.write() as session:
+        (pause,) = deliver.pauses(session)
+        assert "554 5.6.0 there is something odd about this" in pause.reason
+        assert "of the last" in pause.reason
+        deliver.resume(session)
+    mail_server.behave()
+    assert pipeline.send_pending(app, now) == {"sent": counts["pending"]}
+
+
+def test_asked_to_end(settings: Settings, mail_server: MailServer, now: datetime) -> None:
+    """What is in flight gets its answer, the rest waits for the next start, and costs no attempt."""
+    app = build(settings, smtp_connections=1)
+    queue(app, now, *NAMES)
+    mail_server.reply("end", "250 queued", to="reader3@example.org", first=app.stopping.set)
+    counts = pipeline.send_pending(app, now)
+    assert counts.total() == 40
+    assert counts["sent"] == len(mail_server.messages) + len(mail_server.swallowed) < 40
+    assert {row.attempts for row in rows(app).values() if row.state == "pending"} == {0}
+    assert pipeline.send_pending(app, now)["sent"] == 0
+    app.stopping.clear()
+    assert pipeline.send_pending(app, now) == {"sent": counts["pending"]}
+    app.db.dispose()
+
+
+def test_asked_to_end_while_a_relay_is_silent(
+    app: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After some seconds it is left: then nobody knows what became of that mail."""
+    monkeypatch.setattr(posting, "GRACE", 0.1)
+    queue(app, now, "alice")
+
+    def wait() -> None:
+        app.stopping.set()
+        released.wait()
+
+    released = Event()
+    mail_server.reply("end", "250 queued", first=wait)
+    try:
+        assert pipeline.send_pending(app, now) == {"uncertain": 1}
+    finally:
+        released.set()
+    assert rows(app)["alice"].maybe_delivered
+
+
+def test_a_full_disk(
+    app: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends with the reason; nothing is lost, and after a while the rest leaves."""
+    queue(app, now, *NAMES)
+    monkeypatch.setattr(journal, "ROOM", 12_000)
+    whole = os.pwrite
+    Disk(monkeypatch, 12_000)
+    with pytest.raises(JournalError, match="No space left"):
+        pipeline.send_pending(app, now)
+    before = list(states(app).values())
+    assert before.count("sent") == len(mail_server.messages)
+    assert before.count("sent") + before.count("pending") == 40
+    monkeypatch.setattr(journal.os, "pwrite", whole)
+    assert pipeline.send_pending(app, now) == {"sent": before.count("pending")}
+
+
+def test_a_stopped_run_leaves_no_journal(app: App, settings: Settings, now: datetime) -> None:
+    """With nobody at the relay, too."""
+    queue(app, now, *NAMES)
+    assert pipeline.send_pending(app, now).total() == 40
+    assert list(Path(settings.journal_dir).iterdir()) == []
