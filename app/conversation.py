@@ -41,7 +41,6 @@ class Patience:
 class Round(Protocol):
     """Where a conversation gets its mails, and where it tells what became of them."""
 
-    def may_pipeline(self) -> bool: ...
     def is_over(self) -> bool:
         """Whether this connection has carried all it may."""
 
@@ -83,6 +82,7 @@ class Conversation(asyncio.Protocol):
     ) -> None:
         self._transport = transport
         self._offers = offers
+        self.pipelines = offers.pipelining
         self._patience = patience
         self._round = round_
         self._loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ class Conversation(asyncio.Protocol):
         """There is a mail."""
         if self._closed or self._is_last or self._announced:
             return
-        if self._pipelines or not self._awaited:
+        if self.pipelines or not self._awaited:
             self._write(self._begin())
 
     def stop(self) -> None:
@@ -145,10 +145,6 @@ class Conversation(asyncio.Protocol):
 
     # --- what is said
 
-    @property
-    def _pipelines(self) -> bool:
-        return self._offers.pipelining and self._round.may_pipeline()
-
     def _begin(self) -> bytes:
         """The commands for the next mail, if there is one and this connection may carry it."""
         if self._is_last:
@@ -157,7 +153,7 @@ class Conversation(asyncio.Protocol):
         if taken is None:
             return self._quit() if self._round.is_over() else b""
         self._announced, mail, rcpt = taken
-        if self._pipelines:
+        if self.pipelines:
             self._awaited.extend((Ask.MAIL, Ask.RCPT, Ask.DATA))
             return mail + rcpt + b"DATA\r\n"
         self._awaited.append(Ask.MAIL)
@@ -182,7 +178,7 @@ class Conversation(asyncio.Protocol):
         parcel = self._announced
         if parcel is None or self._transport.is_closing():
             return
-        if self._unread:  # it answers already what it cannot have read
+        if self._unread or self._replies.has_more:  # it answers already what it cannot have read
             self._out_of_pace()
             return
         may_leave = self._round.commit(parcel)
@@ -193,7 +189,7 @@ class Conversation(asyncio.Protocol):
             return
         self._announced, self._in_flight = None, parcel
         self._awaited.append(Ask.BODY)
-        behind = self._begin() if self._pipelines else b""
+        behind = self._begin() if self.pipelines else b""
         self._transport.writelines((stuffed(parcel.mail), b".\r\n" + behind))
 
     def _say_more(self) -> None:
@@ -214,7 +210,7 @@ class Conversation(asyncio.Protocol):
             return
         replies = self._replies.feed(data)
         for place, reply in enumerate(replies, 1):
-            self._unread = place < len(replies) or self._replies.has_more
+            self._unread = place < len(replies)
             if self._awaited:
                 self._on[self._awaited.popleft()](reply)
             elif reply.code == 421:
@@ -277,7 +273,7 @@ class Conversation(asyncio.Protocol):
         self._awaited.append(Ask.DOT)
         self._transport.write(b".\r\n")
         self._settle_refused()
-        if self._pipelines:
+        if self.pipelines:
             self._write(self._begin())
 
     def _settle_refused(self) -> None:
@@ -294,7 +290,7 @@ class Conversation(asyncio.Protocol):
             self._leave()
             return
         self._awaited.append(Ask.RSET)
-        self._transport.write(b"RSET\r\n" + (self._begin() if self._pipelines else b""))
+        self._transport.write(b"RSET\r\n" + (self._begin() if self.pipelines else b""))
 
     def _on_reset(self, reply: Reply) -> None:
         if reply.code >= 300:
@@ -346,7 +342,7 @@ class Conversation(asyncio.Protocol):
             self._write(self._quit())
 
     def _out_of_pace(self) -> None:
-        pipelined = self._pipelines
+        pipelined = self.pipelines
         self._round.misbehaved()
         self._break("the relay answers what was not asked", blameless=pipelined)
 
@@ -418,7 +414,7 @@ class Conversation(asyncio.Protocol):
 
     def _lose_patience(self) -> None:
         ask = self._awaited[0]
-        if len(self._awaited) > 1 and self._pipelines and not self._in_flight:
+        if len(self._awaited) > 1 and self.pipelines and not self._in_flight:
             self._round.misbehaved()  # it may have lost what was said ahead
         self._break(f"the relay did not answer {ask} in time")
 

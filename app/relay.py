@@ -133,6 +133,7 @@ class Relay:
         error = task.exception()
         if error is None:
             round_ = _Round(self, self._settings.smtp_messages_per_connection, task.result())
+            round_.conversation.pipelines &= self.pipelining
             self._rounds.add(round_)
             (round_.conversation.stop if self.stopped else round_.conversation.resume)()
         elif isinstance(error, aiosmtplib.SMTPException | OSError):
@@ -195,6 +196,11 @@ class Relay:
         self._hungry.pop(round_, None)
         self._find_carrier()
 
+    def say_one_thing_at_a_time(self) -> None:
+        self.pipelining = False
+        for round_ in self._rounds:
+            round_.conversation.pipelines = False
+
     def lost(self, round_: _Round) -> None:
         self._closing.discard(round_)
         self._gone.set()
@@ -225,9 +231,6 @@ class _Round:
         self.held: list[Family] = []
         self.conversation = Conversation(*opened, relay.patience, self)
 
-    def may_pipeline(self) -> bool:
-        return self._relay.pipelining
-
     def is_over(self) -> bool:
         return self._left <= 0
 
@@ -256,7 +259,7 @@ class _Round:
         self._relay.give_back(parcel, self, answer)
 
     def misbehaved(self) -> None:
-        self._relay.pipelining = False
+        self._relay.say_one_thing_at_a_time()
 
     def ended(self) -> None:
         self._relay.ended(self)

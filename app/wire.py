@@ -28,6 +28,11 @@ class Reply(NamedTuple):
         return clean(self.text.decode("utf-8", "replace"))
 
 
+# How the lines of a reply begin: its last one, whose code counts, and those before it.
+_LAST_LINES = {b"%d%s" % (code, end): code for code in range(200, 600) for end in (b" ", b"\r", b"")}
+_OTHER_LINES = {b"%d-" % code for code in range(200, 600)}
+
+
 class Replies:
     """Bytes as they come in, any pieces of them, cut into replies."""
 
@@ -45,27 +50,21 @@ class Replies:
 
     def feed(self, data: bytes) -> list[Reply]:
         """The replies that are complete by now. After `garbled` nothing more is read."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
         replies = []
         for line in lines:
-            if not self._is_reply(line):
+            code = _LAST_LINES.get(line[:4])
+            if len(line) > self.LONGEST_LINE or (code is None and line[:4] not in _OTHER_LINES):
                 self.garbled = True
                 break
             self._lines.append(line[4:].strip())
-            if line[3:4] != b"-":
-                replies.append(Reply(int(line[:3]), b" ".join(self._lines)))
-                self._lines = []
+            if code:
+                replies.append(Reply(code, b" ".join(self._lines)))
+                self._lines.clear()
         if len(self._rest) > self.LONGEST_LINE or sum(map(len, self._lines)) > self.LONGEST_REPLY:
             self.garbled = True
         return replies
-
-    def _is_reply(self, line: bytes) -> bool:
-        return (
-            b"200" <= line[:3] <= b"599"
-            and line[:3].isdigit()
-            and line[3:4] in (b" ", b"-", b"\r", b"")
-            and len(line) <= self.LONGEST_LINE
-        )
 
 
 _ADDRESS = re.compile(r'("[^"\\\x00-\x1f\x7f]*"|[^\s<>"\x00-\x1f\x7f]+)@[^\s<>"\x00-\x1f\x7f]+')
