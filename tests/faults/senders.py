@@ -48,7 +48,7 @@ _SENDING_PATH = tuple(
 Starter = Callable[..., "Sender"]
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["__main__", "app.main", "app.pipeline", "tests.faults.senders"])
+_context.set_forkserver_preload(["__main__", "uvloop", "psycopg", "tests.faults.senders"])
 
 
 @dataclass(frozen=True)

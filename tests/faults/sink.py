@@ -114,7 +114,7 @@ class _Conversation:
 
     async def data(self) -> None:
         if self.buffer:
-            self.owner.complain("a body before 354")
+            self.owner.complain(f"before 354: {self.buffer[:40]!r}")
         if not self.recipient:
             await self.say("503 5.5.1 no recipient")
             return
@@ -205,7 +205,7 @@ class _Conversation:
         with suppress(TimeoutError):
             self.buffer += await asyncio.wait_for(self.read(), 0.01)
         if self.buffer:
-            self.owner.complain("a second command before the answer to the first")
+            self.owner.complain(f"before the answer to the command before it: {self.buffer[:40]!r}")
 
     async def read(self) -> bytes:
         if got := await self.reader.read(1 << 18):

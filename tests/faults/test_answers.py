@@ -132,6 +132,7 @@ def test_answers_in_all_pieces(
     relay.talk(**manners)
     assert start(now).counts() == {"sent": 20}
     reckoning.check_everybody(app, relay, names)
+    reckoning.check_manners(relay)
     assert len(relay.taken()) == 20
 
 
