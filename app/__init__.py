@@ -39,8 +39,7 @@ The stages, in the order in which data passes through them:
     wire          PURE: SMTP as bytes: commands, bodies, replies
     pace          PURE: whose turn it is: the mails of one provider never hold up others
     conversation  one connection to the relay, a round trip a mail
-    relay         connections that are opened as mails wait, kept, and renewed
-    smtp          connections to the relay
+    smtp          connections to the relay: opened as mails wait, kept, and renewed
     refusals      PURE: what an answer of the relay's, or a notice's words, mean
     deliver       the ledger: claim, commit, send, record, retry, recover
     journal       what a sender is about to do, where a dying process cannot lose it

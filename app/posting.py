@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
 
-from app import deliver, leases, relay
+from app import deliver, leases, smtp
 from app.errors import DeliveryError
 from app.letters import Composer, Draft
 from app.parts import App
 from app.records import Answer, Digest, Letter, MailKind, Outgoing, Verdict
-from app.relay import Relay
+from app.smtp import Relay
 
 GROUP = 16  # letters that are written, and then sealed by one thread, before others get a word in
 AHEAD = 4  # groups that are being sealed while the relay takes earlier ones
@@ -170,4 +170,4 @@ async def post_test(app: App, digest: Digest, to: str, now: datetime) -> Answer:
         draft = app.composer.draft(specimen(digest, to, app.settings.mail_domain, now))
     except Exception as error:
         return _why_not(error)
-    return await relay.send_unbooked(app.settings, app.composer.seal(draft))
+    return await smtp.send_unbooked(app.settings, app.composer.seal(draft))

@@ -1,131 +1,297 @@
-"""Connections to the relay: a pool that is kept, a pace for each recipient domain, and what answers mean."""
+"""The relay of the settings: connections that are opened as mails wait, kept, and renewed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import ssl
+from collections import Counter
+from typing import Protocol, cast
 
 import aiosmtplib
 
+from app.conversation import Conversation, Patience
+from app.pace import STRICT_MESSAGES, Family, Parcel, Turns
 from app.records import Answer, Outgoing, Verdict
-from app.refusals import classify
 from app.settings import Settings, SmtpSecurity
+from app.wire import Offers, clean
 
-CONNECT_TIMEOUT = 60.0
-COMMAND_TIMEOUT = 300.0  # RFC 5321 4.5.3.2
-# RFC 5321 wants ten minutes after the final dot: whoever waits less sends the mail twice.
-DATA_TIMEOUT = 600.0
-
-# Providers that count connections and messages from one sender over all their domains.
-_FAMILIES = {
-    **dict.fromkeys(("gmail.com", "googlemail.com", "google.com"), "google"),
-    **dict.fromkeys(("outlook.com", "hotmail.com", "live.com", "msn.com", "windowslive.com"), "outlook"),
-}
-STRICT_CONNECTIONS, STRICT_MESSAGES, CONNECTIONS_PER_DOMAIN = 5, 50, 10
-
-Commit = Callable[[Outgoing], Awaitable[bool]]
+# So many mails wait for a connection at most, or MANY while a connection waits for one that it may carry:
+# then all that wait are for providers who have all the connections they may have.
+FEW, MANY = 200, 1000
 
 
-def family_of(recipient: str) -> str:
-    """The provider whose patience a mail costs."""
-    domain = recipient.rpartition("@")[2].lower()
-    return _FAMILIES.get(domain, domain)
+class Book(Protocol):
+    """Who answers for the mails. Both are called in the midst of sending, and so must not wait."""
 
+    def commit(self, mail: Outgoing) -> bool:
+        """The body is about to leave. False: it must not."""
 
-class Connection:
-    """One connection, and how many mails it has carried to whom."""
-
-    def __init__(self, client: aiosmtplib.SMTP) -> None:
-        self.client = client
-        self.carried: Counter[str] = Counter()
-
-    def is_worn(self, family: str, most: int) -> bool:
-        strict = family in _FAMILIES.values() and self.carried[family] >= STRICT_MESSAGES
-        return strict or self.carried.total() >= most or not self.client.is_connected
-
-    async def close(self) -> None:
-        with suppress(aiosmtplib.SMTPException, OSError):
-            if self.client.is_connected:
-                await self.client.quit(timeout=5)
-        self.client.close()
+    def settle(self, mail: Outgoing, answer: Answer) -> None:
+        """What became of it: exactly once for every mail that was submitted."""
 
 
 class Relay:
-    """The relay of the settings, for one run. Used as `async with Relay(settings) as relay`.
+    """The relay, for one run. Used as `async with Relay(settings, book) as relay`.
 
     It stops by itself when nothing more can come of trying: the relay cannot be reached, or refuses
-    us as a sender. What has not begun by then is answered HELD.
+    us as a sender, or the book fails. What has not begun by then is settled as HELD.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, book: Book, patience: Patience | None = None) -> None:
         self._settings = settings
-        self._slots = asyncio.Semaphore(settings.smtp_connections)
-        self._paces: dict[str, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(CONNECTIONS_PER_DOMAIN)
-        )
-        for family in set(_FAMILIES.values()):
-            self._paces[family] = asyncio.Semaphore(STRICT_CONNECTIONS)
-        self._idle: list[Connection] = []
-        self._live = 0  # open, or being opened
+        self._book = book
+        self.patience = patience or Patience()
+        self._turns = Turns()
+        self._rounds: set[_Round] = set()
+        self._closing: set[_Round] = set()
+        self._hungry: dict[_Round, None] = {}  # those that asked in vain, the longest waiting first
+        self._opening: set[asyncio.Task[tuple[asyncio.Transport, Offers]]] = set()
+        self._most = settings.smtp_connections
+        self._tls: ssl.SSLContext | None = None
+        self._unsettled = 0
+        self._room, self._done, self._gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._failure: BaseException | None = None
         self.stopped = False
+        self.pipelining = True  # as long as the relay keeps the pace
 
     async def __aenter__(self) -> Relay:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(connection.close() for connection in self._idle))
-
-    async def send(self, mail: Outgoing, commit: Commit) -> Answer:
-        """Hand over one mail. `commit` is awaited just before DATA; when it says no, nothing is sent."""
-        family = family_of(mail.recipient)
-        async with self._paces[family]:
-            connection = await self._connection(family)
-            if isinstance(connection, Answer):
-                return connection
-            try:
-                answer = await transact(connection.client, mail, commit)
-            finally:
-                connection.carried[family] += 1
-                self._idle.append(connection)
-                self._slots.release()
-        self.stopped = self.stopped or answer.verdict is Verdict.OUR_FAULT
-        return answer
-
-    async def _connection(self, family: str) -> Connection | Answer:
-        """A connection and a slot for it, or the answer that there is none."""
-        while True:
-            await self._slots.acquire()
-            refusal = Answer(Verdict.HELD)
-            if not self.stopped:
-                try:
-                    return await self._idle_or_new(family)
-                except (aiosmtplib.SMTPException, OSError) as error:
-                    if self._live:
-                        continue  # the relay wants fewer connections: this slot is gone for the run
-                    refusal = _refused_at_the_door(error)
-                    self.stopped = True
-            self._slots.release()
-            return refusal
-
-    async def _idle_or_new(self, family: str) -> Connection:
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.is_worn(family, self._settings.smtp_messages_per_connection):
-                return connection
-            self._live -= 1
-            await connection.close()
-        self._live += 1
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.stop()
         try:
-            return Connection(await connect(self._settings))
-        except BaseException:
-            self._live -= 1
-            raise
+            await asyncio.gather(*self._opening, return_exceptions=True)
+            if kind is None:
+                await self._all_gone()
+        finally:
+            for round_ in list(self._rounds):
+                round_.conversation.abort()
+            await self._all_gone()
+
+    async def _all_gone(self) -> None:
+        while self._rounds or self._closing:
+            self._gone.clear()
+            await self._gone.wait()
+
+    async def submit(self, mail: Outgoing) -> None:
+        """Hand over one mail; waits while enough others wait."""
+        while not (self.stopped or self._has_room(FEW)):
+            self._room.clear()
+            await self._room.wait()
+        self._unsettled += 1
+        if self.stopped:
+            self._settle(mail, Answer(Verdict.HELD))
+            return
+        self._turns.add(mail)
+        self._find_carrier()
+
+    async def drain(self) -> None:
+        """Wait until every mail is settled; raises what the book raised."""
+        while self._unsettled:
+            self._done.clear()
+            await self._done.wait()
+        if self._failure:
+            raise self._failure
+
+    def stop(self, why: str = "") -> None:
+        """Begin nothing new: what waits is held, what is in flight gets its answer."""
+        if self.stopped:
+            return
+        self.stopped = True
+        for task in self._opening:
+            task.cancel()
+        for mail in self._turns.clear():
+            self._settle(mail, Answer(Verdict.HELD, None, why))
+        for round_ in list(self._rounds):
+            round_.conversation.stop()
+        self._room.set()
+
+    def _has_room(self, few: int) -> bool:
+        return len(self._turns) < (MANY if self._hungry else few)
+
+    # --- carriers
+
+    def _find_carrier(self) -> None:
+        """Have what waits carried: by an idle connection, a new one, or behind another mail."""
+        if self.stopped or not self._turns.free(1):
+            return
+        idle = next((one for one in self._hungry if one.conversation.is_idle), None)
+        if idle is None and len(self._rounds) + len(self._opening) < self._most:
+            if self._turns.free(len(self._opening) + 1):
+                task = asyncio.create_task(self._connect())
+                self._opening.add(task)
+                task.add_done_callback(self._opened)
+            return
+        hungry = idle or next(iter(self._hungry), None)
+        if hungry:
+            hungry.conversation.resume()
+
+    def _opened(self, task: asyncio.Task[tuple[asyncio.Transport, Offers]]) -> None:
+        self._opening.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            round_ = _Round(self, self._settings.smtp_messages_per_connection, task.result())
+            round_.conversation.pipelines &= self.pipelining
+            self._rounds.add(round_)
+            (round_.conversation.stop if self.stopped else round_.conversation.resume)()
+        elif isinstance(error, aiosmtplib.SMTPException | OSError):
+            self._turned_away(error)
+        else:
+            self._fail(error)
+
+    def _turned_away(self, error: BaseException) -> None:
+        """The relay may want fewer connections than the settings. Without any the run is over."""
+        self._most = len(self._rounds) + len(self._opening)
+        if self._most or self.stopped:
+            return
+        answer = refused_at_the_door(error)
+        parcel = self._turns.take([])
+        if parcel:
+            self._settle(parcel.mail, answer)
+        self.stop(answer.text)
+
+    async def _connect(self) -> tuple[asyncio.Transport, Offers]:
+        security = self._settings.smtp_security
+        if self._tls is None and security != SmtpSecurity.NONE:
+            self._tls = await asyncio.to_thread(tls_context, security)
+        return await connect(self._settings, self.patience, self._tls)
+
+    # --- what connections ask and tell
+
+    def next_for(self, round_: _Round) -> Parcel | None:
+        self._hungry.pop(round_, None)
+        parcel = self._turns.take(round_.held)
+        if parcel is None:
+            self._hungry[round_] = None
+        if self._has_room(FEW // 2):  # not at once: so that who submits is woken up once for many
+            self._room.set()
+        return parcel
+
+    def commit(self, mail: Outgoing) -> bool:
+        try:
+            return self._book.commit(mail)
+        except Exception as error:
+            self._fail(error)
+            return False
+
+    def settle(self, parcel: Parcel, round_: _Round, answer: Answer) -> None:
+        self._turns.release(parcel, round_.held)
+        self._settle(parcel.mail, answer)
+        if self._hungry and len(self._turns):  # for whom the provider had no connection free till now
+            asyncio.get_running_loop().call_soon(self._find_carrier)
+
+    def give_back(self, parcel: Parcel, round_: _Round, answer: Answer) -> None:
+        if parcel.returned or self.stopped:
+            self.settle(parcel, round_, Answer(Verdict.HELD) if self.stopped else answer)
+            return
+        self._turns.release(parcel, round_.held)
+        parcel.returned = True
+        self._turns.put_back(parcel)
+
+    def ended(self, round_: _Round) -> None:
+        self._rounds.discard(round_)
+        self._closing.add(round_)
+        self._hungry.pop(round_, None)
+        self._find_carrier()
+
+    def say_one_thing_at_a_time(self) -> None:
+        self.pipelining = False
+        for round_ in self._rounds:
+            round_.conversation.pipelines = False
+
+    def lost(self, round_: _Round) -> None:
+        self._closing.discard(round_)
+        self._gone.set()
+
+    def _settle(self, mail: Outgoing, answer: Answer) -> None:
+        self._unsettled -= 1
+        try:
+            self._book.settle(mail, answer)
+        except Exception as error:
+            self._fail(error)
+        if answer.verdict is Verdict.OUR_FAULT:
+            self.stop(answer.text)
+        if not self._unsettled:
+            self._done.set()
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self.stop(str(error))
 
 
-async def connect(settings: Settings) -> aiosmtplib.SMTP:
-    """A connection as the settings want it, greeted and logged in; SMTPException or OSError where there is none."""
+class _Round:
+    """What one connection has carried, and what it holds now."""
+
+    def __init__(self, relay: Relay, most: int, opened: tuple[asyncio.Transport, Offers]) -> None:
+        self._relay = relay
+        self._left = most
+        self._strict: Counter[Family] = Counter()
+        self.held: list[Family] = []
+        self.conversation = Conversation(*opened, relay.patience, self)
+
+    def is_over(self) -> bool:
+        return self._left <= 0
+
+    def take(self) -> Parcel | None:
+        if self._left <= 0:
+            return None
+        parcel = self._relay.next_for(self)
+        if parcel:
+            self._left -= 1
+            if parcel.family.strict:
+                self._count_strict(parcel.family)
+        return parcel
+
+    def _count_strict(self, family: Family) -> None:
+        self._strict[family] += 1
+        if self._strict[family] >= STRICT_MESSAGES:
+            self._left = 0
+
+    def commit(self, parcel: Parcel) -> bool:
+        return self._relay.commit(parcel.mail)
+
+    def settle(self, parcel: Parcel, answer: Answer) -> None:
+        self._relay.settle(parcel, self, answer)
+
+    def give_back(self, parcel: Parcel, answer: Answer) -> None:
+        self._relay.give_back(parcel, self, answer)
+
+    def misbehaved(self) -> None:
+        self._relay.say_one_thing_at_a_time()
+
+    def ended(self) -> None:
+        self._relay.ended(self)
+
+    def lost(self) -> None:
+        self._relay.lost(self)
+
+
+def tls_context(security: SmtpSecurity) -> ssl.SSLContext:
+    """Made once a run: it reads every certificate authority of the system."""
+    context = ssl.create_default_context()
+    if security == SmtpSecurity.OPPORTUNISTIC:
+        # It means: better encrypted to anybody than plain to everybody (RFC 7435).
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def connect(
+    settings: Settings, patience: Patience, tls: ssl.SSLContext | None
+) -> tuple[asyncio.Transport, Offers]:
+    """A connection on which EHLO, STARTTLS and AUTH are done, and what the relay announced."""
+    client = await reach(settings, patience, tls)
+    transport = cast("asyncio.Transport | None", client.transport)  # uvloop's have no common base
+    if transport is None or transport.is_closing():
+        client.close()
+        raise aiosmtplib.SMTPServerDisconnected("the relay closed the connection")
+    return transport, _offers_of(client)
+
+
+async def reach(settings: Settings, patience: Patience, tls: ssl.SSLContext | None) -> aiosmtplib.SMTP:
+    """The relay, greeted, over TLS and logged in as the settings want; SMTPException or OSError without."""
     security = settings.smtp_security
     start_tls = {SmtpSecurity.STARTTLS: True, SmtpSecurity.OPPORTUNISTIC: None}.get(security, False)
     client = aiosmtplib.SMTP(
@@ -134,82 +300,64 @@ async def connect(settings: Settings) -> aiosmtplib.SMTP:
         username=settings.smtp_username or None,
         password=settings.smtp_password or None,
         local_hostname=settings.mail_domain,
-        timeout=COMMAND_TIMEOUT,
-        use_tls=security is SmtpSecurity.TLS,
+        timeout=patience.mail,
+        use_tls=security == SmtpSecurity.TLS,
         start_tls=start_tls,
-        # Opportunistic means: better encrypted to anybody than plain to everybody (RFC 7435).
-        validate_certs=security is not SmtpSecurity.OPPORTUNISTIC,
+        tls_context=tls,
     )
-    await client.connect(timeout=CONNECT_TIMEOUT)
-    if client.is_ehlo_or_helo_needed:
-        with suppress(aiosmtplib.SMTPHeloError):  # an old server: MAIL will say HELO instead
-            await client.ehlo()
+    try:
+        await client.connect(timeout=patience.connect)
+        if client.is_ehlo_or_helo_needed:
+            await _greet(client)
+    except BaseException:
+        client.close()
+        raise
     return client
 
 
-def _refused_at_the_door(error: Exception) -> Answer:
+async def _greet(client: aiosmtplib.SMTP) -> None:
+    try:
+        await client.ehlo()
+    except aiosmtplib.SMTPHeloError:
+        if not client.is_connected:
+            raise
+        await client.helo()
+
+
+def _offers_of(client: aiosmtplib.SMTP) -> Offers:
+    size = client.esmtp_extensions.get("size")
+    return Offers(
+        pipelining=client.supports_extension("pipelining"),
+        smtputf8=client.supports_extension("smtputf8"),
+        size=None if size is None else int(size) if size.isdecimal() else 0,
+    )
+
+
+def refused_at_the_door(error: BaseException) -> Answer:
     """Before MAIL nothing is about the reader: 5xx is our fault, all else is the relay's bad hour."""
+    words = clean(error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)) or repr(error)
     if isinstance(error, aiosmtplib.SMTPResponseException):
         verdict = Verdict.OUR_FAULT if error.code >= 500 else Verdict.UNREACHABLE
-        return Answer(verdict, error.code, _words(error))
-    return Answer(Verdict.UNREACHABLE, None, f"no connection: {_words(error)}")
+        return Answer(verdict, error.code, words)
+    return Answer(Verdict.UNREACHABLE, None, f"no connection: {words}")
 
 
-async def transact(client: aiosmtplib.SMTP, mail: Outgoing, commit: Commit) -> Answer:
-    """MAIL, RCPT, commit, DATA. Until DATA a broken connection means unsent; from then on, uncertain."""
-    if mail.needs_smtputf8 and not client.supports_extension("smtputf8"):
-        return Answer(Verdict.UNSENDABLE, None, "the relay does not take addresses outside ASCII")
-    broken = Verdict.DEFERRED
-    try:
-        await _envelope(client, mail)
-        if not await commit(mail):
-            await _reset(client)
-            return Answer(Verdict.WITHDRAWN)
-        broken = Verdict.UNCERTAIN
-        response = await client.data(mail.data, timeout=DATA_TIMEOUT)
-    except aiosmtplib.SMTPResponseException as error:
-        await _reset(client, error.code)
-        return Answer(_verdict(error), error.code, _words(error))
-    except (aiosmtplib.SMTPException, OSError) as error:
-        client.close()
-        return Answer(broken, None, f"the connection broke: {_words(error)}")
-    except BaseException:
-        client.close()  # in the middle of a transaction: of no use to the next mail
-        raise
-    return Answer(Verdict.ACCEPTED, response.code, _clean(response.message))
+async def send_unbooked(settings: Settings, mail: Outgoing) -> Answer:
+    """Send one mail outside of any ledger; what was answered."""
+    book = _Note()
+    async with Relay(settings, book) as relay:
+        await relay.submit(mail)
+        await relay.drain()
+    return book.answer
 
 
-async def _envelope(client: aiosmtplib.SMTP, mail: Outgoing) -> None:
-    size = [f"SIZE={len(mail.data)}"] if client.supports_extension("size") else []
-    options, encoding = (["SMTPUTF8"], "utf-8") if mail.needs_smtputf8 else ([], "ascii")
-    await client.mail(mail.sender, options=[*size, *options], encoding=encoding)
-    await client.rcpt(mail.recipient, encoding=encoding)
+class _Note:
+    """The book of a single mail."""
 
+    answer = Answer(Verdict.HELD)
 
-def _verdict(error: aiosmtplib.SMTPResponseException) -> Verdict:
-    if error.code < 400 and not isinstance(error, aiosmtplib.SMTPDataError):
-        return Verdict.DEFERRED  # an answer that the protocol does not know: nothing was sent
-    verdict = classify(error.code, error.message)
-    if verdict is Verdict.HARD and isinstance(error, aiosmtplib.SMTPSenderRefused):
-        return Verdict.OUR_FAULT  # it is our own address that does not exist
-    return verdict
+    def commit(self, _mail: Outgoing) -> bool:
+        return True
 
-
-async def _reset(client: aiosmtplib.SMTP, code: int = 0) -> None:
-    """Make a refused connection fit for the next mail, or close it: 421 says that the relay will."""
-    try:
-        if code != 421 and client.is_connected:
-            await client.rset()
-            return
-    except (aiosmtplib.SMTPException, OSError):
-        pass
-    client.close()
-
-
-def _words(error: Exception) -> str:
-    return _clean(error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)) or repr(error)
-
-
-def _clean(text: str) -> str:
-    """A relay's words are foreign input: one line, of a length and of characters that a database takes."""
-    return " ".join(text.encode("utf-8", "replace").decode().replace("\0", "").split())[:500]
+    def settle(self, _mail: Outgoing, answer: Answer) -> None:
+        self.answer = answer

@@ -12,9 +12,9 @@ import pytest
 
 from app.conversation import Patience
 from app.records import Answer, Outgoing, Verdict
-from app.relay import Relay
+from app.smtp import Relay
 from app.settings import Settings
-from tests.test_relay import Notebook, mail
+from tests.test_smtp import Notebook, mail
 
 ACCEPTED, DEFERRED, UNCERTAIN = Verdict.ACCEPTED, Verdict.DEFERRED, Verdict.UNCERTAIN
 PIPELINING, PLAIN = "250-relay.test\r\n250 PIPELINING", "250 relay.test"

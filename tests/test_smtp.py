@@ -1,17 +1,33 @@
-"""What the relay's answers mean, and how connections to it are kept."""
+"""The relay's connections: how many, for whom, how long; and that every mail is settled once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+import uvloop
 
-from app import smtp
+from app import pace, smtp
 from app.records import Answer, Outgoing, Verdict
-from app.settings import Settings
+from app.settings import Settings, SmtpSecurity
 from tests.mailserver import MailServer
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(params=[True, False], ids=["pipelined", "plain"], autouse=True)
+def pipelining(request: pytest.FixtureRequest) -> bool:
+    """Everything holds with commands that are said ahead and with one at a time."""
+    if "mail_server" in request.fixturenames:
+        request.getfixturevalue("mail_server").offers_pipelining = request.param
+    return bool(request.param)
 
 
 def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -> Outgoing:
@@ -19,20 +35,39 @@ def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -
     return Outgoing(number, f"<{number}@paperboy.test>", "x", "bounce@paperboy.test", recipient, **whole)
 
 
-async def allow(_: Outgoing) -> bool:
-    return True
+class Notebook:
+    """A book that says yes, and that minds that each mail is settled once."""
+
+    def __init__(self, says: Callable[[Outgoing], bool] = lambda _: True) -> None:
+        self.says = says
+        self.answers: dict[int, Answer] = {}
+
+    def commit(self, mail: Outgoing) -> bool:
+        return self.says(mail)
+
+    def settle(self, mail: Outgoing, answer: Answer) -> None:
+        assert mail.delivery_id not in self.answers, "settled twice"
+        self.answers[mail.delivery_id] = answer
 
 
 def send(
-    settings: Settings, *mails: Outgoing, commit: Callable[[Outgoing], Awaitable[bool]] = allow
+    settings: Settings,
+    *mails: Outgoing,
+    commit: Callable[[Outgoing], bool] = lambda _: True,
+    new_loop: LoopFactory | None = None,
 ) -> list[Answer]:
-    """All at once, over one pool."""
+    """All over one pool; what was answered, in the order of the mails."""
+    book = Notebook(commit)
 
-    async def run() -> list[Answer]:
-        async with smtp.Relay(settings) as relay:
-            return await asyncio.gather(*(relay.send(one, commit) for one in mails))
+    async def run() -> None:
+        async with smtp.Relay(settings, book) as pool:
+            for one in mails:
+                await pool.submit(one)
+            await pool.drain()
 
-    return asyncio.run(run())
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
+    return [book.answers[one.delivery_id] for one in mails]
 
 
 def test_a_mail_arrives_byte_for_byte(settings: Settings, mail_server: MailServer) -> None:
@@ -45,21 +80,22 @@ def test_a_mail_arrives_byte_for_byte(settings: Settings, mail_server: MailServe
 
 
 def test_nothing_is_sent_when_the_ledger_says_no(settings: Settings, mail_server: MailServer) -> None:
-    """The next mail goes over the same connection."""
+    """After 354 the only way back is to close: the next mail goes over another connection."""
 
-    async def only_the_second(outgoing: Outgoing) -> bool:
+    def only_the_second(outgoing: Outgoing) -> bool:
         return outgoing.delivery_id == 2
 
     one = settings.model_copy(update={"smtp_connections": 1})
     answers = send(one, mail(1), mail(2), commit=only_the_second)
     assert [answer.verdict for answer in answers] == [Verdict.WITHDRAWN, Verdict.ACCEPTED]
-    assert len(mail_server.messages) == mail_server.connections == 1
+    assert [len(mail_server.messages), mail_server.connections] == [1, 2]
+    assert mail_server.swallowed == []
 
 
 def test_a_ledger_that_fails_stops_the_mail(settings: Settings, mail_server: MailServer) -> None:
     """Without a durable commit there is no DATA."""
 
-    async def divide_by_zero(_: Outgoing) -> bool:
+    def divide_by_zero(_: Outgoing) -> bool:
         return bool(1 / 0)
 
     with pytest.raises(ZeroDivisionError):
@@ -86,27 +122,16 @@ def test_a_refused_mail_spares_the_connection(settings: Settings, mail_server: M
 
 def test_strict_providers_get_few_connections(settings: Settings, mail_server: MailServer) -> None:
     """At most five at a time to Google, over all its domains, while others use the rest."""
-    now, most = 0, 0
-
-    async def count(outgoing: Outgoing) -> bool:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0)
-        now -= 1
-        return True
-
     domains = ("gmail.com", "googlemail.com")
-    answers = send(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)), commit=count)
+    answers = send(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)))
     assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
-    assert most <= smtp.STRICT_CONNECTIONS
-    assert mail_server.connections <= smtp.STRICT_CONNECTIONS
+    assert mail_server.connections <= pace.STRICT_CONNECTIONS
 
 
 def test_strict_providers_get_few_mails_a_connection(settings: Settings, mail_server: MailServer) -> None:
     """After fifty mails to one of them the connection is renewed."""
     one = settings.model_copy(update={"smtp_connections": 1})
-    send(one, *(mail(n, f"r{n}@outlook.com") for n in range(smtp.STRICT_MESSAGES + 1)))
+    send(one, *(mail(n, f"r{n}@outlook.com") for n in range(pace.STRICT_MESSAGES + 1)))
     assert mail_server.connections == 2
 
 
@@ -150,14 +175,14 @@ def test_a_sender_address_that_is_unknown_is_our_fault(settings: Settings, mail_
     [
         ("mail", Verdict.DEFERRED),
         ("rcpt", Verdict.DEFERRED),
-        ("data", Verdict.UNCERTAIN),
+        ("data", Verdict.DEFERRED),
         ("end", Verdict.UNCERTAIN),
     ],
 )
 def test_a_broken_connection(
     settings: Settings, mail_server: MailServer, stage: str, verdict: Verdict
 ) -> None:
-    """Before DATA the mail is provably unsent; from then on nobody can know."""
+    """Before its body leaves a mail is provably unsent; from then on nobody can know."""
     mail_server.drop(stage, times=1)
     one = settings.model_copy(update={"smtp_connections": 1})
     answers = send(one, mail(1), mail(2))
@@ -186,6 +211,70 @@ def test_required_encryption_is_required(settings: Settings, mail_server: MailSe
     assert mail_server.messages == []
     lenient = settings.model_copy(update={"smtp_security": "opportunistic"})
     assert send(lenient, mail())[0].verdict is Verdict.ACCEPTED
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system trusts this authority."""
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+
+
+@contextmanager
+def encrypting(certificate: trustme.LeafCert, *, at_once: bool = False) -> Iterator[MailServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    with MailServer(tls=context, tls_at_once=at_once) as server:
+        yield server
+
+
+def over(server: MailServer, settings: Settings, security: str, **more: Any) -> Settings:
+    return settings.model_copy(
+        update={"smtp_port": server.port, "smtp_security": SmtpSecurity(security), **more}
+    )
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("security", ["starttls", "tls", "opportunistic"])
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_encryption(
+    settings: Settings, authority: trustme.CA, pipelining: bool, security: str, new_loop: LoopFactory
+) -> None:
+    """Large mails, one behind the other, arrive byte for byte, on either event loop."""
+    mails = [mail(n, data=f"Subject: {n}\r\n\r\n".encode() + b"0123456789\r\n" * 30_000) for n in range(5)]
+    with encrypting(authority.issue_cert("127.0.0.1"), at_once=security == "tls") as server:
+        server.offers_pipelining = pipelining
+        one = over(server, settings, security, smtp_connections=1)
+        answers = send(one, *mails, new_loop=new_loop)
+        assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+        assert [received.data for received in server.messages] == [one.data for one in mails]
+        assert [server.encrypted, server.connections] == [5, 1]
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("flaw", ["unknown authority", "other name", "expired"])
+@pytest.mark.parametrize("security", ["starttls", "tls", "opportunistic"])
+def test_a_certificate_that_proves_nothing(
+    settings: Settings, authority: trustme.CA, security: str, flaw: str
+) -> None:
+    """Where encryption is required nothing is said to who may be anybody; opportunistic means: better so."""
+    certificate = {
+        "unknown authority": lambda: trustme.CA().issue_cert("127.0.0.1"),
+        "other name": lambda: authority.issue_cert("mail.example.org"),
+        "expired": lambda: authority.issue_cert("127.0.0.1", not_after=datetime(2020, 1, 1, tzinfo=UTC)),
+    }[flaw]()
+    with encrypting(certificate, at_once=security == "tls") as server:
+        (answer,) = send(over(server, settings, security), mail())
+        if security == "opportunistic":
+            assert (answer.verdict, server.encrypted) == (Verdict.ACCEPTED, 1)
+        else:
+            assert (answer.verdict, server.messages) == (Verdict.UNREACHABLE, [])
+            assert "certificate" in answer.text
 
 
 def test_an_address_outside_ascii(settings: Settings, mail_server: MailServer) -> None:

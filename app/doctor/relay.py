@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import aiosmtplib
 from cryptography import x509
 
-from app import relay
+from app import smtp
 from app.conversation import Patience
 from app.doctor.findings import Finding, error, warning, well
 from app.settings import Settings, SmtpSecurity
@@ -54,10 +54,10 @@ def look(settings: Settings, now: datetime) -> Iterator[Finding]:
 
 async def _visit(settings: Settings) -> Seen:
     security = settings.smtp_security
-    tls = None if security is SmtpSecurity.NONE else relay.tls_context(security)
+    tls = None if security is SmtpSecurity.NONE else smtp.tls_context(security)
     try:
         async with asyncio.timeout(PATIENCE):
-            client = await relay.reach(settings, Patience(), tls)
+            client = await smtp.reach(settings, Patience(), tls)
             try:
                 return await _see(client, settings)
             finally:

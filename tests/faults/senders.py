@@ -40,7 +40,6 @@ _SENDING_PATH = tuple(
         "posting.py",
         "pipeline.py",
         "smtp.py",
-        "relay.py",
         "conversation.py",
     )
 )
