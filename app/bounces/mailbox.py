@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import imaplib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -16,6 +17,7 @@ from app.errors import MailboxError
 
 TIMEOUT = 30  # seconds, for each answer
 Answer = TypeVar("Answer")
+_FAULTS = (ImapToolsError, imaplib.IMAP4.error, OSError)
 
 
 class Mailbox:
@@ -31,19 +33,24 @@ class Mailbox:
         user, password = unquote(self._url.username or ""), unquote(self._url.password or "")
         folder = unquote(self._url.path.strip("/")) or "INBOX"
         try:
-            self._box = self._connect().login(user, password, initial_folder=folder)
-        except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
+            self._box = self._connect()
+            self._box.login(user, password, initial_folder=folder)
+        except _FAULTS as error:
+            self._hang_up()
             raise MailboxError(f"{self._url.hostname}: {_told(error)}") from None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if self._box:
-                self._box.logout()
-        except (ImapToolsError, imaplib.IMAP4.error, OSError):
-            pass  # what was done is done
+        with suppress(MailboxError):  # what was done is done
+            self._do(lambda box: box.logout())
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._box:
+            with suppress(*_FAULTS):
+                self._box.client.shutdown()
 
     def waiting(self, most: int) -> Sequence[str]:
         """The numbers of mails to be read, the oldest first."""
@@ -74,7 +81,7 @@ class Mailbox:
         assert self._box is not None  # noqa: S101 - it is used as a context manager
         try:
             return work(self._box)
-        except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
+        except _FAULTS as error:
             raise MailboxError(f"{self._url.hostname}: {_told(error)}") from None
 
 

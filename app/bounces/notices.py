@@ -22,7 +22,7 @@ _FEEDBACK = "message/feedback-report"
 _STATUS_KINDS = ("message/delivery-status", "message/global-delivery-status")
 _RETURNED_KINDS = ("message/rfc822", "message/global", "text/rfc822-headers", "text/rfc822-header",
                    "message/global-headers", "message/rfc822-headers", "message/partial")  # fmt: skip
-_VERP = re.compile(r"bounce\+\d{1,19}-[a-z2-7]{16}@[A-Za-z0-9.-]{1,250}", re.IGNORECASE)
+_VERP = re.compile(r"bounce\+\d{1,19}-[a-z0-9]{8,64}@[A-Za-z0-9.-]{1,250}", re.IGNORECASE)
 _MESSAGE_ID = re.compile(r"<[^<>\s]{1,200}>")
 
 

@@ -1,0 +1,373 @@
+"""What comes back: read once, settled once, removed only then; and one story from end to end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+from sqlmodel import col, select
+
+from app import bounces, leases, pipeline, returns, subscribers, suppression
+from app.models import Delivery, DeliveryState, Event, Run, Subscriber, SubscriberState
+from app.pipeline import App
+from app.records import Answer, Verdict
+from app.settings import Settings
+from tests import shelves
+from tests.bounces.mails import LETTER, complaint, dsn, vacation
+from tests.conftest import NOW
+from tests.imapserver import ImapServer
+from tests.mailserver import MailServer
+
+ALICE = "alice@example.org"
+
+
+@pytest.fixture
+def imap_server() -> Iterator[ImapServer]:
+    """A real IMAP server. A test that asks for it has it as the mailbox of its settings."""
+    with ImapServer() as server:
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A drop folder. A test that asks for it has it in its settings."""
+    made = tmp_path / "returned"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+    """With the mailbox or the folder that a test asks for."""
+    named = {"imap_server": "bounce_mailbox", "folder": "bounce_folder"}
+    asked = {
+        setting: getattr(request.getfixturevalue(name), "url", str(request.getfixturevalue(name)))
+        for name, setting in named.items()
+        if name in request.fixturenames
+    }
+    return settings.model_copy(update=asked)
+
+
+@pytest.fixture
+def app(app: App) -> App:
+    """An archive with a paper of each of two days, and Alice, who likes agents."""
+    with app.db.write() as session:
+        source = shelves.source(session, NOW)
+        for days, title in enumerate(("Language Agents that Plan", "Language Agents that Wait")):
+            day = NOW + timedelta(days=days)
+            shelves.paper(session, source, title, day.date(), day, abstract=f"{title}, at last.")
+        shelves.reader(session, ALICE, ["language agents"], NOW)
+    return app
+
+
+def send(app: App, count: int = 1) -> list[str]:
+    """Deliveries to Alice, sent a day after each other up to now; the return path of each."""
+    with app.db.write() as session:
+        alice = session.exec(select(Subscriber)).one()
+        made = []
+        for n in range(count):
+            at = NOW - timedelta(days=count - n)
+            fields = {"state": DeliveryState.SENT, "due_at": at, "created_at": at, "sent_at": at}
+            made.append(Delivery(subscriber_id=alice.id or 0, edition=f"{at:%Y-%m-%d}", **fields))
+        session.add_all(made)
+        session.flush()
+        for delivery in made:
+            delivery.message_id = app.signer.message_id(delivery.id or 0, "paperboy.test")
+        return [app.signer.return_path(delivery.id or 0, "paperboy.test") for delivery in made]
+
+
+def drop(folder: Path, name: str, mail: bytes, at: datetime = NOW - timedelta(minutes=1)) -> None:
+    """A mail server has written a file a while ago."""
+    (folder / name).write_bytes(mail)
+    os.utime(folder / name, (at.timestamp(), at.timestamp()))
+
+
+def take(app: App, mail: bytes, now: datetime = NOW) -> dict[str, int]:
+    return dict(returns.settle(app, bounces.read_mail(mail), now)[0])
+
+
+def alice(app: App) -> Subscriber:
+    with app.db.read() as session:
+        return session.exec(select(Subscriber)).one()
+
+
+def events(app: App) -> list[str]:
+    with app.db.read() as session:
+        return list(session.exec(select(Event.kind).order_by(col(Event.id))))
+
+
+def suppressed(app: App) -> str:
+    with app.db.read() as session:
+        found = suppression.found(session, ALICE)
+    return found.reason if found else ""
+
+
+def test_the_way_of_a_bounce(app: App, mail_server: MailServer, imap_server: ImapServer) -> None:
+    """Sent, returned to its own path, read, suppressed; no next digest; lifted; the next one arrives."""
+    assert pipeline.send_due(app, NOW)["sent"] == 1
+    (digest,) = mail_server.messages
+    imap_server.put(dsn(digest.sender))
+    assert pipeline.read_bounces(app, NOW) == {"mails": 1, "hard": 1}
+    assert imap_server.found() == []
+    assert suppressed(app) == "bounced: 550 5.1.1 <alice@example.org>... User unknown"
+    assert alice(app).state is SubscriberState.BOUNCING
+
+    tomorrow = NOW + timedelta(days=1)
+    pipeline.send_due(app, tomorrow)
+    assert len(mail_server.messages) == 1
+    with app.db.write() as session:
+        assert subscribers.trust_again(session, ALICE, tomorrow)
+    assert alice(app).state is SubscriberState.ACTIVE
+    assert pipeline.send_due(app, tomorrow + timedelta(days=1))["sent"] == 1
+    assert len(mail_server.messages) == 2
+
+
+def test_a_mail_is_removed_only_when_it_is_settled(
+    app: App, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is away: everything stays as it was, and the next run reads it."""
+    (path,) = send(app)
+    imap_server.put(dsn(path))
+
+    def away(*_: object) -> None:
+        raise OperationalError("UPDATE", {}, Exception("the database is away"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(returns, "settle", away)
+        with pytest.raises(OperationalError):
+            pipeline.read_bounces(app, NOW)
+    assert len(imap_server.found(flagged=False)) == 1
+    assert pipeline.read_bounces(app, NOW) == {"mails": 1, "hard": 1}
+
+
+def test_what_is_no_notice_is_kept(app: App, imap_server: ImapServer) -> None:
+    """It is flagged for a person, and not read again."""
+    imap_server.put(LETTER, dsn("bounce@paperboy.test"), vacation("bounce@paperboy.test"))
+    assert pipeline.read_bounces(app, NOW) == {
+        "mails": 3,
+        "unknown": 1,
+        "unclaimed": 1,
+        "automatic_answers": 1,
+    }
+    assert imap_server.found(flagged=True) == ["Hello", "Undelivered Mail Returned to Sender"]
+    assert pipeline.read_bounces(app, NOW) == {}
+    with app.db.read() as session:
+        (run,) = session.exec(select(Run)).all()
+    assert run.rejections[0]["detail"].startswith("alice@example.org: 550 5.1.1")
+
+
+def test_a_mail_that_breaks_its_reader_stops_no_other(
+    app: App, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept and told of; the one behind it is settled."""
+    (path,) = send(app)
+    imap_server.put(LETTER, dsn(path))
+    reading = bounces.read_mail
+    monkeypatch.setattr(
+        bounces, "read_mail", lambda raw: 1 / 0 if b"Is anybody there" in raw else reading(raw)
+    )
+    assert pipeline.read_bounces(app, NOW) == {"mails": 2, "broken": 1, "hard": 1}
+    assert imap_server.found() == ["Hello"]
+
+
+@pytest.mark.parametrize("url", ["imap://bounces:wrong@127.0.0.1:{port}/INBOX", "imap://a:b@127.0.0.1:1/"])
+def test_a_mailbox_that_cannot_be_read_is_told(app: App, folder: Path, url: str) -> None:
+    """The run says so, without the password, and the folder is read nevertheless."""
+    (path,) = send(app)
+    drop(folder, "1.eml", dsn(path))
+    with ImapServer() as server:
+        mailbox = url.format(port=server.port)
+        broken = replace(app, settings=app.settings.model_copy(update={"bounce_mailbox": mailbox}))
+        assert pipeline.read_bounces(broken, NOW) == {"mails": 1, "hard": 1}
+    with app.db.read() as session:
+        (run,) = session.exec(select(Run)).all()
+    assert run.error.startswith("the mailbox: 127.0.0.1: ")
+    assert "wrong" not in run.error
+
+
+def test_a_folder_is_emptied_of_what_is_settled(app: App, folder: Path) -> None:
+    """A file that is still being written is left; what is no notice is put aside."""
+    (path,) = send(app)
+    drop(folder, "1.eml", dsn(path))
+    drop(folder, "2.eml", LETTER)
+    drop(folder, "3.eml", dsn(path)[:200], at=NOW - timedelta(seconds=3))
+    drop(folder, ".hidden", LETTER)
+    assert pipeline.read_bounces(app, NOW) == {"mails": 2, "hard": 1, "unknown": 1}
+    assert sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) == [
+        ".hidden", "3.eml", "kept/2.eml",
+    ]  # fmt: skip
+
+
+def test_a_maildir_is_read(app: App, folder: Path) -> None:
+    """What is in `new` is whole, however young; what is kept goes to `cur`, flagged."""
+    (path,) = send(app)
+    for part in ("new", "cur", "tmp"):
+        (folder / part).mkdir()
+    drop(folder / "new", "1", dsn(path), at=NOW)
+    drop(folder / "new", "2", LETTER, at=NOW)
+    drop(folder / "tmp", "3", LETTER)
+    assert pipeline.read_bounces(app, NOW) == {"mails": 2, "hard": 1, "unknown": 1}
+    assert [file.name for file in (folder / "cur").iterdir()] == ["2:2,F"]
+    assert [file.name for file in (folder / "tmp").iterdir()] == ["3"]
+
+
+def test_a_folder_that_is_not_there_is_told(app: App, folder: Path) -> None:
+    """An operator sees that nothing is read."""
+    folder.rmdir()
+    assert pipeline.read_bounces(app, NOW) == {}
+    with app.db.read() as session:
+        assert "No such file" in session.exec(select(Run.error)).one()
+
+
+def test_one_process_reads_at_a_time(app: App, folder: Path) -> None:
+    """The other leaves everything where it is, and records nothing."""
+    drop(folder, "1.eml", LETTER)
+    with leases.turn(app.db, returns.JOB, NOW, returns.LASTING):
+        assert pipeline.read_bounces(app, NOW) == {}
+    assert (folder / "1.eml").exists()
+
+
+def test_nothing_is_recorded_where_nothing_waits(app: App, folder: Path) -> None:
+    """Every five minutes, for years."""
+    assert pipeline.read_bounces(app, NOW) == {}
+    with app.db.read() as session:
+        assert session.exec(select(Run)).all() == []
+
+
+def test_the_same_notice_counts_once(app: App) -> None:
+    """However often and by whatever way it comes."""
+    (path,) = send(app)
+    assert take(app, dsn(path)) == {"hard": 1}
+    assert take(app, dsn(path)) == {"known": 1}
+    assert events(app) == ["bounce"]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    ["bounce+1-aaaaaaaaaaaaaaaa@paperboy.test", "bounce@paperboy.test", "bounce+1@paperboy.test"],
+)
+def test_whose_mail_it_was_is_believed_only_of_our_own_path(app: App, forged: str) -> None:
+    """A notice that names Alice, at a path that we did not sign, changes nothing."""
+    send(app)
+    assert take(app, dsn(forged)) == {"unclaimed": 1}
+    assert suppressed(app) == ""
+
+
+def test_an_absence_is_no_bounce(app: App) -> None:
+    """Whatever it says, and however good its path is."""
+    (path,) = send(app)
+    assert take(app, vacation(path)) == {"automatic_answers": 1}
+    assert (suppressed(app), alice(app).state) == ("", SubscriberState.ACTIVE)
+
+
+def test_a_complaint_ends_all_mail(app: App) -> None:
+    """At once, and for good: she does not get a confirmation either if somebody signs her up again."""
+    (path,) = send(app)
+    assert take(app, complaint("fbl@paperboy.test", returned=path)) == {"complaints": 1}
+    assert suppressed(app) == "its reader called a mail spam"
+    assert alice(app).state is SubscriberState.UNSUBSCRIBED
+    assert take(app, complaint("fbl@paperboy.test", returned=path)) == {"known": 1}
+
+
+def test_an_opt_out_unsubscribes(app: App) -> None:
+    """Her wish is met; she may come back."""
+    (path,) = send(app)
+    assert take(app, complaint("fbl@paperboy.test", "opt-out", returned=path)) == {"opt_outs": 1}
+    assert (suppressed(app), alice(app).state) == ("", SubscriberState.UNSUBSCRIBED)
+
+
+@pytest.mark.parametrize("kind", ["auth-failure", "not-spam", "virus"])
+def test_a_report_on_something_else_changes_nothing(app: App, kind: str) -> None:
+    """Forensic reports of DMARC come in the same shape."""
+    (path,) = send(app)
+    assert take(app, complaint("fbl@paperboy.test", kind, returned=path)) == {"reports": 1}
+    assert alice(app).state is SubscriberState.ACTIVE
+
+
+def test_our_own_fault_suppresses_nobody(app: App) -> None:
+    """A refusal of our host is written down, as often as it comes, and that is all."""
+    for path in send(app, 10):
+        said = "smtp; 550 5.7.26 Unauthenticated email is not accepted due to DMARC policy"
+        assert take(app, dsn(path, status="5.7.26", said=said)) == {"not_the_readers": 1}
+    assert suppressed(app) == ""
+    assert events(app) == ["refused_us"] * 10
+
+
+def test_soft_bounces_add_up(app: App) -> None:
+    """A mailbox that is full for more than a week is given up; one bad day is forgiven."""
+    said = {"status": "5.2.2", "said": "smtp; 552 5.2.2 mailbox full"}
+    paths = send(app, 9)
+    for number, path in enumerate(paths):
+        assert take(app, dsn(path, **said)) == {"soft": 1}
+        assert bool(suppressed(app)) == (number >= 7), number
+    assert suppressed(app).startswith("8 mails came back since 2026-11-11: 552 5.2.2")
+    assert alice(app).state is SubscriberState.BOUNCING
+
+
+def test_a_mail_that_arrived_clears_the_score(app: App) -> None:
+    """What came back before it does not count any more."""
+    said = {"status": "5.2.2", "said": "smtp; 552 5.2.2 mailbox full"}
+    paths = send(app, 20)
+    for path in paths[:7] + paths[8:]:  # the eighth arrived
+        take(app, dsn(path, **said))
+    assert suppressed(app).startswith("8 mails came back since 2026-11-08")
+
+
+def test_only_the_mildest_of_several_notices_counts(app: App) -> None:
+    """Her address forwards to two, of whom one is gone: she still gets her mail."""
+    (path,) = send(app)
+    full = b"Final-Recipient: rfc822; full@example.net\r\nAction: failed\r\nStatus: 5.2.2"
+    mail = dsn(path, recipient="gone@example.net").replace(
+        b"\r\n\r\n--=_b--", b"\r\n\r\n" + full + b"\r\n\r\n--=_b--"
+    )
+    assert take(app, mail) == {"soft": 1}
+
+
+def test_who_is_gone_already_is_no_trouble(app: App) -> None:
+    """A notice may come long after the reader was erased."""
+    (path,) = send(app)
+    with app.db.write() as session:
+        subscribers.erase(session, alice(app).id or 0, NOW, keep_off=False)
+    assert take(app, dsn(path)) == {"hard": 1}
+    assert alice(app).state is SubscriberState.ERASED
+    assert take(app, dsn(app.signer.return_path(999, "paperboy.test"))) == {"unclaimed": 1}
+
+
+def test_lifting_forgets_what_came_back(app: App) -> None:
+    """The score begins anew, and so does the reader, whatever they were before."""
+    (path,) = send(app)
+    take(app, dsn(path))
+    with app.db.write() as session:
+        assert subscribers.trust_again(session, ALICE, NOW)
+        assert not subscribers.trust_again(session, ALICE, NOW)
+    assert alice(app).state is SubscriberState.ACTIVE
+    assert alice(app).next_due_at is not None
+    assert take(app, dsn(path)) == {"known": 1}
+    assert suppressed(app) == ""
+
+
+def test_the_relays_last_word_goes_the_same_way(app: App) -> None:
+    """A refusal at RCPT and the notice of it count once."""
+    (path,) = send(app)
+    delivery = app.signer.delivery_of(path)
+    answer = Answer(Verdict.HARD, 550, "5.1.1 no such user")
+    with app.db.write() as session:
+        bounces.note_refusal(session, delivery, alice(app).id or 0, answer, NOW)
+    assert suppressed(app) == "bounced: 550 5.1.1 no such user"
+    assert take(app, dsn(path)) == {"known": 1}
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FULL, Verdict.SOFT, Verdict.UNSENDABLE])
+def test_a_soft_last_word_only_counts(app: App, verdict: Verdict) -> None:
+    """And what we could not write is no bounce at all."""
+    (path,) = send(app)
+    with app.db.write() as session:
+        answer = Answer(verdict, 552, "5.2.2 full")
+        bounces.note_refusal(session, app.signer.delivery_of(path), alice(app).id or 0, answer, NOW)
+    assert suppressed(app) == ""
+    assert events(app) == ([] if verdict is Verdict.UNSENDABLE else ["soft_bounce"])
