@@ -98,18 +98,15 @@ class Fragments:
 
     def layout(self, sections: Sequence[Section], step: int) -> Layout:
         """Every section with the cards that can be shown, their summaries of SUMMARY_CHARS[step]."""
-        found = []
-        at_hand = self._at_hand[step]
+        found, known = [], self._at_hand[step].get
         for section in sections:
-            placed = []
-            for pick in section.picks:
+            placed = [
                 # What the ledger restores are often the same objects for many readers.
-                kept = at_hand.get(id(pick))
-                one = kept[1] if kept and kept[0] is pick else self._place(pick, step)
-                if one:
-                    placed.append(one)
-            if placed:
-                found.append((self._heading(section.interest, section.heading), placed))
+                kept[1] if (kept := known(id(pick))) and kept[0] is pick else self._place(pick, step)
+                for pick in section.picks
+            ]
+            if shown := [one for one in placed if one]:
+                found.append((self._heading(section.interest, section.heading), shown))
         return found
 
     def _place(self, pick: Pick, step: int) -> Placed | None:

@@ -6,7 +6,6 @@ import binascii
 import importlib.metadata
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -16,15 +15,18 @@ from markupsafe import escape
 
 from app import dkim, fragments, message, render, tokens
 from app.errors import DeliveryError, InvalidSettings
-from app.fragments import OPINIONS, Card, Fragments, Layout, Line, Mold, Shell, Subject
+from app.fragments import Card, Fragments, Layout, Line, Mold, Shell, Subject
 from app.message import SOFT_BREAK
 from app.records import Digest, Letter, MailKind, Outgoing
 from app.render import MAX_HTML_BYTES, SUMMARY_CHARS, Renderer
 from app.settings import Settings
 from app.tokens import Purpose, Signer
 
-FOOT = render.LINKS[MailKind.DIGEST]
-_FOOT, _UNSUBSCRIBE = [purpose.value for purpose in FOOT], FOOT.index(Purpose.UNSUBSCRIBE)
+# The links at the foot: the last is the one to this very digest.
+_LASTING = (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE)
+_FOOT, _UNSUBSCRIBE = [*(purpose.value for purpose in _LASTING), Purpose.VIEW.value], 2
+_LASTING_LINKS = [(purpose, 0) for purpose in _LASTING]
+_ALSO = [f"also{number}" for number in range(render.ALSO)]
 _BEFORE_TEXT, _BEFORE_HTML = message.part("plain"), b"\r\n" + message.part("html")
 _AFTER_HTML = b"\r\n" + message.END
 _PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # the same in any encoding, on one line
@@ -41,8 +43,7 @@ class Parts(NamedTuple):
     html: list[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A mail that is written, in pieces, and not put together yet."""
 
     letter: Letter
@@ -185,15 +186,14 @@ class Composer:
             letter.subscriber_id,
             letter.issued_at,
             letter.link_epoch,
-            (FOOT[:-1], (0,)),
-            (FOOT[-1:], (letter.delivery_id,)),
-            (OPINIONS, [card.paper_id for card in cards]),
+            (*_LASTING_LINKS, (Purpose.VIEW, letter.delivery_id)),
+            [card.paper_id for card in cards],
         )
 
     def _preview(self, best: Card, others: Sequence[Card]) -> dict[str, bytes]:
         if not others:
             return {"why": self._fragments.why(best.why)}
-        return {f"also{number}": card.also for number, card in enumerate(others[: render.ALSO])}
+        return {name: card.also for name, card in zip(_ALSO, others, strict=False)}
 
     # --- its signature
 

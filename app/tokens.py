@@ -14,7 +14,7 @@ import binascii
 import hashlib
 import hmac
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -27,7 +27,10 @@ _PAYLOAD = struct.Struct(">QQIH")  # subscriber, argument, issued (s), epoch
 _MAC_BYTES = 16
 _VERP_MAC_BYTES = 10
 _VERP, _MESSAGE_ID = "verp", "message-id"  # purposes that no link has
-_FILLER = b"\0"  # makes a token's 38 bytes 39: then base64 ends where the token does
+# A token's 38 bytes are encoded as 39, so that base64 ends where the token does. What is too long is cut.
+_RAW = struct.Struct(f"{_PAYLOAD.size}s{_MAC_BYTES}sx")
+_RAW_PAIR = struct.Struct(_RAW.format * 2)
+_STEP = TOKEN_CHARS + 1
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
@@ -74,7 +77,7 @@ class Signer:
     def token(
         self, purpose: Purpose, subscriber_id: int, issued: datetime, *, epoch: int = 0, argument: int = 0
     ) -> str:
-        (token,) = self.tokens(subscriber_id, issued, epoch, ((purpose,), (argument,)))
+        (token,) = self.tokens(subscriber_id, issued, epoch, [(purpose, argument)])
         return token.decode()
 
     def tokens(
@@ -82,21 +85,24 @@ class Signer:
         subscriber_id: int,
         issued: datetime,
         epoch: int,
-        *wanted: tuple[Collection[Purpose], Iterable[int]],
+        links: Iterable[tuple[Purpose, int]],
+        papers: Iterable[int] = (),
     ) -> list[bytes]:
-        """Of what is wanted, in this order: for each argument a token of each purpose beside it."""
-        second = int(issued.timestamp())
-        raw: list[bytes] = []
-        for purposes, arguments in wanted:
-            prepared = [self._keys[0].prepared[purpose].copy for purpose in purposes]
-            for argument in arguments:
-                payload = _PAYLOAD.pack(subscriber_id, argument, second, epoch)
-                for copy in prepared:
-                    state = copy()
-                    state.update(payload)
-                    raw += (payload, state.digest(), _FILLER)
+        """A token for each purpose and argument, and then for each paper those to like and to dislike it."""
+        second, key = int(issued.timestamp()), self._keys[0]
+        raw = []
+        for purpose, argument in links:
+            payload = _PAYLOAD.pack(subscriber_id, argument, second, epoch)
+            raw.append(_RAW.pack(payload, key.mac(purpose, payload)))
+        opinion = key.opinion.copy
+        for paper in papers:
+            payload = _PAYLOAD.pack(subscriber_id, paper, second, epoch)
+            state = opinion()
+            state.update(payload)
+            both = state.digest()
+            raw.append(_RAW_PAIR.pack(payload, both, payload, both[_MAC_BYTES:]))
         encoded = binascii.b2a_base64(b"".join(raw), newline=False).translate(_URL_SAFE)
-        return list(_cut(len(raw) // 3).unpack(encoded))
+        return list(_cut(len(encoded) // _STEP).unpack(encoded))
 
     def url(
         self, purpose: Purpose, subscriber_id: int, issued: datetime, *, epoch: int = 0, argument: int = 0
@@ -142,21 +148,27 @@ class Signer:
 
 
 class _Key:
-    """One secret, ready to hash for any purpose."""
+    """One secret, ready to hash for any purpose.
+
+    A hash has room for two: its first half is a purpose's own, and the second one of LIKE's is DISLIKE's.
+    Without the secret one half tells nothing of the other.
+    """
 
     def __init__(self, secret: str) -> None:
         self._key = hashlib.blake2b(secret.encode(), digest_size=32).digest()
-        self.prepared = {purpose: self._hash(purpose) for purpose in (*Purpose, _VERP, _MESSAGE_ID)}
+        self._prepared = {purpose: self._hash(purpose) for purpose in (*Purpose, _VERP, _MESSAGE_ID)}
+        self.opinion = self._prepared[Purpose.LIKE]
 
     def _hash(self, purpose: str) -> hashlib.blake2s:
         # Half the time of BLAKE2b for so few bytes. Its personalisation alone is too short for our names.
         name = purpose.encode()
-        return hashlib.blake2s(digest_size=_MAC_BYTES, key=self._key, person=name[:8], salt=name[8:])
+        return hashlib.blake2s(digest_size=2 * _MAC_BYTES, key=self._key, person=name[:8], salt=name[8:])
 
     def mac(self, purpose: str, payload: bytes) -> bytes:
-        state = self.prepared[purpose].copy()
+        second = purpose is Purpose.DISLIKE
+        state = (self.opinion if second else self._prepared[purpose]).copy()
         state.update(payload)
-        return state.digest()
+        return state.digest()[_MAC_BYTES:] if second else state.digest()[:_MAC_BYTES]
 
 
 def _verp_mac(key: _Key, delivery_id: int) -> str:

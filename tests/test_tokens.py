@@ -42,6 +42,20 @@ def test_every_single_character_matters(signer: Signer, now: datetime) -> None:
             signer.verify(Purpose.CONFIRM, forged, now)
 
 
+def test_tokens_made_together_are_those_made_alone(signer: Signer, now: datetime) -> None:
+    """Each of its own purpose, and of no other, in the order in which they were asked for."""
+    links = [(Purpose.VIEW, 99), (Purpose.DISLIKE, 5), (Purpose.PAUSE, 0)]
+    made = [token.decode() for token in signer.tokens(7, now, 2, links, papers=(5, 2**64 - 1))]
+    opinions = [(purpose, paper) for paper in (5, 2**64 - 1) for purpose in (Purpose.LIKE, Purpose.DISLIKE)]
+    wanted = [*links, *opinions]
+    assert made == [signer.token(purpose, 7, now, epoch=2, argument=number) for purpose, number in wanted]
+    for token, (purpose, number) in zip(made, wanted, strict=True):
+        assert signer.verify(purpose, token, now).argument == number
+        for other in set(Purpose) - {purpose}:
+            with pytest.raises(LinkForged):
+                signer.verify(other, token, now)
+
+
 @pytest.mark.parametrize("rubbish", ["", "x", "é" * TOKEN_CHARS, "=" * TOKEN_CHARS, "A" * 5000, " " * 51])
 def test_rubbish_is_forged(signer: Signer, now: datetime, rubbish: str) -> None:
     """Whatever is in the URL, the answer is the same."""
@@ -69,6 +83,13 @@ def test_a_return_path_names_its_delivery_only_when_we_made_it(signer: Signer) -
     """Anybody can write to the bounce address; only a signed one says whose mail it was."""
     path = signer.return_path(1234, "paperboy.test")
     assert signer.delivery_of(path.upper()) == 1234
-    for forged in (path.replace("1234", "1235"), "bounce+1234-@x", "someone@x", "", "bounce+²-a@x"):
+    for forged in (
+        path.replace("1234", "1235"),
+        "bounce+1234-@x",
+        "someone@x",
+        "",
+        "bounce+²-a@x",
+        f"bounce+{'9' * 5000}-a@x",
+    ):
         with pytest.raises(LinkForged):
             signer.delivery_of(forged)
