@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -459,9 +460,9 @@ def test_one_broken_mail_does_not_stop_the_others(app: App, mail_server: MailSer
         session.get_one(Delivery, 1).digest = {"edition": "2026-11-20", "sections": []}
         session.get_one(Delivery, 2).digest = {"edition": "2026-11-20", "sections": "no sections"}
         carol = session.get_one(Delivery, 3)
-        spoiled = dict(carol.digest)
+        spoiled = deepcopy(carol.digest)
         spoiled["sections"][0]["picks"][0]["card"] = 99
-        carol.digest = {**spoiled}
+        carol.digest = spoiled
     counts = pipeline.send_pending(app, now)
     assert counts == {"failed": 1, "deferred": 1, "sent": 1, "cards_left_out": 1}
     assert states(app) == {"alice": "failed", "bob": "deferred", "carol": "sent"}
