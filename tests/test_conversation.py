@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-from collections.abc import Awaitable, Callable
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from app.conversation import Patience
 from app.records import Answer, Outgoing, Verdict
-from app.smtp import Relay
 from app.settings import Settings
+from app.smtp import Relay
 from tests.test_smtp import Notebook, mail
 
 ACCEPTED, DEFERRED, UNCERTAIN = Verdict.ACCEPTED, Verdict.DEFERRED, Verdict.UNCERTAIN
@@ -105,7 +105,7 @@ class Played:
 
 def play(
     settings: Settings,
-    mails: int,
+    mails: int | Sequence[Outgoing],
     *scripts: Script,
     patience: Patience | None = None,
     book: Notebook | None = None,
@@ -116,6 +116,7 @@ def play(
     The n-th connection follows the n-th script, all after them are courteous.
     """
     book = book or Notebook()
+    mails = [mail(number) for number in range(mails)] if isinstance(mails, int) else mails
     peers: list[Peer] = []
     failures: list[BaseException] = []
 
@@ -135,8 +136,8 @@ def play(
         async with await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20) as server:
             at = {"smtp_port": server.sockets[0].getsockname()[1], "smtp_connections": 1}
             async with Relay(settings.model_copy(update=at), book, patience) as relay:
-                for number in range(mails):
-                    await relay.submit(mail(number))
+                for one in mails:
+                    await relay.submit(one)
                     if after_first:
                         await after_first.wait()
                 async with asyncio.timeout(20):
@@ -146,7 +147,7 @@ def play(
     relay = asyncio.run(run())
     if failures:
         raise failures[0]
-    return Played([book.answers[number] for number in range(mails)], peers, relay)
+    return Played([book.answers[one.delivery_id] for one in mails], peers, relay)
 
 
 # --- the order of things
@@ -528,37 +529,110 @@ def test_a_relay_that_takes_its_time(settings: Settings) -> None:
 
 
 def test_a_relay_that_reads_no_body(settings: Settings) -> None:
-    """A body that does not leave has a shorter time than its answer; one that creeps has enough."""
+    """A body that does not leave at all is given up long before its answer would be."""
 
-    async def stuck(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says(ENVELOPE)
-        await told.wait()
+        await peer.takes_envelope()
+        await settled.wait()
 
-    told = asyncio.Event()
+    settled = asyncio.Event()
+    book = Notebook(told=settled)
+    large = mail(0, data=b"0123456789" * 2_000_000)
+    played = play(settings, [large], script, patience=Patience(block=0.2, end=60), book=book)
+    assert played.verdicts == [UNCERTAIN]
 
-    class Large(Notebook):
-        def settle(self, mail: Outgoing, answer: Answer) -> None:
-            super().settle(mail, answer)
-            told.set()
 
-    book = Large()
-    patience = Patience(block=0.2, end=60)
-    at = settings.model_copy(update={"smtp_connections": 1})
+def test_a_relay_that_reads_slowly(settings: Settings) -> None:
+    """A body that creeps is not given up, however long it takes."""
 
-    async def run() -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with contextlib.suppress(ConnectionError):
-                await stuck(Peer(reader, writer))
-            writer.close()
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.takes_envelope()
+        for _ in range(8):
+            await asyncio.sleep(0.1)
+            await peer.reader.readexactly(2_500_000)
+        await peer.hears("", ".")
+        await peer.says("250 taken")
+        await peer.hears("QUIT")
 
-        async with await asyncio.start_server(serve, "127.0.0.1", 0, limit=1000) as server:
-            port = server.sockets[0].getsockname()[1]
-            async with Relay(at.model_copy(update={"smtp_port": port}), book, patience) as relay:
-                await relay.submit(mail(1, data=os.urandom(1 << 24).hex().encode()))
-                async with asyncio.timeout(10):
-                    await relay.drain()
+    large = mail(0, data=b"0123456789" * 2_000_000)
+    assert play(settings, [large], script, patience=Patience(block=0.3, end=0.5)).verdicts == [ACCEPTED]
 
-    asyncio.run(run())
-    assert book.answers[1].verdict is UNCERTAIN
+
+# --- anything
+
+
+REFUSALS = {
+    "MAIL": ["451 4.3.0 later"],
+    "RCPT": ["450 4.2.1 later", "550 5.1.1 nobody", "552 5.2.2 full", "421 4.7.0 enough"],
+    "DATA": ["451 4.3.0 later", "554 5.6.0 no", "421 4.3.2 closing"],
+    "dot": ["451 4.3.0 later", "554 5.6.0 no", "421 4.3.2 closing"],
+    "RSET": ["250 ok"],
+    "QUIT": ["221 bye"],
+}
+
+
+@dataclass
+class Moody:
+    """A relay that refuses what it likes, ends when it likes, cuts its answers anyhow; but never lies."""
+
+    announcing: str
+    chance: random.Random
+    bodies: Counter[str] = field(default_factory=Counter)  # by subject
+    taken: Counter[str] = field(default_factory=Counter)
+
+    async def play(self, peer: Peer) -> None:
+        await peer.greets(self.announcing)
+        sender = recipient = False
+        while line := (await peer.reader.readline()).decode().strip():
+            command = line.partition(" ")[0]
+            well = {"QUIT": "221 bye", "DATA": "354 go on"}.get(command, "250 ok")
+            if (command == "RCPT" and not sender) or (
+                command == "DATA" and not self.goes_on(sender, recipient)
+            ):
+                well = "503 5.5.1 not now"
+            reply = await self.answer(peer, command, well)
+            if reply == "354 go on":
+                await self.take(peer, recipient)
+            sender = reply[0] == "2" if command == "MAIL" else sender and command == "RCPT"
+            recipient = sender and command == "RCPT" and reply[0] == "2"
+
+    def goes_on(self, sender: bool, recipient: bool) -> bool:
+        return recipient or (sender and self.chance.random() < 0.3)
+
+    async def take(self, peer: Peer, recipient: bool) -> None:
+        if not recipient:
+            await peer.hears(".")
+            await self.answer(peer, "dot", "554 5.5.1 for nobody")
+            return
+        subject = (await peer.reader.readuntil(b"\r\n.\r\n")).decode().partition("\r\n")[0]
+        self.bodies[subject] += 1
+        self.taken[subject] += (await self.answer(peer, "dot", "250 taken"))[0] == "2"
+
+    async def answer(self, peer: Peer, command: str, well: str) -> str:
+        mood = self.chance.random()
+        if mood < 0.02:
+            self.chance.choice([Peer.hangs_up, Peer.resets])(peer)
+            raise ConnectionResetError
+        reply = self.chance.choice(REFUSALS[command]) if mood < 0.12 else well
+        for piece in (f"{reply[:3]}-first\r\n", reply[:7], reply[7:] + "\r\n"):
+            peer.writer.write(piece.encode())
+            await asyncio.sleep(0)
+        if reply.startswith("421"):
+            raise ConnectionResetError
+        return reply
+
+
+@pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
+@pytest.mark.parametrize("seed", range(8))
+def test_any_relay_that_does_not_lie(settings: Settings, seed: int, announcing: str) -> None:
+    """What is called sent was taken, what was taken is sent or uncertain, and no body leaves twice."""
+    moody = Moody(announcing, random.Random(seed))  # noqa: S311 - a game
+    played = play(settings, 150, *[moody.play] * 500)
+    for number, verdict in enumerate(played.verdicts):
+        taken = moody.taken[f"Subject: {number}"]
+        assert verdict is UNCERTAIN or taken == (verdict is ACCEPTED)
+    assert max(moody.bodies.values()) == 1
+    assert played.relay.pipelining, "it kept the pace"
+    assert {ACCEPTED, DEFERRED} <= set(played.verdicts)

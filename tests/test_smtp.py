@@ -36,10 +36,13 @@ def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -
 
 
 class Notebook:
-    """A book that says yes, and that minds that each mail is settled once."""
+    """A book that says yes, and that minds that each mail is settled once; it can tell of the first."""
 
-    def __init__(self, says: Callable[[Outgoing], bool] = lambda _: True) -> None:
+    def __init__(
+        self, says: Callable[[Outgoing], bool] = lambda _: True, told: asyncio.Event | None = None
+    ) -> None:
         self.says = says
+        self.told = told or asyncio.Event()
         self.answers: dict[int, Answer] = {}
 
     def commit(self, mail: Outgoing) -> bool:
@@ -48,6 +51,7 @@ class Notebook:
     def settle(self, mail: Outgoing, answer: Answer) -> None:
         assert mail.delivery_id not in self.answers, "settled twice"
         self.answers[mail.delivery_id] = answer
+        self.told.set()
 
 
 def send(
