@@ -1,0 +1,336 @@
+"""The doctor reads a mail byte by byte as it was received: each fault is made on the way, and is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import dkim as verifier
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from app import dkim
+from app.doctor import received, rehearsal
+from app.doctor.findings import Finding, Level
+from app.doctor.received import Mail
+from app.doctor.sink import Sink, Taken
+from app.settings import Settings
+from app.tokens import Signer
+from tests.conftest import SECRET
+
+Change = Callable[[bytes], bytes]
+CHECKS = (
+    "mail headers",
+    "mail unsubscribe",
+    "mail signatures",
+    "mail return path",
+    "mail parts",
+    "mail lines",
+    "mail size",
+    "mail content",
+)
+
+
+class Tampering(Sink):
+    """Somebody on the way changes what passes."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__()
+        self.change = change
+
+    def take(self, mail: Taken) -> None:
+        changed = self.change(mail.raw)
+        assert changed != mail.raw, "nothing was changed"
+        super().take(replace(mail, raw=changed))
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A service that signs twice."""
+    folder = tmp_path_factory.mktemp("keys")
+    for algorithm in dkim.Algorithm:
+        dkim.create(algorithm, folder / algorithm)
+    return Settings(
+        _env_file=None,
+        secret_keys=(SECRET,),
+        base_url="https://paperboy.test",
+        from_address="digest@paperboy.test",
+        site_name="Zeitung für „Papiere“",
+        dkim_keys=tuple(f"{algorithm}1:{folder / algorithm}" for algorithm in dkim.Algorithm),
+    )
+
+
+@pytest.fixture(scope="module")
+def mail(settings: Settings) -> Mail:
+    """A digest that was sent by the whole path, as it was received."""
+    sink = Sink()
+    found = {finding.check: finding.level for finding in rehearsal.look(settings, sink)}
+    assert {level for check, level in found.items()} == {Level.OK}
+    raw = sink.taken[0].raw
+    assert b"</body>" in raw, "what the tests look for stands on one line"
+    signer = Signer(settings.secret_keys, settings.base_url)
+    return Mail(Taken(signer.return_path(1, "paperboy.test"), sink.taken[0].recipient, raw), settings, signer)
+
+
+def look(mail: Mail) -> dict[str, list[Finding]]:
+    """What is found, by check."""
+    found: dict[str, list[Finding]] = {}
+    for finding in received.look(mail):
+        assert finding.fix or finding.level is Level.OK
+        found.setdefault(finding.check, []).append(finding)
+    return found
+
+
+def wrong(mail: Mail, change: Change = lambda raw: raw) -> dict[str, str]:
+    """What is said of each check that is not well, after a change on the way."""
+    found = look(replace(mail, taken=replace(mail.taken, raw=change(mail.taken.raw))))
+    return {
+        check: "; ".join(each.said for each in findings)
+        for check, findings in found.items()
+        if any(each.level is not Level.OK for each in findings)
+    }
+
+
+def swap(old: str, new: str) -> Change:
+    """A change of text, everywhere."""
+    return lambda raw: raw.replace(old.encode(), new.encode())
+
+
+def header(name: str, value: str | None) -> Change:
+    """A change of one header with all its lines: another value, or none at all."""
+    pattern = re.compile(rb"(?m)^" + name.encode() + rb":.*\r\n(?:[ \t].*\r\n)*")
+    line = f"{name}: {value}\r\n".encode() if value is not None else b""
+    return lambda raw: pattern.sub(lambda _: line, raw, count=1)
+
+
+def test_a_mail_of_ours_has_good_findings(mail: Mail) -> None:
+    """All of it was looked at."""
+    found = look(mail)
+    assert wrong(mail) == {}
+    assert [*found] == [*CHECKS]
+    assert found["mail signatures"][0].said == "signed by rsa1, ed255191, verified by dkimpy"
+
+
+def test_a_mail_that_the_relay_is_to_sign_is_well(mail: Mail, settings: Settings) -> None:
+    """Without keys there is nothing to verify."""
+    unsigned = replace(mail, settings=settings.model_copy(update={"dkim_keys": ()}))
+    assert "mail signatures" not in wrong(unsigned, header("DKIM-Signature", None))
+
+
+def test_what_is_changed_on_the_way_to_the_sink_is_found(settings: Settings) -> None:
+    """It is the received bytes that are looked at, not what was meant to be sent."""
+    found = rehearsal.look(settings, Tampering(header("Subject", "Another one")))
+    assert {each.check for each in found if each.level is not Level.OK} == {"mail signatures"}
+
+
+# --- headers
+
+
+@pytest.mark.parametrize("name", received.ONCE)
+def test_a_header_that_is_missing_is_found(name: str, mail: Mail) -> None:
+    """Each of them."""
+    assert f"no header {name}" in wrong(mail, header(name, None))["mail headers"]
+
+
+def test_a_header_that_is_there_twice_is_found(mail: Mail) -> None:
+    """Which one counts is left to chance, and the signatures do not allow it."""
+    said = wrong(mail, lambda raw: b"Subject: Another\r\n" + raw)
+    assert "2 headers Subject" in said["mail headers"]
+    assert "does not verify" in said["mail signatures"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("From", "Somebody <else@paperboy.test>", "is not from digest@paperboy.test"),
+        ("Message-ID", "<1@elsewhere.example>", "not of paperboy.test"),
+        ("Date", "soon", "Date that is none"),
+    ],
+)
+def test_a_header_that_says_something_else_is_found(name: str, value: str, told: str, mail: Mail) -> None:
+    """It is there, and wrong."""
+    assert told in wrong(mail, header(name, value))["mail headers"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("List-Unsubscribe", "<mailto:a@paperboy.test>", "no link to a page"),
+        ("List-Unsubscribe", "<http://paperboy.test/u>, <mailto:a@b.c>", "no https link"),
+        ("List-Unsubscribe", "<https://elsewhere.example/u>, <mailto:a@b.c>", "leads elsewhere"),
+        ("List-Unsubscribe", "<https://paperboy.test/unsubscribe/x>", "no mailto link"),
+        ("List-Unsubscribe-Post", "List-Unsubscribe=One-Klick", "not “List-Unsubscribe=One-Klick”"),
+    ],
+)
+def test_a_way_out_that_no_program_understands_is_found(name: str, value: str, told: str, mail: Mail) -> None:
+    """RFC 8058, to the letter."""
+    assert told in wrong(mail, header(name, value))["mail unsubscribe"]
+
+
+def test_a_way_out_without_https_is_a_warning(mail: Mail) -> None:
+    """For trying it out that is enough; the fix names the setting."""
+    settings = mail.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"})
+    change = header("List-Unsubscribe", "<http://127.0.0.1:8000/unsubscribe/x>, <mailto:a@b.c>")
+    changed = replace(mail, settings=settings, taken=replace(mail.taken, raw=change(mail.taken.raw)))
+    (finding,) = look(changed)["mail unsubscribe"]
+    assert (finding.level, "PAPERBOY_BASE_URL" in finding.fix) == (Level.WARNING, True)
+
+
+# --- signatures
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        header("Subject", "Another one"),
+        header("To", "mallory@example.org"),
+        header("List-Unsubscribe-Post", None),
+        swap("</html>", "<b>more</b></html>"),
+    ],
+)
+def test_a_change_of_what_is_signed_is_found(change: Change, mail: Mail) -> None:
+    """For each key."""
+    said = wrong(mail, change)["mail signatures"]
+    assert "the key rsa1 that does not verify" in said
+    assert "the key ed255191 that does not verify" in said
+
+
+def test_a_signature_that_is_missing_is_found(mail: Mail) -> None:
+    """The other one is well."""
+    said = wrong(mail, lambda raw: re.sub(rb"DKIM-Signature:.*\r\n(?:[ \t].*\r\n)*", b"", raw, count=1))
+    assert said["mail signatures"].startswith("is not signed by the key")
+    assert ";" not in said["mail signatures"]
+
+
+def test_a_signature_by_another_key_is_found(mail: Mail, tmp_path: Path) -> None:
+    """What is signed is as it was, and the key is not the one of the settings."""
+    dkim.create(dkim.Algorithm.RSA, tmp_path / "other")
+    other = mail.settings.model_copy(update={"dkim_keys": (f"rsa1:{tmp_path / 'other'}",)})
+    assert "does not verify" in wrong(replace(mail, settings=other))["mail signatures"]
+
+
+def test_a_signature_that_covers_too_little_is_found(mail: Mail) -> None:
+    """It verifies, and lets anybody change the way out, or add to the mail."""
+    said = wrong(mail, signed_anew(mail, (b"From", b"To", b"Subject", b"Date"), length=True))[
+        "mail signatures"
+    ]
+    assert "does not verify" not in said
+    assert "does not cover list-unsubscribe, list-unsubscribe-post, message-id" in said
+    assert "(l=)" in said
+
+
+def test_a_signature_for_another_domain_is_found(mail: Mail) -> None:
+    """It helps that domain, and DMARC does not count it."""
+    said = wrong(mail, signed_anew(mail, received.SIGNED, domain="news.paperboy.test"))["mail signatures"]
+    assert "for news.paperboy.test, which is not the From domain" in said
+
+
+def signed_anew(
+    mail: Mail, names: Iterable[bytes | str], *, domain: str = "paperboy.test", length: bool = False
+) -> Change:
+    """Somebody else's signature by our RSA key, before all others."""
+    private = serialization.load_pem_private_key(
+        Path(mail.settings.dkim_keys[0].partition(":")[2]).read_bytes(), password=None
+    )
+    pem = private.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    covered = [name if isinstance(name, bytes) else name.encode() for name in names]
+
+    def change(raw: bytes) -> bytes:
+        bare = raw[re.match(rb"(?:DKIM-Signature:.*\r\n(?:[ \t].*\r\n)*)*", raw).end() :]  # type: ignore[union-attr]
+        return cast("bytes", verifier.sign(
+            bare, b"rsa1", domain.encode(), pem, include_headers=covered, length=length,
+            canonicalize=(b"relaxed", b"relaxed"),
+        )) + bare  # fmt: skip
+
+    return change
+
+
+# --- envelope and body
+
+
+@pytest.mark.parametrize(
+    ("sender", "told"),
+    [
+        ("bounce+1-aaaaaaaaaaaaaaaa@paperboy.test", "not one that we sign"),
+        ("", "not one that we sign"),
+        ("{ours}@elsewhere.example", "not on paperboy.test"),
+    ],
+)
+def test_a_return_path_that_is_not_ours_is_found(sender: str, told: str, mail: Mail) -> None:
+    """Bounces would tell of somebody else's mail, or go astray."""
+    ours = mail.signer.return_path(1, "paperboy.test").partition("@")[0]
+    changed = replace(mail, taken=replace(mail.taken, sender=sender.format(ours=ours)))
+    assert told in wrong(changed)["mail return path"]
+
+
+PLAIN = re.compile(rb"(?s)(Content-Type: text/plain.*?\r\n\r\n)(.*?)(\r\n--=_)")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (swap("Content-Type: text/plain", "Content-Type: text/html"), "has the parts text/html, text/html"),
+        (swap("multipart/alternative", "multipart/mixed"), "instead of text/plain and text/html"),
+        (lambda raw: PLAIN.sub(rb"\1 \3", raw), "an empty text part"),
+        (lambda raw: PLAIN.sub(rb"\1Papers.\3", raw), "a text part without the link to unsubscribe"),
+    ],
+)
+def test_a_part_that_is_missing_or_empty_is_found(change: Change, told: str, mail: Mail) -> None:
+    """Some readers see the text alone."""
+    assert told in wrong(mail, change)["mail parts"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda raw: raw.replace(b"\r\n", b"\n", 1), "bare CR or LF"),
+        (lambda raw: raw.replace(b"\r\n\r\n", b"\r\n\r\n\r", 1), "bare CR or LF"),
+        (
+            lambda raw: raw.replace(b"\r\n\r\n", b"\r\nX-Long: " + b"x" * 1000 + b"\r\n\r\n", 1),
+            "1,008 octets",
+        ),
+        (lambda raw: raw.replace(b"\r\n\r\n", b"\r\nX-Umlaut: \xc3\xa4\r\n\r\n", 1), "beyond ASCII"),
+    ],
+)
+def test_a_line_that_servers_refuse_is_found(change: Change, told: str, mail: Mail) -> None:
+    """Nothing of it is mended on the way."""
+    assert told in wrong(mail, change)["mail lines"]
+
+
+def test_a_mail_that_is_too_large_is_found(mail: Mail) -> None:
+    """For Gmail, and for a relay."""
+    said = wrong(mail, swap("</body>", "<p>much more</p>\r\n" * 20_000 + "</body>"))["mail size"]
+    assert "Gmail hides" in said
+    assert "octets, more than" in said
+
+
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        '<img src="https://track.example/1.gif">',
+        '<img srcset="//track.example/1.gif 2x">',
+        '<link rel="stylesheet" href="https://fonts.example/css">',
+        '<table background="http://track.example/1.png">',
+        '<td style="background: url(https://track.example/1.png)">',
+        '<style>@import "https://fonts.example/css";</style>',
+        "<script>alert(1)</script>",
+        '<!--[if mso]><img src="http://track.example/1.gif"><![endif]-->',
+    ],
+)
+def test_what_a_mail_would_load_is_found(loaded: str, mail: Mail) -> None:
+    """Whoever serves it learns who reads what, and when."""
+    encoded = loaded.replace("=", "=3D")
+    assert "loads" in wrong(mail, swap("</body>", f"\r\n{encoded}\r\n</body>"))["mail content"]
+
+
+def test_what_a_mail_brings_along_is_well(mail: Mail) -> None:
+    """A picture in the mail itself asks nobody."""
+    inside = '<img src="data:image/gif;base64,R0lGODlhAQABAAAAACw="><a href="https://arxiv.org/">x</a>'
+    assert "mail content" not in wrong(mail, swap("</body>", inside.replace("=", "=3D") + "</body>"))
