@@ -9,6 +9,7 @@ The stages, in the order in which data passes through them:
     hindsight     what interests would have brought over the last days
     explaining    why a reader was sent a paper, or why not
     posting       its second half: what the ledger gives out is written and handed to the relay
+    signing       what was composed ahead of its hour is signed ahead
     returns       what comes back: whose mail it was, and what follows
     bibliography  PURE: pasted links, ids, titles or BibTeX → records
     sources       one file an upstream: huggingface, arxiv, feed, pages; client is the polite HTTP client

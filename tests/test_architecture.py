@@ -20,7 +20,9 @@ STAGES = {
     "smtp", "refusals", "deliver", "bounces", "suppression", "subscribers",
     "catalogue", "runs", "keys", "audit", "journal",
 }  # fmt: skip
-PIPELINE = {"pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "returns", "parts"}
+PIPELINE = {
+    "pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "signing", "returns", "parts",
+}  # fmt: skip
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
 # The pipeline passes values from stage to stage; these few build on another one's words instead.
 STAGE_USES = {

@@ -18,17 +18,26 @@ recovery   after a crash, and past the time
 operating  the operator's hand
 queries    what the ledger knows
 hand       the sender's own hand
+signatures what is signed ahead
 marking    how a row changes
 """
 
 from app.deliver.cards import Cards, Restored, paper_ids, prune_cards, stored
-from app.deliver.claims import EVERYTHING, LEASE, Shard, claim, letters, may_still_leave
+from app.deliver.claims import (
+    EVERYTHING,
+    LEASE,
+    Shard,
+    claim,
+    letters,
+    may_still_leave,
+)
 from app.deliver.entries import UNDELIVERED, Entry, enqueue, enter, papers_promised, withdraw
 from app.deliver.hand import Ledger
 from app.deliver.operating import cancel, pause, pauses, release, resume
 from app.deliver.outcomes import record, retry_delay
 from app.deliver.queries import balance
 from app.deliver.recovery import anything_to_do, recover
+from app.deliver.signatures import keep_signatures, unsigned
 
 __all__ = [
     "EVERYTHING",
@@ -45,6 +54,7 @@ __all__ = [
     "claim",
     "enqueue",
     "enter",
+    "keep_signatures",
     "letters",
     "may_still_leave",
     "paper_ids",
@@ -58,5 +68,6 @@ __all__ = [
     "resume",
     "retry_delay",
     "stored",
+    "unsigned",
     "withdraw",
 ]
