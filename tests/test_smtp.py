@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -89,7 +90,7 @@ def test_nothing_is_sent_when_the_ledger_says_no(settings: Settings, mail_server
     def only_the_second(outgoing: Outgoing) -> bool:
         return outgoing.delivery_id == 2
 
-    one = settings.model_copy(update={"smtp_connections": 1})
+    one = only(settings, 1)
     answers = send(one, mail(1), mail(2), commit=only_the_second)
     assert [answer.verdict for answer in answers] == [Verdict.WITHDRAWN, Verdict.ACCEPTED]
     assert [len(mail_server.messages), mail_server.connections] == [1, 2]
@@ -107,6 +108,120 @@ def test_a_ledger_that_fails_stops_the_mail(settings: Settings, mail_server: Mai
     assert mail_server.messages == mail_server.swallowed == []
 
 
+def test_a_book_that_cannot_be_written(settings: Settings, mail_server: MailServer) -> None:
+    """The run stops; each mail is settled once, what had not begun is held, and the fault is told."""
+
+    class Full(Notebook):
+        def settle(self, mail: Outgoing, answer: Answer) -> None:
+            super().settle(mail, answer)
+            if mail.delivery_id == 3:
+                raise OSError("no space left on device")
+
+    book = Full()
+
+    async def run() -> None:
+        async with smtp.Relay(only(settings, 1), book) as pool:
+            for number in range(10):
+                await pool.submit(mail(number))
+            await pool.drain()
+
+    with pytest.raises(OSError, match="no space left"):
+        asyncio.run(run())
+    verdicts = [book.answers[number].verdict for number in range(10)]
+    assert verdicts == [Verdict.ACCEPTED] * 4 + [Verdict.HELD] * 6
+    assert len(mail_server.messages) == 4
+
+
+def test_stopping(settings: Settings, mail_server: MailServer) -> None:
+    """What is in flight gets its answer, all else is held, also what comes too late."""
+    book = Notebook()
+
+    async def run() -> None:
+        async with smtp.Relay(only(settings, 1), book) as pool:
+            for number in range(5):
+                await pool.submit(mail(number))
+            mail_server.reply(
+                "end", "250 taken late", times=1, first=lambda: loop.call_soon_threadsafe(pool.stop)
+            )
+            await pool.drain()
+            assert pool.stopped
+            await pool.submit(mail(5))
+            await pool.drain()
+
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        runner.run(run())
+    assert [book.answers[number].verdict for number in range(6)] == [Verdict.ACCEPTED] + [Verdict.HELD] * 5
+
+
+def test_being_ended_in_flight(settings: Settings, mail_server: MailServer) -> None:
+    """Whoever is cancelled knows of each mail what is known: one may have arrived, the others did not."""
+    book = Notebook()
+
+    async def run() -> None:
+        task = asyncio.current_task()
+        assert task
+
+        def cancel() -> None:
+            loop.call_soon_threadsafe(task.cancel)
+            ended.wait(10)
+
+        mail_server.reply("end", "250 taken too late", first=cancel)
+        async with smtp.Relay(only(settings, 1), book) as pool:
+            for number in range(3):
+                await pool.submit(mail(number))
+            await pool.drain()
+
+    ended = threading.Event()
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        with pytest.raises(asyncio.CancelledError):
+            runner.run(run())
+    ended.set()
+    verdicts = [book.answers[number].verdict for number in range(3)]
+    assert verdicts == [Verdict.UNCERTAIN, Verdict.HELD, Verdict.HELD]
+
+
+def test_leaving_without_order(settings: Settings, mail_server: MailServer) -> None:
+    """Whoever does not drain loses nothing: what has not begun is held."""
+    book = Notebook()
+
+    async def run() -> None:
+        async with smtp.Relay(settings, book) as pool:
+            for number in range(3):
+                await pool.submit(mail(number))
+
+    asyncio.run(run())
+    assert {answer.verdict for answer in book.answers.values()} == {Verdict.HELD}
+    assert mail_server.messages == []
+
+
+def test_a_busy_provider_holds_up_nobody(settings: Settings, mail_server: MailServer) -> None:
+    """While all that wait are for a provider that is slow, mails for others go past them."""
+    order: list[str] = []
+
+    class Book(Notebook):
+        def settle(self, mail: Outgoing, answer: Answer) -> None:
+            super().settle(mail, answer)
+            order.append(mail.recipient)
+
+    book = Book()
+    mails = [mail(n, "slow@gmail.com") for n in range(300)] + [
+        mail(300 + n, f"r@d{n}.test") for n in range(20)
+    ]
+
+    async def run() -> None:
+        async with smtp.Relay(settings, book) as pool:
+            for one in mails:
+                await pool.submit(one)
+            await pool.drain()
+
+    asyncio.run(run())
+    assert len(book.answers) == 320
+    last = max(n for n, recipient in enumerate(order) if recipient != "slow@gmail.com")
+    assert last < 300, "they did not wait for all of the others"
+
+
 def test_connections_are_kept_and_renewed(settings: Settings, mail_server: MailServer) -> None:
     """Twelve mails over one connection that is renewed after five make three."""
     kept = settings.model_copy(update={"smtp_connections": 1, "smtp_messages_per_connection": 5})
@@ -117,7 +232,7 @@ def test_connections_are_kept_and_renewed(settings: Settings, mail_server: MailS
 
 def test_a_refused_mail_spares_the_connection(settings: Settings, mail_server: MailServer) -> None:
     """After a refusal the same connection carries the next mail."""
-    one = settings.model_copy(update={"smtp_connections": 1})
+    one = only(settings, 1)
     mail_server.reply("rcpt", "550 5.1.1 unknown", to="bob@example.org")
     answers = send(one, mail(1, "bob@example.org"), mail(2), mail(3, "bob@example.org"), mail(4))
     assert [answer.verdict for answer in answers] == [Verdict.HARD, Verdict.ACCEPTED] * 2
@@ -134,7 +249,7 @@ def test_strict_providers_get_few_connections(settings: Settings, mail_server: M
 
 def test_strict_providers_get_few_mails_a_connection(settings: Settings, mail_server: MailServer) -> None:
     """After fifty mails to one of them the connection is renewed."""
-    one = settings.model_copy(update={"smtp_connections": 1})
+    one = only(settings, 1)
     send(one, *(mail(n, f"r{n}@outlook.com") for n in range(pace.STRICT_MESSAGES + 1)))
     assert mail_server.connections == 2
 
@@ -163,7 +278,7 @@ def test_a_relay_that_refuses_us_at_the_door(settings: Settings, mail_server: Ma
 def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> None:
     """After the first mail that is refused for our sake, no other is tried."""
     mail_server.reply("rcpt", "550 5.7.26 not authenticated", times=1)
-    one = settings.model_copy(update={"smtp_connections": 1})
+    one = only(settings, 1)
     answers = send(one, mail(1), mail(2), mail(3))
     assert [answer.verdict for answer in answers] == [Verdict.OUR_FAULT, Verdict.HELD, Verdict.HELD]
 
@@ -188,7 +303,7 @@ def test_a_broken_connection(
 ) -> None:
     """Before its body leaves a mail is provably unsent; from then on nobody can know."""
     mail_server.drop(stage, times=1)
-    one = settings.model_copy(update={"smtp_connections": 1})
+    one = only(settings, 1)
     answers = send(one, mail(1), mail(2))
     assert [answer.verdict for answer in answers] == [verdict, Verdict.ACCEPTED]
 
@@ -235,6 +350,10 @@ def encrypting(certificate: trustme.LeafCert, *, at_once: bool = False) -> Itera
     certificate.configure_cert(context)
     with MailServer(tls=context, tls_at_once=at_once) as server:
         yield server
+
+
+def only(settings: Settings, connections: int) -> Settings:
+    return settings.model_copy(update={"smtp_connections": connections})
 
 
 def over(server: MailServer, settings: Settings, security: str, **more: Any) -> Settings:
