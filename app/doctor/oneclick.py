@@ -51,7 +51,7 @@ def look(app: App, site: ASGIApp, reader_id: int, way_out: str) -> Iterator[Find
 
 def _opened(app: App, site: ASGIApp, reader_id: int, way_out: str) -> str:
     """Scanners open every link."""
-    reply = asyncio.run(ask(site, "GET", way_out))
+    reply = asked(site, "GET", way_out)
     if _state(app, reader_id) is not SubscriberState.ACTIVE:
         return "whoever opens the link is unsubscribed, scanners of mails included"
     return "" if reply.status == 200 else f"the link in the mail cannot be opened: HTTP {reply.status}"
@@ -59,7 +59,7 @@ def _opened(app: App, site: ASGIApp, reader_id: int, way_out: str) -> str:
 
 def _left(app: App, site: ASGIApp, reader_id: int, way_out: str, form: str) -> str:
     _set_active(app, reader_id)
-    reply = asyncio.run(ask(site, "POST", way_out, *FORMS[form]))
+    reply = asked(site, "POST", way_out, *FORMS[form])
     if 300 <= reply.status < 400:
         return f"a POST ({form}) is sent on to {reply.headers.get('location')}: mail programs do not follow"
     if not 200 <= reply.status < 300:
@@ -79,8 +79,12 @@ def _set_active(app: App, reader_id: int) -> None:
         session.get_one(Subscriber, reader_id).state = SubscriberState.ACTIVE
 
 
-async def ask(site: ASGIApp, method: str, url: str, kind: str = "", body: str = "") -> Reply:
-    """One request, without cookies or a login, as if it had come by network."""
+def asked(site: ASGIApp, method: str, url: str, kind: str = "", body: str = "") -> Reply:
+    """What a request is answered that comes without cookies or a login, as if by network."""
+    return asyncio.run(_ask(site, method, url, kind, body))
+
+
+async def _ask(site: ASGIApp, method: str, url: str, kind: str, body: str) -> Reply:
     parts, reply = urlsplit(url), Reply()
     headers = {"host": parts.netloc, "content-type": kind, "content-length": str(len(body))}
     scope = {

@@ -1,0 +1,82 @@
+"""The doctor sends one digest to itself, by a whole service that lives for this moment only."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from app.doctor import rehearsal
+from app.doctor.findings import Finding, Level
+from app.doctor.sink import Sink, Taken
+from app.settings import Settings, SmtpSecurity
+
+
+def look(settings: Settings, sink: Sink | None = None) -> dict[str, Finding]:
+    """The findings by check."""
+    return {finding.check: finding for finding in rehearsal.look(settings, sink)}
+
+
+def test_a_digest_is_sent_and_left(settings: Settings) -> None:
+    """Of many papers, to nobody but the sink, whatever relay and database the settings name."""
+    sink = Sink()
+    elsewhere = settings.model_copy(
+        update={
+            "database_url": "postgresql+psycopg://nobody@127.0.0.1:1/none",
+            "smtp_host": "192.0.2.1",
+            "smtp_security": SmtpSecurity.TLS,
+            "smtp_username": "me",
+            "smtp_password": "secret",
+        }
+    )
+    found = look(elsewhere, sink)
+    assert {finding.level for finding in found.values()} == {Level.OK}
+    (mail,) = sink.taken
+    assert mail.recipient == rehearsal.READER
+    assert mail.raw.count(b"arxiv.org/abs/") > 10
+
+
+def test_nothing_is_left_behind(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file, and no journal of the service that is examined."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    look(settings)
+    assert list(folder.iterdir()) == []
+    assert not Path(settings.journal_dir).exists()
+
+
+def test_a_mail_that_cannot_be_made_is_found(settings: Settings, tmp_path: Path) -> None:
+    """With what the settings or the ledger say of it."""
+    unusable = look(settings.model_copy(update={"dkim_keys": (f"s1:{tmp_path / 'none'}",)}))
+    assert [*unusable] == ["mail"]
+    assert (unusable["mail"].level, "s1" in unusable["mail"].said) == (Level.ERROR, True)
+    broken = look(settings.model_copy(update={"from_address": "a\x7fb@paperboy.test"}))
+    assert [*broken] == ["mail"]
+    assert "control character" in broken["mail"].said or "cannot be" in broken["mail"].said
+
+
+def test_a_mail_that_does_not_arrive_is_found(settings: Settings) -> None:
+    """What was sent has to be there."""
+
+    class Losing(Sink):
+        def take(self, mail: Taken) -> None:
+            pass
+
+    found = look(settings, Losing())
+    assert [*found] == ["mail"]
+    assert found["mail"].level is Level.ERROR
+
+
+def test_the_sink_keeps_every_octet() -> None:
+    """Bare ends of lines, long ones and stuffed dots come out as they went in."""
+    body = b"Subject: x\r\n\r\n..dot\r\nbare\nand\rmore \xff\r\n" + b"y" * 3000 + b"\r\n"
+    with Sink() as sink, socket.create_connection(("127.0.0.1", sink.port), 10) as client:
+        client.sendall(
+            b"EHLO me\r\nMAIL FROM:<a@b.c> SIZE=9\r\nRCPT TO:<d@e.f>\r\nDATA\r\n" + body + b".\r\nQUIT\r\n"
+        )
+        answers = client.makefile("rb").read()
+    assert sink.taken == [Taken("a@b.c", "d@e.f", body.replace(b"..dot", b".dot"))]
+    assert answers.endswith(b"250 2.0.0 kept\r\n221 2.0.0 bye\r\n")
