@@ -33,14 +33,14 @@ from typing import Any
 import structlog
 from sqlmodel import Session, SQLModel, insert
 
-from app import db, dedupe, deliver, match, pipeline, planning
+from app import db, dedupe, deliver, match, pipeline, planning, signing
 from app.models import Interest, Listing, Paper, Query, Source, SourceKind, Subscriber, SubscriberState, Votes
 from app.pipeline import App
 from benchmarks import forks, postfix_tools, rivals, sending, workload
 
 READERS, QUICK = 100_000, 3_000
 NAIVE = 200  # mails by the naive stack
-PAPERS, CANDIDATES, INTERESTS, MOST = 3_000, 300, 2_000, 4
+PAPERS, CANDIDATES, INTERESTS, MOST, PICKS = 3_000, 300, 2_000, 4, 15
 HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)  # when everybody is due
 AHEAD = HOUR - timedelta(minutes=9)  # when their digests are composed
 DAYS = 6  # over which the candidates were listed
@@ -159,7 +159,7 @@ def _reader(number: int) -> dict[str, Any]:
         "email": workload.address(number),
         "state": SubscriberState.ACTIVE,
         "hour": HOUR.hour,
-        "max_papers": 15,
+        "max_papers": PICKS,
         "next_due_at": HOUR,
         "created_at": made,
         "confirmed_at": made,
@@ -246,13 +246,21 @@ def live(folder: Path, readers: int, port: int, key: str) -> Morning:
     watch.look_into(match.Index, "match")
     watch.look_into(deliver, "enter")
     counts = watch.take("match, compose, enter", lambda: planning.plan(app, AHEAD))
-    # SIGN
+    counts += watch.take("sign ahead", lambda: _sign(app))
     counts += watch.take("send, record", lambda: pipeline.send_pending(app, HOUR))
     with app.db.read() as session:
         balance = deliver.balance(session)
     inside = [Stage(f"  of it {name}", seconds, seconds) for name, seconds in watch.inside.items()]
     stages = [watch.stages[0], *inside, *watch.stages[1:]]
     return Morning(readers, int(balance["sent"]), _octets(app), stages, _peak(), {**counts}, balance)
+
+
+def _sign(app: App) -> Counter[str]:
+    """As the minute ticks before the hour do: each signs for as long as it may."""
+    signed = Counter[str]()
+    while more := signing.sign_ahead(app, AHEAD):
+        signed["signed_ahead"] += more
+    return signed
 
 
 def _drop(*_: object) -> Any:
