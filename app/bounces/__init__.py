@@ -23,7 +23,7 @@ from app.bounces.events import (
 from app.bounces.folder import Folder
 from app.bounces.mailbox import Mailbox
 from app.bounces.notices import Kind, Notice
-from app.bounces.shapes import SHAPES, Unreadable, notices, read_mail, subscription
+from app.bounces.shapes import SHAPES, Unreadable, read_mail, read_webhook, subscription
 
 __all__ = [
     "SHAPES",
@@ -38,8 +38,8 @@ __all__ = [
     "bounced_softly",
     "complained",
     "note_refusal",
-    "notices",
     "read_mail",
+    "read_webhook",
     "refused_us",
     "subscription",
     "whose",

@@ -225,12 +225,13 @@ def _in_words(mail: Part) -> tuple[Notice, ...]:
     if len(failed) == 1 or not told:
         told = [prose.About((failed or [each.recipient for each in told] or [""])[0], words)]
     delayed = bool(_DELAYED.search(mail.header("subject")))
-    return tuple(_worded(each, words, mail, delayed) for each in told)
+    around = words if len(told) == 1 else ""  # what is said of others says nothing of this one
+    return tuple(_worded(each, around, mail, delayed) for each in told)
 
 
-def _worded(each: prose.About, words: str, mail: Part, delayed: bool) -> Notice:
+def _worded(each: prose.About, around: str, mail: Part, delayed: bool) -> Notice:
     said = prose.answer_in(each.said) or each.said
-    elsewhere = f"{each.said}\n{words}\n{mail.header('subject')}"
+    elsewhere = f"{each.said}\n{around}\n{mail.header('subject')}"
     meaning = refusals.meaning(said, elsewhere, delayed=delayed)
     kind = Kind.DELAYED if delayed else Kind.BOUNCE
     return Notice(kind, each.recipient, meaning.status, meaning.reason, meaning.hard, said)

@@ -15,7 +15,7 @@ _LOCAL = r"(?:\"[^\"\s]{1,64}\"|[^\s<>()\[\],;:\\\"@|=']{1,64})"
 ADDRESS = re.compile(_LOCAL + r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,9}[A-Za-z0-9-]{1,62}")
 # A line that begins with the address it is about: "<alice@example.org>: host …", "-> alice@example.org".
 _ABOUT = re.compile(
-    r"[ \t>*-]{0,12}(?:(?:to|recipient|for|user|address|rcpt)[:\s]{1,20})?[<\[(\"']{0,2}"
+    r"[ \t>*-]{0,12}(?:(?:recipient|for|user|address|rcpt)[:\s]{1,20})?[<\[(\"']{0,2}"
     r"(" + _LOCAL + r"@[A-Za-z0-9][A-Za-z0-9.-]{1,250})[>\])\"']{0,2}(?=[\s:,.;(]|$)",
     re.IGNORECASE,
 )

@@ -25,13 +25,14 @@ class Unreadable(ValueError):
     """This is not the JSON of the shape."""
 
 
-def notices(shape: str, payload: bytes) -> tuple[Notice, ...]:
+def read_webhook(shape: str, payload: bytes) -> tuple[Notice, ...]:
     """What a relay tells; an empty tuple where it tells of nothing that comes back. Unreadable otherwise."""
     try:
-        told = json.loads(payload)
+        return tuple(SHAPES[shape](json.loads(payload)))
+    except Unreadable:
+        raise
     except (ValueError, RecursionError):
         raise Unreadable("the body is not JSON") from None
-    return tuple(SHAPES[shape](told))
 
 
 def subscription(payload: bytes) -> str:

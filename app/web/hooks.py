@@ -64,7 +64,7 @@ def take_bounces(
         _show_subscription(app, url, now)
         return JSONResponse({"subscription": "it waits for the operator: see the runs of the job “bounces”"})
     try:
-        notices = bounces.notices(shape.value, body)
+        notices = bounces.read_webhook(shape.value, body)
     except bounces.Unreadable as error:
         return JSONResponse({"error": str(error)}, 422)
     counts = pipeline.take_bounces(app, notices, now)
