@@ -74,6 +74,25 @@ def test_readers_share_their_picks(app: App, now: datetime) -> None:
         assert ones is twos is threes
 
 
+def test_readers_share_their_picks_whatever_the_scores_when_only_the_best_matters(
+    app: App, now: datetime
+) -> None:
+    """Scores are each reader's own, so a letter has 1 for the best pick that can be read, and 0 for others."""
+    first, second = (samples.pick(number, f"Paper {number}") for number in (1, 2))
+    alice, bob = (
+        Digest("2026-11-20", (Section("bees", (replace(first, score=a), replace(second, score=b))),))
+        for a, b in ((0.5, 0.71), (0.1, 0.93))
+    )
+    kept = stored(app, now, alice, bob)
+    with app.db.read() as session:
+        one, other = deliver.Cards().restore(session, kept, scored=False)
+        kept[0]["sections"][0]["picks"][1]["card"] = 0
+        (left,) = deliver.Cards().restore(session, kept[:1], scored=False)
+    assert [pick.score for pick in one.digest.picks] == [0, 1]
+    assert all(mine is yours for mine, yours in zip(one.digest.picks, other.digest.picks, strict=True))
+    assert [pick.score for pick in left.digest.picks] == [1]
+
+
 def test_memory_is_bounded(app: App, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read long ago is forgotten, and read once more."""
     monkeypatch.setattr(deliver.cards, "CARDS_KEPT", 3)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from sqlmodel import Session, col, delete, select
@@ -120,25 +120,33 @@ class Cards:
         self._cards: dict[int, Shown] = {}
         self._picks: dict[tuple[int, str, float], Pick] = {}
 
-    def restore(self, session: Session, stored: Sequence[Mapping[str, Any]]) -> list[Restored]:
+    def restore(
+        self, session: Session, stored: Sequence[Mapping[str, Any]], *, scored: bool = True
+    ) -> list[Restored]:
         """The digests that deliveries hold, in this order, with one question to the database at most.
 
-        A pick that cannot be read costs its reader that pick, and is counted.
+        A pick that cannot be read costs its reader that pick, and is counted. Scores are each reader's own:
+        where only the best pick matters, not `scored`, it has 1 and all others 0, so that they are shared.
         """
         sections = [_sections(each) for each in stored]
         cards = self._cards_of(session, (pick for each in sections for one in each if one for pick in one[2]))
-        return [self._restored(*each, cards) for each in zip(stored, sections, strict=True)]
+        return [self._restored(*each, cards, scored) for each in zip(stored, sections, strict=True)]
 
     def _restored(
-        self, stored: Mapping[str, Any], sections: Sequence[_Read | None], cards: Mapping[int, Shown]
+        self,
+        stored: Mapping[str, Any],
+        sections: Sequence[_Read | None],
+        cards: Mapping[int, Shown],
+        scored: bool,
     ) -> Restored:
         found, unreadable = [], 0
+        best = None if scored else _best(sections, cards)
         for section in sections:
             if section is None:
                 unreadable += 1
                 continue
             interest, heading, picks = section
-            made = [self._pick(each, cards) for each in picks]
+            made = [self._pick(each, cards, best) for each in picks]
             readable = tuple([pick for pick in made if pick])
             unreadable += len(made) - len(readable)
             if readable:
@@ -152,9 +160,12 @@ class Cards:
         )
         return Restored(digest, unreadable)
 
-    def _pick(self, stored: Mapping[str, Any], cards: Mapping[int, Shown]) -> Pick | None:
+    def _pick(
+        self, stored: Mapping[str, Any], cards: Mapping[int, Shown], best: Mapping[str, Any] | None
+    ) -> Pick | None:
         try:
-            known = stored["card"], stored["reason"], stored["score"]
+            score = stored["score"] if best is None else float(stored is best)
+            known = stored["card"], stored["reason"], score
             pick = self._picks.get(known)
             if pick is None:
                 card, reason, score = known
@@ -199,6 +210,21 @@ def _section(stored: Any) -> _Read | None:
     except (KeyError, TypeError):
         return None
     return (str(interest), str(heading), picks) if isinstance(picks, list) else None
+
+
+def _best(sections: Iterable[_Read | None], cards: Mapping[int, Shown]) -> Mapping[str, Any]:
+    """The first pick with the highest score, of those that can be read."""
+    picks = [pick for section in sections if section for pick in section[2] if _is_scored(pick, cards)]
+    return max(picks, key=itemgetter("score"), default={})
+
+
+def _is_scored(pick: Any, cards: Mapping[int, Shown]) -> bool:
+    return (
+        isinstance(pick, dict)
+        and isinstance(pick.get("score"), float | int)
+        and _is_id(pick.get("card"))
+        and pick["card"] in cards
+    )
 
 
 def _is_id(number: object) -> bool:

@@ -138,7 +138,7 @@ def _end(session: Session, refusals: dict[int, tuple[State, str]]) -> None:
 
 
 def _letters(session: Session, rows: Sequence[Any], cards: Cards) -> tuple[Letter, ...]:
-    restored = cards.restore(session, [row.digest for row in rows])
+    restored = cards.restore(session, [row.digest for row in rows], scored=False)
     return tuple(
         Letter(
             row.id,
