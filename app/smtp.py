@@ -45,7 +45,7 @@ class Relay:
         self._rounds: set[_Round] = set()
         self._closing: set[_Round] = set()
         self._hungry: dict[_Round, None] = {}  # those that asked in vain, the longest waiting first
-        self._opening: set[asyncio.Task[tuple[asyncio.Transport, Offers]]] = set()
+        self._opening: set[asyncio.Task[None]] = set()
         self._most = settings.smtp_connections
         self._tls: ssl.SSLContext | None = None
         self._unsettled = 0
@@ -55,6 +55,9 @@ class Relay:
         self.pipelining = True  # as long as the relay keeps the pace
 
     async def __aenter__(self) -> Relay:
+        security = self._settings.smtp_security
+        if security != SmtpSecurity.NONE:
+            self._tls = await asyncio.to_thread(tls_context, security)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -118,7 +121,7 @@ class Relay:
         idle = next((one for one in self._hungry if one.conversation.is_idle), None)
         if idle is None and len(self._rounds) + len(self._opening) < self._most:
             if self._turns.free(len(self._opening) + 1):
-                task = asyncio.create_task(self._connect())
+                task = asyncio.create_task(self._open())
                 self._opening.add(task)
                 task.add_done_callback(self._opened)
             return
@@ -126,19 +129,20 @@ class Relay:
         if hungry:
             hungry.conversation.resume()
 
-    def _opened(self, task: asyncio.Task[tuple[asyncio.Transport, Offers]]) -> None:
+    async def _open(self) -> None:
+        opened = await connect(self._settings, self.patience, self._tls)
+        # From here to its protocol's first word nothing is awaited: its end would not be heard of.
+        round_ = _Round(self, self._settings.smtp_messages_per_connection, opened)
+        round_.conversation.pipelines &= self.pipelining
+        self._rounds.add(round_)
+        (round_.conversation.stop if self.stopped else round_.conversation.resume)()
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
         self._opening.discard(task)
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is None:
-            round_ = _Round(self, self._settings.smtp_messages_per_connection, task.result())
-            round_.conversation.pipelines &= self.pipelining
-            self._rounds.add(round_)
-            (round_.conversation.stop if self.stopped else round_.conversation.resume)()
-        elif isinstance(error, aiosmtplib.SMTPException | OSError):
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, aiosmtplib.SMTPException | OSError):
             self._turned_away(error)
-        else:
+        elif error:
             self._fail(error)
 
     def _turned_away(self, error: BaseException) -> None:
@@ -151,12 +155,6 @@ class Relay:
         if parcel:
             self._settle(parcel.mail, answer)
         self.stop(answer.text)
-
-    async def _connect(self) -> tuple[asyncio.Transport, Offers]:
-        security = self._settings.smtp_security
-        if self._tls is None and security != SmtpSecurity.NONE:
-            self._tls = await asyncio.to_thread(tls_context, security)
-        return await connect(self._settings, self.patience, self._tls)
 
     # --- what connections ask and tell
 

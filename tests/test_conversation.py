@@ -367,6 +367,19 @@ def test_an_end_at_every_stage(
     assert play(settings, 2, script).verdicts == [verdict, ACCEPTED]
 
 
+@pytest.mark.parametrize("ending", [Peer.hangs_up, Peer.resets])
+def test_an_end_right_after_the_greeting(settings: Settings, ending: Callable[[Peer], None]) -> None:
+    """Whenever that is noticed, by whom of all that handle the connection: it is noticed."""
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        ending(peer)
+
+    played = play(settings, 10, *[script] * 9)
+    assert set(played.verdicts) <= {DEFERRED, Verdict.UNREACHABLE, Verdict.HELD, ACCEPTED}
+    assert played.verdicts[0] in (DEFERRED, Verdict.UNREACHABLE)
+
+
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
 @pytest.mark.parametrize(
     ("stage", "verdict"), [("MAIL", DEFERRED), ("RCPT", DEFERRED), ("DATA", DEFERRED), ("dot", DEFERRED)]
