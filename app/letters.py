@@ -74,9 +74,8 @@ class Composer:
         self._ground = _fingerprint_of_everything(settings, self._keys)
         self._fragments = Fragments(renderer, signer)
         self._from = _from(settings)
-        self._date = lru_cache(64)(
-            lambda moment: message.date(moment).encode()
-        )  # an edition shares its moment
+        # The digests of an edition share their moment.
+        self._date = lru_cache(64)(lambda moment: message.date(moment).encode())
 
     @property
     def signs(self) -> bool:

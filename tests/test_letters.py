@@ -15,7 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as some
 
 from app import fragments, render
-from app.errors import DeliveryError
+from app.errors import DeliveryError, InvalidSettings
 from app.letters import Composer
 from app.records import Digest, Letter, MailKind, Outgoing, Pick, RenderedMail, Section
 from app.render import Renderer
@@ -339,3 +339,11 @@ def test_a_day_of_the_letter_is_its_date(composer: Composer, now: datetime) -> N
         b"\r\nDate: Sat, 21 Nov 2026 09:30:00 +0000\r\n"
         in made(composer, letter_of(now, issued_at=later)).data
     )
+
+
+def test_a_sender_that_no_header_can_name_is_refused_at_start(
+    settings: Settings, signer: Signer, renderer: Renderer
+) -> None:
+    """Not when the first mail is written."""
+    with pytest.raises(InvalidSettings, match="PAPERBOY_SITE_NAME"):
+        Composer(settings.model_copy(update={"site_name": "Paper\r\nboy"}), signer, renderer)

@@ -68,6 +68,7 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("default_zone", "America"),
         ("default_hour", "24"),
         ("from_address", "Paperboy <digest@paperboy.test>"),
+        ("from_address", "digest@paperboy..test"),
         ("database_url", "mysql://localhost/paperboy"),
         ("database_url", "rubbish"),
         ("trusted_proxies", "10.0.0.0/8,proxy.local"),
