@@ -42,7 +42,13 @@ def settings(settings: Settings, names: NameServer, tmp_path: Path) -> Iterator[
     name, record = dkim.load(named)[0].record("paperboy.io")
     names.set(name, "TXT", record)
     with Sink() as sink:
-        changed = {"from_address": "digest@paperboy.io", "smtp_port": sink.port, "dkim_keys": named}
+        (tmp_path / "bounces").mkdir()
+        changed = {
+            "from_address": "digest@paperboy.io",
+            "smtp_port": sink.port,
+            "dkim_keys": named,
+            "bounce_folder": str(tmp_path / "bounces"),
+        }
         yield settings.model_copy(update=changed)
 
 
@@ -79,6 +85,7 @@ def test_a_healthy_service_has_no_finding_but_good_ones(app: App, now: datetime,
         "job refresh",
         "schedule",
         "model",
+        "bounce_folder",
         "relay",
         "relay TLS",
         "relay size",

@@ -25,8 +25,8 @@ class Mailbox:
 
     name = "the mailbox"
 
-    def __init__(self, url: str) -> None:
-        self._url = urlsplit(url)
+    def __init__(self, url: str, timeout: float = TIMEOUT) -> None:
+        self._url, self._timeout = urlsplit(url), timeout
         self._box: BaseMailBox | None = None
 
     def __enter__(self) -> Mailbox:
@@ -74,8 +74,8 @@ class Mailbox:
     def _connect(self) -> BaseMailBox:
         host = self._url.hostname or ""
         if self._url.scheme == "imaps":
-            return MailBox(host, self._url.port or 993, timeout=TIMEOUT)
-        return MailBoxUnencrypted(host, self._url.port or 143, timeout=TIMEOUT)
+            return MailBox(host, self._url.port or 993, timeout=self._timeout)
+        return MailBoxUnencrypted(host, self._url.port or 143, timeout=self._timeout)
 
     def _do(self, work: Callable[[BaseMailBox], Answer]) -> Answer:
         assert self._box is not None  # noqa: S101 - it is used as a context manager

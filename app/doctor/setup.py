@@ -81,11 +81,18 @@ def _journal(folder: Path) -> Finding:
     """A sender makes the folder: where there is none yet, the next one above has to let it."""
     fix = "let Paperboy write there, or set PAPERBOY_JOURNAL_DIR to another folder: nothing is sent without"
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if why := unwritable(there):
+        return error("journal_dir", f"{folder} cannot be written to: {why}", fix)
+    return well("journal_dir", f"{folder} can be written to")
+
+
+def unwritable(folder: Path) -> str:
+    """Why no file can be made in a folder; empty where one can."""
     try:
-        with tempfile.TemporaryFile(dir=there):
-            return well("journal_dir", f"{folder} can be written to")
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
     except OSError as fault:
-        return error("journal_dir", f"{folder} cannot be written to: {fault.strerror}", fix)
+        return fault.strerror or str(fault)
 
 
 def _key(setting: str) -> Finding:
