@@ -77,7 +77,7 @@ def test_readers_share_their_picks(app: App, now: datetime) -> None:
 def test_readers_share_their_picks_whatever_the_scores_when_only_the_best_matters(
     app: App, now: datetime
 ) -> None:
-    """Scores are each reader's own, so a letter has 1 for the best pick that can be read, and 0 for others."""
+    """A letter has 1 for the best pick that can be read and 0 for others: scores are each reader's own."""
     first, second = (samples.pick(number, f"Paper {number}") for number in (1, 2))
     alice, bob = (
         Digest("2026-11-20", (Section("bees", (replace(first, score=a), replace(second, score=b))),))
