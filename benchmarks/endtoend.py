@@ -231,6 +231,7 @@ class Watch:
 
 def prepare(folder: Path, readers: int) -> None:
     """A database of its own, filled."""
+    structlog.configure(processors=[_drop])
     folder.mkdir()
     db.migrate(workload.settings(folder).database_url)
     app = workload.build(folder)
