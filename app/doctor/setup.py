@@ -103,14 +103,18 @@ def _key(setting: str) -> Finding:
         (key,) = dkim.load([setting])
         mode = path.stat().st_mode
     except (InvalidSettings, OSError) as fault:
-        fix = "make one with `paperboy key dkim`, and let PAPERBOY_DKIM_KEYS name its file"
+        fix = "make one with `paperboy key dkim dkim.pem`, and let PAPERBOY_DKIM_KEYS name its file"
         return error(check, str(fault), fix)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         said = f"{path} can be read by others on this machine ({stat.filemode(mode)})"
         return warning(check, said, f"run `chmod 600 {shlex.quote(name)}` as its owner")
     if key.algorithm is dkim.Algorithm.RSA and key.bits < dkim.GOOD_BITS:
         said = f"has {key.bits} bits: some providers take such a signature for none"
-        return warning(check, said, "make a new one with `paperboy key dkim`, under a new selector")
+        return warning(
+            check,
+            said,
+            "make a new one with `paperboy key dkim dkim.pem --selector new`, and name it instead",
+        )
     return well(check, f"signs as {selector}, by {key.algorithm} of {key.bits} bits")
 
 
