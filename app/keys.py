@@ -46,7 +46,7 @@ def create(session: Session, name: str, scopes: Iterable[Scope], now: datetime) 
     if not name or len(name) > MAX_NAME:
         raise InvalidInput(f"a key needs a name of 1 to {MAX_NAME} characters", field="name")
     if not wanted:
-        raise InvalidInput("a key needs at least one scope: read, write or send", field="scopes")
+        raise InvalidInput("a key needs at least one scope: read, write, send or bounces", field="scopes")
     if any(key.name == name and key.revoked_at is None for key in listed(session)):
         raise Conflict(f"there is a key named “{name}” already: revoke it first, or choose another name")
     key = PREFIX + secret()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from app import refusals
 from app.records import Verdict
+from app.refusals import Reason
 
 
 @pytest.mark.parametrize(
@@ -44,3 +47,294 @@ from app.records import Verdict
 def test_what_an_answer_means(code: int, text: str, verdict: Verdict) -> None:
     """The enhanced status decides; without one the words do; nobody is suppressed for our fault."""
     assert refusals.classify(code, text) is verdict
+
+
+# As servers of the world say it, each refusing a recipient.
+SAID = {
+    Reason.USER_UNKNOWN: [
+        "550 5.1.1 <a@b.example>: Recipient address rejected: User unknown in virtual mailbox table",
+        "550 sorry, no mailbox here by that name. (#5.1.1)",
+        "550 No such user (alice)",
+        "550 Unrouteable address? no such local user here",
+        "550 Unknown local part alice in <alice@example.org>",
+        '550 unknown local-part "alice" in domain "example.org"',
+        "550 Address unknown",
+        "550 Mailbox not found",
+        "550 This mailbox does not exist",
+        "550 No mailbox by that name is currently available",
+        "550 Not a valid recipient",
+        "550 RCPT TO:<a@b.example> User not known",
+        "550 No such person at this address",
+        "553 sorry, this recipient is not in my validrcptto list (#5.7.1)",
+        "550 User [alice] does not exist",
+        "550 Account alice@example.org does not exist",
+        "550 This account does not exist here",
+        "550 user doesn't exist",
+        "550 no user with such mailbox",
+        "554 Recipient address is not valid",
+        "550 Invalid address",
+        "550 Addressee unknown",
+        "550 non-existent user",
+        "550 recipient does not exist here",
+        "550 Bad address mailbox",
+        "550 5.1.1 unknown or illegal alias: alice@example.org",
+        "550 5.4.1 [alice@example.org]: Recipient address rejected: user unknown",
+        "550 #5.1.0 Address rejected alice@example.org",
+        "550 The user you are trying to contact is not a customer: unknown user",
+        "5.1.1 The email account that you tried to reach does not exist",
+        "550 Mailbox unknown",
+        "550 alice@example.org is not a known user on this system",
+        "550 Not our Customer",
+        "550 that user does not have a mailbox here",
+        "550 delivery to this user is not possible: user not found",
+        "550 Recipient unknown",
+        "The e-mail address you entered couldn't be found.",
+        "The recipient's e-mail address was not found in the recipient's e-mail system",
+        "User alice (alice@example.org) not listed in Domino Directory",
+        "Benutzer unbekannt",
+        "Empfänger nicht gefunden",
+        "550 Usuario desconocido",
+        "550 utilisateur inconnu",
+        "550 Benutzer existiert nicht",
+        "Ce destinataire est inconnu",
+        "宛先のメールアドレスが見つかりません",
+    ],
+    Reason.MAILBOX_FULL: [
+        "552 5.2.2 Over quota",
+        "452 4.2.2 The email account that you tried to reach is over quota",
+        "550 Mailbox has exceeded the limit",
+        "552 Mailbox limit exeeded for this email address",
+        "552 Requested mail action aborted: exceeded storage allocation",
+        "mailbox is full (MTA-imposed quota exceeded while writing to file /var/mail/x)",
+        "The recipient's mailbox is full and can't accept messages now",
+        "user has exhausted allowed storage space",
+        "maildir over quota",
+        "Account is over quota. Please try again later",
+        "the inbox is out of storage space",
+        "User's Disk Quota Exceeded",
+        "Das Postfach ist voll",
+        "mailbox size limit exceeded",
+        "delivery would exceed quota",
+    ],
+    Reason.SYSTEM_FULL: [
+        "452 4.3.1 Insufficient system storage",
+        "452 4.3.1 Insufficient system storage",
+    ],
+    Reason.SPEEDING: [
+        "550 5.2.1 The user you are trying to contact is receiving mail at a rate",
+        "421 4.7.0 rate limited",
+        "450 4.2.1 The user you are trying to contact is receiving mail too quickly",
+    ],
+    Reason.SUSPEND: [
+        "550 5.2.1 Mailbox disabled, not accepting messages",
+        "554 delivery error: dd This account has been disabled or discontinued",
+        "550 Account has been suspended",
+        "550 User account is locked",
+        "550 account inactive",
+        "550 Mailbox is inactive",
+        "550 5.2.1 This mailbox has been blocked due to inactivity",
+        "550 Recipient temporarily disabled",
+        "550 user is suspended",
+        "550 Sorry, this account is closed",
+    ],
+    Reason.HOST_UNKNOWN: [
+        "Host or domain name not found. Name service error for name=x.example type=MX: Host not found",
+        "Sorry, I couldn't find any host named example.invalid. (#5.1.2)",
+        "Unrouteable address",
+        "all relevant MX records point to non-existent hosts",
+        "550 Host unknown",
+        "5.1.2 The domain does not exist",
+        "DNS domain 'example.invalid' does not exist",
+        'unrouteable mail domain "example.invalid"',
+        "Unknown host",
+        "Illegal host/domain name found",
+        "No such domain",
+        "Name or service not known",
+        "The domain name example.comm couldn't be found",
+    ],
+    Reason.NOT_ACCEPT: [
+        "Domain example.org does not accept mail (nullMX)",
+        "recipient domain does not accept mail: null MX",
+        "No MX found for domain",
+        "556 5.1.10 Recipient address has null MX",
+    ],
+    Reason.HAS_MOVED: [
+        "551 user has moved; please try <bob@example.org>",
+        "550 5.1.6 recipient no longer on server",
+        "551 User not local; please try <bob@example.org>",
+    ],
+    Reason.EXPIRED: [
+        "message has been in the queue too long",
+        "Delivery expired (message too old)",
+        "retry timeout exceeded",
+        "conversation with x timed out while sending end of data",
+    ],
+    Reason.NETWORK_ERROR: [
+        "connect to x: No route to host",
+        "mail for x loops back to myself",
+        "too many hops",
+        "554 5.4.6 Too many hops 26 (25 max)",
+    ],
+    Reason.BLOCKED: [
+        "554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org",
+        "550 5.7.1 Your IP is listed in our blacklist",
+        "554 Denied [CS] (Mode: normal)",
+        "421 Server refused connection",
+        "550 Your host is not allowed to connect",
+        "553 5.3.0 Mail from 192.0.2.1 not allowed - VS99-IP1 deferred",
+    ],
+    Reason.SPAM_DETECTED: [
+        "554 5.7.1 Message rejected because of unacceptable content",
+        "550 This message scored 12.1 spam points",
+        "554 rejected due to spam content",
+        "550 Message was identified as SPAM",
+        "550 5.7.1 Our system has detected that this message is likely unsolicited mail",
+        "571 Message Refused: spam",
+    ],
+    Reason.POLICY_VIOLATION: [
+        "550 5.7.1 Message rejected due to local policy",
+        "550 Administrative prohibition",
+        "554 Email rejected due to security policies",
+        "550 5.7.1 We do not accept mail with this kind of attachment",
+    ],
+    Reason.REJECTED: [
+        "550 5.1.8 Sender domain does not exist",
+        "553 sorry, your envelope sender has been denied (#5.7.1)",
+        "550 Sender verify failed",
+        "451 Could not complete sender verify callout",
+        "550 Verification failed for <a@b.example> sender verify failed",
+        "550 Access denied by mail from",
+    ],
+    Reason.NO_RELAYING: [
+        "550 relay not permitted",
+        "553 sorry, that domain isn't in my list of allowed rcpthosts (#5.7.1)",
+        "550 5.7.1 Unable to relay for alice@example.org",
+    ],
+    Reason.SECURITY_ERROR: [
+        "550 authentication required for relay",
+        "530 5.7.1 Authentication required",
+    ],
+    Reason.MESSAGE_TOO_BIG: [
+        "552 Message size exceeds maximum value",
+        "552 5.3.4 Message too big for system",
+        "message too large",
+        "552 Message exceeds fixed maximum message size",
+    ],
+    Reason.AUTH_FAILURE: [
+        "550 5.7.1 SPF check failed",
+        "550 5.7.26 This mail is unauthenticated",
+        "550 DKIM signature verification failed",
+        "550 rejected by DMARC policy for example.org",
+    ],
+    Reason.REQUIRE_PTR: [
+        "550 cannot find your reverse hostname",
+        "450 4.7.25 Client host rejected: cannot find your hostname",
+        "554 5.7.1 The server sending your mail [192.0.2.1] does not have a reverse DNS entry",
+    ],
+    Reason.TOO_MANY_CONNECTIONS: [
+        "421 too many concurrent SMTP connections",
+        "452 4.5.3 Too many recipients",
+    ],
+    Reason.SYSTEM_ERROR: [
+        "451 4.3.0 Temporary lookup failure",
+        "451 Local error in processing",
+        "554 5.3.5 Local configuration error",
+        "554 mail server permanently rejected message (#5.3.0)",
+    ],
+    Reason.MAILER_ERROR: [
+        "unknown mailer error 127",
+        'Command died with status 75: "/usr/bin/x"',
+    ],
+    Reason.VIRUS_DETECTED: [
+        "554 5.7.1 Virus found in message",
+        "550 Message contains a virus (Eicar)",
+    ],
+    Reason.CONTENT_ERROR: [
+        "550 5.6.0 improper MIME",
+    ],
+    Reason.FILTERED: [
+        "550 5.7.1 This recipient only accepts mail from known senders",
+        "550 Recipient rejected by user filter",
+    ],
+    Reason.FAILED_STARTTLS: [
+        "5.7.10 Encryption needed",
+        "454 TLS not available, STARTTLS is required",
+    ],
+    Reason.SYNTAX_ERROR: [
+        "500 Command unrecognized",
+        "501 Syntax error in parameters",
+    ],
+    Reason.NOT_COMPLIANT: [
+        "550 5.7.1 Messages missing a valid Message-ID header are not accepted",
+        "550 RFC 5322 violation: multiple From headers",
+    ],
+    Reason.BAD_REPUTATION: [
+        "550 5.7.1 due to the very low reputation of the sending domain",
+    ],
+    Reason.ON_HOLD: [
+        "550 5.0.0 failure",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"), [(reason, text) for reason, texts in SAID.items() for text in texts]
+)
+def test_words_name_a_reason(reason: Reason, text: str) -> None:
+    """In several languages, and in many servers' manners."""
+    assert refusals.meaning(text, "(in reply to RCPT TO command)").reason is reason
+
+
+@pytest.mark.parametrize(
+    ("said", "elsewhere", "status", "reason", "hard"),
+    [
+        ("550 5.1.1 user unknown", "", "", Reason.USER_UNKNOWN, True),
+        ("550 user unknown (in reply to RCPT TO command)", "", "5.0.0", Reason.USER_UNKNOWN, True),
+        ("550 user unknown (in reply to end of DATA command)", "", "5.0.0", Reason.FILTERED, False),
+        ("550 user unknown", "", "5.0.0", Reason.FILTERED, False),
+        ("450 4.1.1 user unknown", "", "4.1.1", Reason.USER_UNKNOWN, True),
+        ("550 5.1.1 refused: spam content", "", "", Reason.SPAM_DETECTED, False),
+        ("550 5.1.1 mailbox is full", "", "", Reason.MAILBOX_FULL, False),
+        ("550 user unknown", "The account is disabled.", "", Reason.SUSPEND, False),
+        ("554 Service unavailable", "unknown user: alice", "5.5.0", Reason.USER_UNKNOWN, True),
+        ("5.1.0 - Unknown address error 550-'5.7.1 SPF' (0)", "", "5.1.0", Reason.AUTH_FAILURE, False),
+        ("450 4.7.1 IP name lookup failed", "", "4.4.7", Reason.REQUIRE_PTR, False),
+        ("connection timed out", "", "4.4.7", Reason.EXPIRED, False),
+        ("Host not found", "", "5.4.4", Reason.HOST_UNKNOWN, True),
+        ("Host not found, try again", "", "4.4.3", Reason.NETWORK_ERROR, False),
+        ("returned Null MX", "", "5.1.10", Reason.NOT_ACCEPT, True),
+        ("returned Null MX", "", "4.0.0", Reason.NOT_ACCEPT, False),
+        ("550 5.7.9 no", "", "", Reason.POLICY_VIOLATION, False),
+        ("551 no", "(in reply to MAIL FROM command)", "", Reason.REJECTED, False),
+        ("551 no", "(in reply to EHLO command)", "", Reason.BLOCKED, False),
+        ("551 no", "", "", Reason.ON_HOLD, False),
+        ("", "", "4.0.0", Reason.EXPIRED, False),
+        ("", "", "", Reason.UNDEFINED, False),
+    ],
+)
+def test_status_words_and_phase_together(
+    said: str, elsewhere: str, status: str, reason: Reason, hard: bool
+) -> None:
+    """The status decides where it says enough; an address is given up only for what is confirmed."""
+    found = refusals.meaning(said, elsewhere, status=status)
+    assert (found.reason, found.hard) == (reason, hard)
+
+
+def test_what_is_delayed_is_never_hard() -> None:
+    """It may still arrive."""
+    assert not refusals.meaning("550 5.1.1 user unknown", delayed=True).hard
+
+
+def test_no_reason_of_ours_gives_up_a_reader() -> None:
+    """What says nothing of the address is never hard."""
+    assert not refusals.HARD & refusals.NOT_THE_READERS
+
+
+@pytest.mark.parametrize(
+    "text", ["user " + "x" * 9000 + "@", "account user mailbox " * 2000, "is are " * 5000]
+)
+def test_no_text_takes_long(text: str) -> None:
+    """What is not looked at cannot be slow."""
+    began = time.process_time()
+    refusals.meaning(text, text)
+    assert time.process_time() - began < 2

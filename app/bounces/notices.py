@@ -112,6 +112,9 @@ def _complaint(kind: str, who: str, said: str) -> Notice:
 # --- delivery status notices
 
 
+_ARRIVED = ("delivered", "relayed", "expanded", "deliverable")
+
+
 def _delivery_reports(mail: Part) -> tuple[Notice, ...]:
     """From the report's own part or, where broken MIME left none, from its fields in the text."""
     reports = [part for part in mail.walk() if part.kind in _STATUS_KINDS]
@@ -122,7 +125,7 @@ def _delivery_reports(mail: Part) -> tuple[Notice, ...]:
     for group in groups[: prose.MAX_RECIPIENTS]:
         who = _recipient(group)
         elsewhere = _said_of(who, words, len(groups) > 1)
-        found.append(_reported(group, who, elsewhere, mail))
+        found.append(_reported(group, who, elsewhere))
     return tuple(found)
 
 
@@ -142,31 +145,31 @@ def _recipient(group: dict[str, list[str]]) -> str:
     return next(iter(group.get("final-recipient", [""]))).partition(";")[2].strip()
 
 
-def _reported(group: dict[str, list[str]], who: str, elsewhere: str, mail: Part) -> Notice:
+def _reported(group: dict[str, list[str]], who: str, words: str) -> Notice:
     action = group.get("action", [""])[0].strip().lower().partition(" ")[0]
     status = refusals.status_in(group.get("status", [""])[0])
-    diagnosis = " ".join(group.get("diagnostic-code", []))
-    typed = re.match(r"\s*([\w-]{1,20})\s*;\s*", diagnosis)
-    said = diagnosis[typed.end() :] if typed else diagnosis
-    own = typed[1].lower() != "smtp" if typed else not diagnosis
-    if not re.search(r"[^\W\d]{3}", said):
-        said = prose.answer_in(elsewhere)
-        own = own and not said
-    if action in ("delivered", "relayed", "expanded", "deliverable") or status.startswith("2."):
+    said, own = _diagnosis(group, words)
+    if action in _ARRIVED or (status.startswith("2.") and action != "failed"):
         return Notice(Kind.DELIVERED, who, status, Reason.DELIVERED, None, said, action)
-    meaning = refusals.meaning(
-        said, elsewhere, status=status, delayed=action == "delayed", own=own, field=bool(diagnosis)
-    )
-    kind = Kind.DELAYED if action == "delayed" else Kind.BOUNCE
-    return Notice(
-        kind,
-        who,
-        meaning.status or status,
-        meaning.reason,
-        meaning.hard,
-        said or elsewhere or group.get("status", [""])[0],
-        action,
-    )
+    delayed, field = action == "delayed", "diagnostic-code" in group
+    meant = refusals.meaning(said, words, status=status, delayed=delayed, own=own, field=field)
+    if meant.reason is Reason.FILTERED and group.get("x-powermta-bouncecategory") == ["bad-mailbox"]:
+        meant = replace(meant, reason=Reason.USER_UNKNOWN, hard=not delayed)  # a field of PowerMTA's own
+    shown = said or words or group.get("status", [""])[0]
+    kind = Kind.DELAYED if delayed else Kind.BOUNCE
+    return Notice(kind, who, meant.status or status, meant.reason, meant.hard, shown, action)
+
+
+def _diagnosis(group: dict[str, list[str]], words: str) -> tuple[str, bool]:
+    """What was answered, and whether it is the reporting server that says so, quoting no other."""
+    written = " ".join(group.get("diagnostic-code", []))
+    typed = re.match(r"\s{0,20}([\w-]{1,20})\s{0,20};\s{0,20}", written)
+    said = written[typed.end() :] if typed else written
+    own = typed[1].lower() != "smtp" if typed else not written
+    if re.search(r"[^\W\d]{3}", said):
+        return said, own
+    quoted = prose.answer_in(words)
+    return quoted, own and not quoted
 
 
 def _said_of(who: str, words: str, several: bool) -> str:

@@ -40,7 +40,7 @@ _SAYS_MORE_THAN: dict[Reason | None, frozenset[Reason]] = {
     Reason.SYSTEM_ERROR: _SAYS_MORE | {Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN},
 }
 # Gateways of IronPort's put the answer that they got into one of their own.
-_WRAPPED = re.compile(r"^\d\.[\dx]\.\d - [^']{1,60} error (\d{3})-?(?=')")
+_WRAPPED = re.compile(r"\b\d\.[\dx]\.\d - [^']{1,60} error (\d{3})-?(?=')")
 _CODE = re.compile(r"(?:^|[\s:;,(\[<>\"'])([245][0-7]\d)(?=[\s:;,-]|$)")
 
 
@@ -58,7 +58,7 @@ def meaning(
     `status` is the enhanced one of its field. What is only delayed is never hard. `field`: `said` comes
     from the field that RFC 3464 has for the answer on this recipient. `own`: it quotes no other server.
     """
-    said, elsewhere = _WRAPPED.sub(r"\1 ", _flat(said)), _flat(elsewhere)
+    said, elsewhere = (_WRAPPED.sub(r"\1 ", _flat(text)) for text in (said, elsewhere))
     best = better(status, status_in(said)) or status_in(elsewhere)
     phase = phase_in(said) or phase_in(elsewhere)
     reason = _reason(said, elsewhere, best, phase)

@@ -68,6 +68,8 @@ MEANING: dict[Reason, str] = {
         [-:] *spam\b
         \bspam[- ]like\b
         spam detected
+        behaviou?r spam
+        mail content denied
         unacceptable content
         \d spam points
         scored? <20>spam
@@ -154,6 +156,8 @@ MEANING: dict[Reason, str] = {
         does not (?:accept|receive) (?:any )?mail\b
     """,
     Reason.SUSPEND: r"""
+        account is temporarily limited
+        no longer accepts? (?:e-?)?mail
         \b(?:account|mail ?box|user(?:\(s\))?|recipient|address|e-?mail|compte|subscriber|
             domain)s?\b<60>\b(?:disabled|suspended|inactive|locked|frozen|is blocked|deactivated|
             discontinued|terminated|bloqu[eé]|closed|not active)
@@ -211,11 +215,12 @@ MEANING: dict[Reason, str] = {
         \b(?:client host|ip(?: address)?|your (?:host|ip|server|network|mail server)|connections? from|
             (?:mail|messages?|e-?mails?) from (?:your|\d))\b[^\n]{0,80}\b(?:weren't sent|blocked|banned|
             rejected|denied|blacklist|black ?list|listed|not (?:allowed|welcome|accepted))
-        \b(?:blocked|listed|blacklisted|denied) (?:using|by|at|in|for|on|-|see)\b
+        (?<!not )\b(?:blocked|listed|blacklisted|denied) (?:using|by|at|in|for|on|-|see)\b
         \b(?:rbl|dnsbl|dnswl|spamhaus|spamcop|barracuda|sorbs|abuseat|block ?list|black ?list)\b
         banned sending
         denied \[
         server refused connection
+        connection denied
         (?:mail|messages?) from \d[\d.·:]{6,40} (?:not allowed|refused|rejected)
         unwanted messages
         invalid ip for sending
@@ -263,7 +268,8 @@ MEANING: dict[Reason, str] = {
         recipient address is not valid
         validrcptto
         (?:does not|doesn't) have a mail ?box
-        not listed in <20>directory
+        not listed in <20>(?:directory|address book)
+        recip(?:ient)?notfound
         (?:benutzer|empf[äa]nger|adresse|konto|postfach)<40>(?:unbekannt|existiert nicht|nicht gefunden)
         usuario (?:desconocido|inexistente|no existe)
         (?:utilisateur|destinataire|adresse)<20>inconnue?
