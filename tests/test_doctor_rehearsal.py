@@ -38,6 +38,12 @@ def test_a_digest_is_sent_and_left(settings: Settings) -> None:
     assert mail.raw.count(b"arxiv.org/abs/") > 10
 
 
+def test_a_web_app_below_a_path_can_be_left(settings: Settings) -> None:
+    """The proxy in front of it takes the path off."""
+    found = look(settings.model_copy(update={"base_url": "https://example.org/paperboy"}))
+    assert found["one-click"].level is Level.OK
+
+
 def test_nothing_is_left_behind(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No file, and no journal of the service that is examined."""
     folder = tmp_path / "temporary"

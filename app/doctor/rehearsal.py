@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
 from sqlmodel import select
 
@@ -58,8 +59,14 @@ def _rehearse(settings: Settings, sink: Sink) -> Iterator[Finding]:
         mail = Mail(listening.taken[0], app.settings, app.signer)
         yield well("mail", f"a digest of the bundled sample arrived here: “{mail.message['Subject']}”")
         yield from received.look(mail)
-        if mail.way_out:
-            yield from oneclick.look(app, main.create_app(app), reader_id, mail.way_out)
+        if mail.way_out.startswith(settings.base_url):
+            yield from oneclick.look(app, main.create_app(app), reader_id, _behind_the_proxy(mail))
+
+
+def _behind_the_proxy(mail: Mail) -> str:
+    """The way out as the web app gets it: what PAPERBOY_BASE_URL has of a path, the proxy in front takes off."""
+    path = urlsplit(mail.settings.base_url).path
+    return mail.way_out.replace(path, "", 1) if path else mail.way_out
 
 
 @contextmanager

@@ -113,7 +113,7 @@ def _key(setting: str) -> Finding:
         return warning(
             check,
             said,
-            "make a new one with `paperboy key dkim dkim.pem --selector new`, and name it instead",
+            "make a new one with `paperboy key dkim new.pem --selector new`, and name it",
         )
     return well(check, f"signs as {selector}, by {key.algorithm} of {key.bits} bits")
 
