@@ -126,8 +126,8 @@ def _dkim(settings: Settings, names: Names) -> Iterator[Finding]:
         yield warning(
             "dkim",
             "no key is set: mails are signed only where the relay signs them, which cannot be seen here",
-            f"unless the relay signs for {settings.mail_domain}: make one with `paperboy key dkim dkim.pem`, set "
-            "PAPERBOY_DKIM_KEYS, and publish its record",
+            f"unless the relay signs for {settings.mail_domain}: make one with `paperboy key dkim dkim.pem`, "
+            "set PAPERBOY_DKIM_KEYS, and publish its record",
         )
     for setting in settings.dkim_keys:
         with suppress(InvalidSettings):  # which is said among the settings

@@ -64,7 +64,7 @@ def _rehearse(settings: Settings, sink: Sink) -> Iterator[Finding]:
 
 
 def _behind_the_proxy(mail: Mail) -> str:
-    """The way out as the web app gets it: what PAPERBOY_BASE_URL has of a path, the proxy in front takes off."""
+    """The way out as the web app gets it: the proxy in front takes off what the base URL has of a path."""
     path = urlsplit(mail.settings.base_url).path
     return mail.way_out.replace(path, "", 1) if path else mail.way_out
 
