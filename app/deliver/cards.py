@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 from sqlmodel import Session, col, delete, select
@@ -128,6 +128,37 @@ class Cards:
         A pick that cannot be read costs its reader that pick, and is counted. Scores are each reader's own:
         where only the best pick matters, not `scored`, it has 1 and all others 0, so that they are shared.
         """
+        if scored:
+            return self._read(session, stored, scored)
+        at_hand = [self._at_hand(each) for each in stored]
+        missing = [each for each, found in zip(stored, at_hand, strict=True) if not found]
+        read = iter(self._read(session, missing, scored)) if missing else iter(())
+        return [found or next(read) for found in at_hand]
+
+    def _at_hand(self, stored: Mapping[str, Any]) -> Restored | None:
+        """A digest all of whose picks others have, too: nearly every one of a morning."""
+        kept = self._picks
+        try:
+            sections = stored["sections"]
+            best = max([pick["score"] for section in sections for pick in section["picks"]])
+            found = [
+                Section(
+                    section["interest"],
+                    tuple(
+                        [
+                            kept[pick["card"], pick["reason"], pick["score"] == best]
+                            for pick in section["picks"]
+                        ]
+                    ),
+                    section["heading"],
+                )
+                for section in sections
+            ]
+        except (KeyError, TypeError, ValueError):
+            return None
+        return Restored(_digest(stored, found))
+
+    def _read(self, session: Session, stored: Sequence[Mapping[str, Any]], scored: bool) -> list[Restored]:
         sections = [_sections(each) for each in stored]
         cards = self._cards_of(session, (pick for each in sections for one in each if one for pick in one[2]))
         return [self._restored(*each, cards, scored) for each in zip(stored, sections, strict=True)]
@@ -151,20 +182,11 @@ class Cards:
             unreadable += len(made) - len(readable)
             if readable:
                 found.append(Section(interest, readable, heading))
-        considered = stored.get("considered")
-        digest = Digest(
-            edition=str(stored.get("edition", "")),
-            sections=tuple(found),
-            note=str(stored.get("note", "")),
-            considered=considered if isinstance(considered, int) else 0,
-        )
-        return Restored(digest, unreadable)
+        return Restored(_digest(stored, found), unreadable)
 
-    def _pick(
-        self, stored: Mapping[str, Any], cards: Mapping[int, Shown], best: Mapping[str, Any] | None
-    ) -> Pick | None:
+    def _pick(self, stored: Mapping[str, Any], cards: Mapping[int, Shown], best: float | None) -> Pick | None:
         try:
-            score = stored["score"] if best is None else float(stored is best)
+            score = stored["score"] if best is None else float(stored["score"] == best)
             known = stored["card"], stored["reason"], score
             pick = self._picks.get(known)
             if pick is None:
@@ -212,10 +234,20 @@ def _section(stored: Any) -> _Read | None:
     return (str(interest), str(heading), picks) if isinstance(picks, list) else None
 
 
-def _best(sections: Iterable[_Read | None], cards: Mapping[int, Shown]) -> Mapping[str, Any]:
-    """The first pick with the highest score, of those that can be read."""
-    picks = [pick for section in sections if section for pick in section[2] if _is_scored(pick, cards)]
-    return max(picks, key=itemgetter("score"), default={})
+def _digest(stored: Mapping[str, Any], sections: Sequence[Section]) -> Digest:
+    considered = stored.get("considered")
+    return Digest(
+        edition=str(stored.get("edition", "")),
+        sections=tuple(sections),
+        note=str(stored.get("note", "")),
+        considered=considered if isinstance(considered, int) else 0,
+    )
+
+
+def _best(sections: Iterable[_Read | None], cards: Mapping[int, Shown]) -> float:
+    """The highest score of those picks that can be read."""
+    picks = (pick for section in sections if section for pick in section[2] if _is_scored(pick, cards))
+    return max((pick["score"] for pick in picks), default=0.0)
 
 
 def _is_scored(pick: Any, cards: Mapping[int, Shown]) -> bool:
