@@ -131,7 +131,7 @@ def test_a_relay_and_a_resolver_that_are_silent_do_not_hold_up_the_doctor(
     started = monotonic()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         found = examine(app, now, names, smtp_port=silent.getsockname()[1])
-    assert monotonic() - started < 15
+    assert monotonic() - started < 60
     assert (found["relay"].level, found["dns"].level) == (Level.ERROR, Level.WARNING)
     assert found["one-click"].level is Level.OK
 
