@@ -334,6 +334,21 @@ def test_sending_sends_and_a_dry_run_does_not(run: Run, mail_server: MailServer)
 
 
 @pytest.mark.usefixtures("alice_is_due")
+def test_asked_to_end_while_sending(run: Run, mail_server: MailServer) -> None:
+    """SIGTERM lets the mail in flight get its answer; what was done with signals before holds afterwards."""
+    asked: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: asked.append(number))
+    mail_server.reply("end", "250 queued", first=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        assert says(run("send", "--json"))["sent"] == 1
+        assert asked == []
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert asked == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("alice_is_due")
 def test_a_mail_that_failed_is_exit_code_1(run: Run, mail_server: MailServer) -> None:
     """The counts say how many."""
     mail_server.reply("rcpt", "550 5.1.1 no such user")

@@ -183,7 +183,7 @@ def send(
     if dry_run:
         _show_due(as_json=as_json)
         return
-    with showing.opened() as app:
+    with showing.opened() as app, showing.ending_gently(app):
         counts = pipeline.send_due(app, clock.utcnow())
     if as_json:
         showing.say_json(dict(counts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -101,6 +102,24 @@ def opened(*, needs_secret: bool = True, log_level: str | None = "WARNING") -> I
         yield app
     finally:
         app.db.dispose()
+
+
+@contextmanager
+def ending_gently(app: App) -> Iterator[None]:
+    """Ctrl-C and SIGTERM let the mails in flight get their answers; the second one does not wait."""
+
+    def ask(number: int, _frame: object) -> None:
+        app.stopping.set()
+        signal.signal(number, before[number])
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number in before:
+            signal.signal(number, ask)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def need_papers(app: App) -> None:
