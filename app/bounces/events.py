@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, exists, select
 
 from app import suppression
-from app.bounces import scores
+from app.bounces import prose, scores
 from app.bounces.notices import Notice
 from app.db import insert_new
 from app.errors import LinkForged
@@ -154,7 +154,8 @@ def _give_up(session: Session, subscriber_id: int, reason: str, now: datetime) -
     reader = session.exec(mine.execution_options(populate_existing=True)).one()
     if reader.state is State.ERASED:
         return  # there is no address any more
-    suppression.suppress(session, reader.email, reason, now)
+    # The list outlives an erasure: no address may stand in the words that it keeps.
+    suppression.suppress(session, reader.email, prose.ADDRESS.sub("…", reason), now)
     if reader.state in _REACHED:
         reader.state, reader.ended_at, reader.next_due_at = State.BOUNCING, now, None
         session.add(reader)
