@@ -112,7 +112,7 @@ def ending_gently(app: App) -> Iterator[None]:
         app.stopping.set()
         signal.signal(number, before[number])
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for number in before:
             signal.signal(number, ask)
