@@ -120,9 +120,10 @@ class Journal:
             with suppress(OSError):  # then it is longer than it need be
                 self._cut()
 
-    def close(self) -> None:
-        """The sender is done. What the ledger does not know yet stays for whoever starts next."""
-        if not self._lines:
+    def close(self, *, settled: bool = True) -> None:
+        """The sender is done. What the ledger does not know yet stays for whoever starts next, and so does
+        the journal where not all that was claimed is `settled`: that tells that it never left."""
+        if settled and not self._lines:
             _remove(self._path)
         os.close(self._file)
 
@@ -213,20 +214,19 @@ def living(folder: Path) -> set[str]:
 def _read(data: bytes) -> Remains | None:
     """None: there is no first line of a journal in it."""
     owner, same_boot, complete = None, False, False
-    begun, ended = dict[int, tuple[str, str]](), list[Ending]()
+    begun, ended = dict[int, tuple[str, str]](), dict[int, Ending]()  # of the last attempt at each
     for kind, *fields in _lines_of(data):
         if kind == "O":
             owner, same_boot = fields[0], fields[1] == _boot() != ""
             complete = same_boot or bool(fields[2])
-        elif kind == "I" and not same_boot:
-            begun[int(fields[0])] = "", ""
-        elif kind == "B":
-            begun[int(fields[0])] = fields[2], fields[3]
+        elif kind == "B" or (kind == "I" and not same_boot):
+            begun[int(fields[0])] = (fields[2], fields[3]) if kind == "B" else ("", "")
+            ended.pop(int(fields[0]), None)
         elif kind == "E":
             ending = _ending(*fields)
             message_id, subject = begun.pop(ending.delivery_id, ("", ""))
-            ended.append(replace(ending, message_id=message_id, subject=subject))
-    return None if owner is None else Remains(owner, complete, begun, tuple(ended))
+            ended[ending.delivery_id] = replace(ending, message_id=message_id, subject=subject)
+    return None if owner is None else Remains(owner, complete, begun, tuple(ended.values()))
 
 
 def _ending(delivery_id: str, at: str, verdict: str, code: str, words: str) -> Ending:

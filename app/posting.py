@@ -48,15 +48,16 @@ async def post(app: App, now: datetime, ids: Collection[int] | None) -> Counter[
         cards=app.cards,
         clock=lambda: now + timedelta(seconds=monotonic() - started),
     )
+    relay = Relay(app.settings, ledger)
     try:
-        async with asyncio.timeout(None) as patience, ledger, Relay(app.settings, ledger) as relay:
-            sender = _Sender(app, ledger, relay, ids)
+        async with asyncio.timeout(None) as patience:
             stopping = asyncio.create_task(_stop_in_time(app, ledger, relay, patience))
             try:
-                await sender.send()
+                async with ledger, relay:
+                    with ThreadPoolExecutor() as sealers:
+                        await _Sender(app, ledger, relay, ids, sealers).send()
             finally:
                 stopping.cancel()
-                sender.sealers.shutdown()
     except TimeoutError:
         if not patience.expired():
             raise
@@ -84,7 +85,7 @@ class _Sender:
     ledger: deliver.Ledger
     relay: Relay
     ids: Collection[int] | None
-    sealers: ThreadPoolExecutor = field(default_factory=ThreadPoolExecutor)
+    sealers: ThreadPoolExecutor
     sealing: deque[asyncio.Future[list[Outgoing]]] = field(default_factory=deque)
 
     async def send(self) -> None:
@@ -113,7 +114,7 @@ class _Sender:
             await self._hand_over_sealed(AHEAD)
 
     def _draft(self, letter: Letter) -> Draft | None:
-        """One broken mail must not stop the others: it waits for its fault to be mended, while there is time."""
+        """One broken mail must not stop the others: it waits for its fault to be mended, if there is time."""
         try:
             draft = self.app.composer.draft(letter)
         except Exception as error:

@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from app.db import Database
+from app.db import Database, take_turns
 from app.deliver import operating
 from app.deliver.cards import Cards
 from app.deliver.claims import LEASE, Shard, claim, mark_begun, may_still_leave, prolong
@@ -83,6 +83,8 @@ class Ledger:
         self._journal = Journal(Path(settings.journal_dir), owner, durable=settings.journal_fsync)
         self._storm = Storm(settings.pause_at_failures)
         self._started, self._starts = clock().timestamp(), monotonic()
+        self._claiming: set[asyncio.Task[Shard]] = set()
+        self._unsure = False  # the database was away: it may have written what it did not answer
         self._in_hand: set[int] = set()  # claimed, and not yet folded
         self._intended: set[int] = set()
         self._withdrawn: set[int] = set()
@@ -113,12 +115,12 @@ class Ledger:
         self._looking.cancel()
         self._closing = True
         self._many.set()
-        await asyncio.wait((self._looking, self._folding))
         try:
+            await asyncio.wait((self._looking, self._folding, *self._claiming))
             self._give_back()
             await self.fold()
         finally:
-            self._journal.close()
+            self._journal.close(settled=not (self._in_hand or self._claiming or self._unsure))
         if self._fault and error is None:
             raise self._fault
 
@@ -128,6 +130,13 @@ class Ledger:
         """Take the next shard; empty when nothing may leave. Waits for a database that is away."""
         if self.trouble:
             return Shard()
+        # A task of its own: whoever asked may be gone when the database has given the rows out.
+        claiming = asyncio.create_task(self._take(ids))
+        self._claiming.add(claiming)
+        claiming.add_done_callback(self._claiming.discard)
+        return await asyncio.shield(claiming)
+
+    async def _take(self, ids: Collection[int] | None) -> Shard:
         shard, at = await self._persistently(lambda: self._claim(ids))
         if not self._in_hand:
             self._seen = self._prolonged = at
@@ -137,6 +146,7 @@ class Ledger:
 
     def _claim(self, ids: Collection[int] | None) -> tuple[Shard, float]:
         with self._database.write() as session:
+            take_turns(session, self._owner)  # see recovery.settle
             shard = claim(session, owner=self._owner, now=self._clock(), cards=self._cards, ids=ids)
             return shard, monotonic()
 
@@ -292,6 +302,7 @@ class Ledger:
             try:
                 return await asyncio.to_thread(work)
             except AWAY as error:
+                self._unsure = True
                 if self.hurry or monotonic() - began > PATIENCE:
                     raise
                 log.warning("the database is away", error=str(error.orig))

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
 from app import journal
-from app.db import Database
+from app.db import Database, take_turns
 from app.deliver import marking
 from app.deliver.claims import WAITING, may_leave
 from app.deliver.outcomes import record
@@ -47,6 +47,7 @@ def recover(database: Database, folder: Path, now: datetime, policy: UncertainPo
 
 def settle(session: Session, remains: Remains, now: datetime, policy: UncertainPolicy) -> Counter[str]:
     """What one dead sender had in hand: answered, in flight, or provably unsent."""
+    take_turns(session, remains.owner)  # its last claim may be on the way to its end yet
     answered = record(session, remains.ended, owner=remains.owner, now=now, policy=policy)
     theirs = col(Delivery.lease_owner) == remains.owner
     rows = session.exec(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from app import deliver, pipeline
+from app.conversation import Patience
 from app.pipeline import App
 from app.settings import Settings, UncertainPolicy
 from tests.faults import reckoning
@@ -181,3 +183,43 @@ def test_a_second_run_finds_nothing_to_do(app: App, relay: Sink, now: datetime, 
     assert pipeline.send_pending(app, now + SOON) == {}
     assert relay.state()["connections"] <= app.settings.smtp_connections
     reckoning.check_everybody(app, relay, names)
+
+
+# --- what takes too long
+
+PATIENT = partial(Patience, connect=1.0, mail=0.4, rcpt=0.4, data=0.4, end=4.0, quit=0.4)
+
+
+@pytest.mark.parametrize("pipelining", [True, False])
+def test_an_answer_to_a_body_that_comes_late(
+    app: App, relay: Sink, now: datetime, start: Starter, pipelining: bool
+) -> None:
+    """It is waited for, longer than for any other answer: who gives up here sends the mail twice."""
+    names = reckoning.queue(app, now, 8)
+    relay.talk(pipelining=pipelining)
+    relay.on("end", late=1.2, times=2, after=1)
+    assert start(now, constants={"app.smtp:Patience": PATIENT}).counts() == {"sent": 8}
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 8
+
+
+@pytest.mark.parametrize("pipelining", [True, False])
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_answer_that_never_comes(
+    app: App, relay: Sink, now: datetime, start: Starter, stage: str, pipelining: bool
+) -> None:
+    """Patience ends, the others are served, and everybody gets one mail; twice only what may be there."""
+    names = reckoning.queue(app, now, 8)
+    relay.talk(pipelining=pipelining)
+    relay.on(stage, then="hang", mute=True, takes=True, times=1, after=1)
+    impatient = partial(PATIENT, end=1.0)
+    counts = start(now, constants={"app.smtp:Patience": impatient}).counts()
+    assert sum(counts.values()) == 8
+    assert counts.get("uncertain", 0) == (stage not in BEFORE_THE_BODY)
+    reckoning.settle(app, now + SOON)
+    reckoning.check_everybody(app, relay, names)
+
+
+def test_patience_is_what_the_standard_asks_for() -> None:
+    """RFC 5321, 4.5.3.2: five minutes for a command, ten for a body's answer."""
+    assert Patience() == Patience(mail=300, rcpt=300, data=120, block=180, end=600)

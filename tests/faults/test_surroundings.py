@@ -27,6 +27,7 @@ def locked(app: App) -> Iterator[None]:
     """Nobody else writes to the ledger, or even reads it on PostgreSQL, in this block."""
     other = Database(app.db.url.render_as_string(hide_password=False))
     with other.write() as session:
+        session.connection()  # SQLite's lock comes with the transaction
         if other.url.get_backend_name() == "postgresql":
             session.execute(text("LOCK TABLE delivery IN ACCESS EXCLUSIVE MODE"))
         yield
@@ -185,6 +186,28 @@ def test_asked_to_end(app: App, relay: Sink, now: datetime, start: Starter) -> N
     reckoning.settle(app, now + MINUTE)
     reckoning.check_everybody(app, relay, names)
     assert len(relay.taken()) == 60
+
+
+@pytest.mark.parametrize("stage", ["connect", "end"])
+def test_asked_to_end_while_the_database_is_locked(
+    app: App, relay: Sink, now: datetime, start: Starter, stage: str
+) -> None:
+    """Nothing can be written down: the journal tells who has their mail, and what never left."""
+    names = reckoning.queue(app, now, 20)
+    relay.on(stage, tell=True, late=0.5, times=1, after=5 if stage == "end" else 0)
+    worker = start(now, works=True, settings=ONE, constants={"app.db:BUSY_TIMEOUT_MS": 300})
+    relay.reached()
+    with locked(app):
+        worker.ask_to_end()
+        relay.go_on()
+        worker.process.join(3)
+    assert worker.counts() == {}
+    reckoning.restart(app, now + MINUTE)
+    reckoning.check_conservation(app)
+    assert reckoning.doubtful(app) == set()
+    reckoning.settle(app, now + MINUTE)
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 20
 
 
 def test_asked_to_end_while_the_relay_hangs(app: App, relay: Sink, now: datetime, start: Starter) -> None:

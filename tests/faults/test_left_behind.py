@@ -1,0 +1,101 @@
+"""What a sender leaves behind that ends in the middle of something: the next one settles it, exactly."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from app import db, deliver
+from app.journal import Ending, Journal
+from app.pipeline import App
+from app.records import Answer, Verdict
+from tests.faults import reckoning
+
+MINUTE = timedelta(minutes=1)
+
+
+def ledger_of(app: App, now: datetime, owner: str) -> deliver.Ledger:
+    return deliver.Ledger(app.db, app.settings, owner=owner, cards=app.cards, clock=lambda: now)
+
+
+def test_a_second_attempt_in_flight(app: App, now: datetime) -> None:
+    """Put off, tried again by the same sender, killed: in doubt, whatever became of the first attempt."""
+    reckoning.queue(app, now, 1)
+    dead = Journal(Path(app.settings.journal_dir), "host:1:dead")
+    dead.begin(1, 1.0, "<1@paperboy.test>", "A subject")
+    dead.end(Ending(1, Answer(Verdict.DEFERRED, 451, "later"), 2.0))
+    dead.folded([1])
+    with app.db.write() as session:
+        deliver.claim(session, owner="host:1:dead", now=now)
+    dead.begin(1, 400.0, "<1@paperboy.test>", "A subject")
+    dead.close()
+    reckoning.restart(app, now)
+    assert reckoning.doubtful(app) == {"reader0"}
+
+
+def test_a_claim_that_is_answered_after_its_sender_ended(app: App, now: datetime) -> None:
+    """Who asked for it is gone before the database answers: nothing stays claimed by nobody."""
+    reckoning.queue(app, now, 3)
+    slow, asked = threading.Event(), threading.Event()
+
+    async def ask_and_leave() -> None:
+        async with ledger_of(app, now, "host:1:hasty") as ledger:
+            claim = ledger._claim
+
+            def slowly(ids: object) -> object:
+                asked.set()
+                slow.wait(10)
+                return claim(None)
+
+            ledger._claim = slowly  # type: ignore[assignment, method-assign]
+            asking = asyncio.create_task(ledger.claim())
+            await asyncio.to_thread(asked.wait, 10)
+            asking.cancel()
+            asyncio.get_running_loop().call_later(0.1, slow.set)
+
+    asyncio.run(ask_and_leave())
+    assert set(reckoning.states(app).values()) == {"pending"}
+
+
+def test_a_claim_that_is_not_answered(app: App, now: datetime) -> None:
+    """The database went away with a claim that it had written down: the next sender frees the rows."""
+    reckoning.queue(app, now, 3)
+
+    async def claim_twice() -> None:
+        async with ledger_of(app, now, "host:1:cut") as ledger:
+            claim, calls = ledger._claim, iter([True, False])
+
+            def cut_off(ids: object) -> object:
+                claimed = claim(None)
+                if next(calls):
+                    raise OperationalError("COMMIT", {}, Exception("the connection was cut"))
+                return claimed
+
+            ledger._claim = cut_off  # type: ignore[assignment, method-assign]
+            assert not await ledger.claim()
+
+    asyncio.run(claim_twice())
+    assert set(reckoning.states(app).values()) == {"claimed"}
+    reckoning.restart(app, now + MINUTE)
+    assert set(reckoning.states(app).values()) == {"pending"}
+
+
+def test_a_claim_that_ends_after_its_sender_died(app: App, now: datetime) -> None:
+    """PostgreSQL finishes a COMMIT that it has, even if who sent it was killed: recovery waits for that."""
+    if app.db.url.get_backend_name() == "sqlite":
+        pytest.skip("SQLite's transactions die with the process")
+    reckoning.queue(app, now, 3)
+    Journal(Path(app.settings.journal_dir), "host:1:dead").close(settled=False)
+    recovering = threading.Thread(target=reckoning.restart, args=(app, now))
+    with app.db.write() as session:
+        db.take_turns(session, "host:1:dead")
+        deliver.claim(session, owner="host:1:dead", now=now)
+        recovering.start()
+        recovering.join(0.5)
+    recovering.join()
+    assert set(reckoning.states(app).values()) == {"pending"}
