@@ -1,0 +1,77 @@
+"""A relay that is far away: what goes to it and comes from it arrives later, by half a round trip."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.postfix_tools import await_port, free_port
+
+
+@contextmanager
+def relay(port: int, round_trip: float) -> Iterator[int]:
+    """A port that leads to the other, so many seconds away there and back."""
+    near = free_port()
+    run = multiprocessing.get_context("fork").Process(
+        target=_run, args=(near, port, round_trip / 2), daemon=True
+    )
+    run.start()
+    try:
+        await_port(near, run.is_alive)
+        yield near
+    finally:
+        run.kill()
+        run.join()
+
+
+def _run(near: int, far: int, delay: float) -> None:
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Near(far, delay), "127.0.0.1", near, backlog=100)
+        await server.serve_forever()
+
+    asyncio.run(serve())
+
+
+class _Half(asyncio.Protocol):
+    """One end: hands on what it gets, late; what there is no other end for yet, waits."""
+
+    def __init__(self, delay: float) -> None:
+        self._delay = delay
+        self._loop = asyncio.get_running_loop()
+        self.other: asyncio.Future[asyncio.WriteTransport] = self._loop.create_future()
+
+    def data_received(self, data: bytes) -> None:
+        self._loop.call_later(self._delay, self._hand_on, data)
+
+    def eof_received(self) -> bool:
+        self._loop.call_later(self._delay, self._hand_on, b"")
+        return True
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._loop.call_later(self._delay, self._hand_on, b"")
+
+    def _hand_on(self, data: bytes) -> None:
+        if not self.other.done():
+            self.other.add_done_callback(lambda _: self._hand_on(data))
+        elif data:
+            self.other.result().write(data)
+        else:
+            self.other.result().close()
+
+
+class _Near(_Half):
+    def __init__(self, far: int, delay: float) -> None:
+        super().__init__(delay)
+        self._far = far
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._opening = self._loop.create_task(self._open(transport))
+
+    async def _open(self, transport: asyncio.BaseTransport) -> None:
+        back = _Half(self._delay)
+        back.other.set_result(transport)  # type: ignore[arg-type]
+        onward, _ = await self._loop.create_connection(lambda: back, "127.0.0.1", self._far)
+        self.other.set_result(onward)

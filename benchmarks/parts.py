@@ -1,0 +1,170 @@
+"""What the parts of the sending path cost, each by itself: writing, signing, the relay, the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from sqlmodel import select, update
+
+from app import deliver, posting
+from app.models import Delivery, DeliveryState
+from app.pipeline import App
+from app.records import Answer, Letter, Outgoing, Verdict
+from app.smtp import Relay
+from benchmarks import forks, workload
+from benchmarks.postfix_tools import Sink
+
+ACCEPTED = Answer(Verdict.ACCEPTED, 250, "2.0.0 Ok")
+
+
+def written(app: App, mails: int, sections: int = 3) -> list[Outgoing]:
+    """So many mails, ready to leave."""
+    composer = app.composer
+    return [composer.seal(composer.draft(workload.letter(number, sections))) for number in range(mails)]
+
+
+# --- the relay
+
+
+class Tally:
+    """A book that lets everything leave, and counts what arrived."""
+
+    def __init__(self) -> None:
+        self.accepted = 0
+
+    def commit(self, mail: Outgoing) -> bool:
+        return True
+
+    def settle(self, mail: Outgoing, answer: Answer) -> None:
+        self.accepted += answer.verdict is Verdict.ACCEPTED
+
+
+def carry(port: int, mails: Sequence[Outgoing]) -> forks.Sender:
+    """A sender that hands ready-made mails to the product's relay, and has no ledger."""
+
+    async def carried() -> int:
+        book = Tally()
+        async with Relay(workload.settings(Path(), smtp_port=port), book) as relay:
+            for mail in mails:
+                await relay.submit(mail)
+            await relay.drain()
+        return book.accepted
+
+    def send(ready: Callable[[], None]) -> int:
+        ready()
+        with asyncio.Runner(loop_factory=posting._loop_factory()) as runner:
+            return runner.run(carried())
+
+    return send
+
+
+# --- the ledger
+
+
+def book(folder: Path, ready: Callable[[], None]) -> int:
+    """A sender that sends nothing: claims everything, and writes down that it was sent."""
+    app = workload.build(folder)
+    ready()
+    return asyncio.run(_booked(app))
+
+
+async def _booked(app: App) -> int:
+    ledger = deliver.Ledger(app.db, app.settings, "bench", app.cards, _now)
+    async with ledger:
+        while shard := await ledger.claim():
+            for letter in shard.letters:
+                mail = Outgoing(letter.delivery_id, "<id@paperboy.example>", "", "", letter.email, b"")
+                ledger.commit(mail)
+                ledger.settle(mail, ACCEPTED)
+    return ledger.counts["sent"]
+
+
+def _now() -> datetime:
+    return workload.NOW
+
+
+def row_by_row(folder: Path, mails: int, ready: Callable[[], None]) -> int:
+    """What most ledgers do: get a row, say that it was sent, commit."""
+    app = workload.build(folder)
+    with app.db.read() as session:
+        ids = session.exec(select(Delivery.id).limit(mails)).all()
+    ready()
+    for delivery_id in ids:
+        with app.db.write() as session:
+            row = session.get_one(Delivery, delivery_id)
+            row.state, row.sent_at = DeliveryState.SENT, workload.NOW
+    return len(ids)
+
+
+# --- writing and signing
+
+
+def draft(app: App, letters: Sequence[Letter], ready: Callable[[], None]) -> int:
+    for letter in letters:  # the first time, its cards are encoded
+        app.composer.draft(letter)
+    ready()
+    for letter in letters:
+        app.composer.seal(app.composer.draft(letter))
+    return len(letters)
+
+
+def encode(app: App, letters: Sequence[Letter], ready: Callable[[], None]) -> int:
+    """The fragments of an edition."""
+    ready()
+    for letter in letters:
+        app.composer.draft(letter)
+    return 1
+
+
+def sign_ahead(folder: Path, keys: tuple[str, ...]) -> None:
+    """Have everything that waits signed before its time."""
+    app = workload.build(folder, dkim_keys=keys)
+    with app.db.write() as session:
+        ids = session.exec(select(Delivery.id)).all()
+        for start in range(0, len(ids), 300):
+            rows = []
+            for letter in deliver.letters(session, ids[start : start + 300], app.cards):
+                signature, signed_as = app.composer.signature(app.composer.draft(letter))
+                rows.append({"id": letter.delivery_id, "signature": signature, "signed_as": signed_as})
+            session.execute(update(Delivery), rows)
+    app.db.dispose()
+
+
+# --- all of them
+
+
+def costs(folder: Path, keys: tuple[str, ...], sink: Sink, mails: int) -> dict[str, float]:
+    """Microseconds of processor a mail: the median of three."""
+    plain, signing = workload.build(folder), workload.build(folder, dkim_keys=keys)
+    letters = [workload.letter(number) for number in range(300)]
+    many = [letters[number % 300] for number in range(mails)]
+    ready_made = written(plain, 50)
+    bodies = [ready_made[number % 50] for number in range(mails)]
+
+    def each(sender: forks.Sender) -> float:
+        return statistics.median(forks.race([sender], sink.busy).each for _ in range(3))
+
+    def on_copy(work: Callable[..., int], *more: object) -> forks.Sender:
+        def send(ready: Callable[[], None]) -> int:
+            with tempfile.TemporaryDirectory(dir=folder.parent) as copy:
+                shutil.copytree(folder, copy, dirs_exist_ok=True)
+                return work(Path(copy), *more, ready)
+
+        return send
+
+    unsigned = each(partial(draft, plain, many))
+    return {
+        "the fragments of an edition, once a process": each(partial(encode, plain, letters)),
+        "writing": unsigned,
+        "signing with RSA-2048": each(partial(draft, signing, letters)) - unsigned,
+        "the relay": each(carry(sink.port, bodies)),
+        "the ledger, from claim to folding": each(on_copy(book)),
+        "a ledger by rows: get and commit": each(on_copy(row_by_row, 300)),
+    }

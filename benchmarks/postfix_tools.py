@@ -1,0 +1,163 @@
+"""Postfix's own load generator and its sink: found on this machine, or unpacked; Postfix itself never runs.
+
+`smtp-source` and `smtp-sink` are in Debian's package `postfix`. Where they are not installed, the package
+is fetched and unpacked under `var/`, and nothing of the system changes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.db import ROOT
+
+CACHE = ROOT / "var" / "benchmarks" / "postfix"
+FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/postfix/sbin", "/usr/libexec/postfix")
+SENDER, RECIPIENT = "bounce@paperboy.example", "reader@uni-1.example"
+
+
+class Missing(Exception):
+    """The tools cannot be had here; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Where the two programs lie, and the environment in which they find their libraries."""
+
+    source: Path
+    sink: Path
+    environment: Mapping[str, str]
+
+    @contextmanager
+    def sinking(self) -> Iterator[Sink]:
+        """A sink of its own on a free port of this machine, ended by its process id."""
+        port = free_port()
+        as_root = ["-u", "root"] if os.geteuid() == 0 else []
+        command: list[str | Path] = [self.sink, *as_root, f"127.0.0.1:{port}", "1024"]
+        with subprocess.Popen(command, env=dict(self.environment)) as process:  # noqa: S603
+            try:
+                await_port(port, lambda: process.poll() is None)
+                yield Sink(port, process.pid)
+            finally:
+                process.kill()
+
+    def blast(self, port: int, mails: int, size: int, connections: int) -> subprocess.Popen[bytes]:
+        """smtp-source at its fastest: a connection carries mail after mail."""
+        command: list[str | Path] = [
+            self.source,
+            "-d",
+            "-s",
+            str(connections),
+            "-m",
+            str(mails),
+            "-l",
+            str(size),
+        ]
+        command += ["-f", SENDER, "-t", RECIPIENT, f"127.0.0.1:{port}"]
+        return subprocess.Popen(command, env=dict(self.environment))  # noqa: S603
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A running smtp-sink."""
+
+    port: int
+    pid: int
+
+    def busy(self) -> float:
+        """Seconds of processor that it has had (the kernel counts nanoseconds: it has one thread)."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def find(folder: Path | None = None) -> Tools:
+    """The tools in a folder, or on this machine, or unpacked from the package; else Missing."""
+    if folder:
+        return _tools_in(folder)
+    for place in (*os.get_exec_path(), *FOLDERS):
+        if all((Path(place) / name).is_file() for name in ("smtp-source", "smtp-sink")):
+            return _checked(Tools(Path(place) / "smtp-source", Path(place) / "smtp-sink", os.environ))
+    if not CACHE.is_dir():
+        _unpack(CACHE)
+    return _tools_in(CACHE)
+
+
+def _tools_in(folder: Path) -> Tools:
+    """The tools of an unpacked package, or of a folder that holds them itself."""
+    found = [next(iter(sorted(folder.rglob(name))), None) for name in ("smtp-source", "smtp-sink")]
+    source, sink = found
+    if not (source and sink):
+        raise Missing(f"there is no smtp-source with smtp-sink under {folder}")
+    libraries = {str(library.parent) for library in folder.rglob("libpostfix-util.so*")}
+    known = os.environ.get("LD_LIBRARY_PATH")
+    path = os.pathsep.join([*sorted(libraries), *([known] if known else [])])
+    return _checked(Tools(source, sink, {**os.environ, "LD_LIBRARY_PATH": path}))
+
+
+def _checked(tools: Tools) -> Tools:
+    """The package's libraries may need others that this machine does not have."""
+    linked = subprocess.run(  # noqa: S603
+        [shutil.which("ldd") or "ldd", tools.sink],
+        env=dict(tools.environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lacking = [line.split()[0] for line in linked.stdout.splitlines() if "not found" in line]
+    if lacking:
+        raise Missing(f"{tools.sink} needs {', '.join(lacking)}: install postfix, which brings them")
+    return tools
+
+
+def _unpack(into: Path) -> None:
+    """Debian's package, without installing it: its scripts are not run, and no mail server starts."""
+    if not (shutil.which("apt-get") and shutil.which("dpkg")):
+        raise Missing(
+            "smtp-source and smtp-sink are not here, and this system has no apt-get to fetch them with: "
+            "install your system's postfix, or name a folder that holds both with --postfix"
+        )
+    into.parent.mkdir(parents=True, exist_ok=True)
+    new = into.with_name(f"{into.name}.{os.getpid()}")
+    new.mkdir()
+    try:
+        _run(["apt-get", "download", "postfix"], new)
+        package = next(new.glob("postfix_*.deb"))
+        _run(["dpkg", "-x", package.name, "."], new)
+        package.unlink()
+        new.rename(into)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise Missing(
+            f"`{' '.join(command)}` failed: {done.stderr.strip()[-300:]}\n"
+            "Try `apt-get update` first, or name a folder that holds smtp-source and smtp-sink with --postfix"
+        )
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+def await_port(port: int, alive: Callable[[], bool]) -> None:
+    """Return when somebody listens there."""
+    for _ in range(500):
+        if not alive():
+            raise RuntimeError(f"what was to listen on port {port} ended at once: what it said stands above")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    raise RuntimeError(f"nobody listens on port {port}")
