@@ -17,6 +17,7 @@ from app.errors import JournalError
 from app.models import MailKind
 from app.pipeline import App
 from app.settings import Settings
+from app.smtp import Relay
 from tests.mailserver import MailServer
 from tests.test_deliver import queue, rows, states
 from tests.test_journal import Disk
@@ -81,11 +82,24 @@ def test_a_storm_of_refusals_stops_the_run(app: App, mail_server: MailServer, no
     assert pipeline.send_pending(app, now) == {"sent": counts["pending"]}
 
 
-def test_asked_to_end(settings: Settings, mail_server: MailServer, now: datetime) -> None:
+def test_asked_to_end(
+    settings: Settings, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is in flight gets its answer, the rest waits for the next start, and costs no attempt."""
     app = build(settings, smtp_connections=1)
     queue(app, now, *NAMES)
-    mail_server.reply("end", "250 queued", to="reader3@example.org", first=app.stopping.set)
+    stop, stopped = Relay.stop, Event()
+
+    def told(relay: Relay, why: str = "") -> None:
+        stop(relay, why)
+        stopped.set()
+
+    def ask() -> None:
+        app.stopping.set()
+        assert stopped.wait(20)
+
+    monkeypatch.setattr(Relay, "stop", told)
+    mail_server.reply("end", "250 queued", to="reader3@example.org", first=ask)
     counts = pipeline.send_pending(app, now)
     assert counts.total() == 40
     assert counts["sent"] == len(mail_server.messages) + len(mail_server.swallowed) < 40
