@@ -129,7 +129,7 @@ def test_files_that_cannot_grow(app: App, relay: Sink, now: datetime, start: Sta
     names = reckoning.queue(app, now, 60)
     small = {"app.journal:ROOM": 2000, "app.deliver.hand:PATIENCE": 1.0}
     error = start(now, constants=small, largest_file=6000).error()
-    assert "File too large" in error or "disk" in error
+    assert "cannot be written" in error or "disk" in error
     _check_stopped_in_time(app, relay, now, names)
 
 
