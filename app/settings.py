@@ -8,7 +8,7 @@ from ipaddress import ip_network
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.errors import InvalidSettings
@@ -118,6 +118,8 @@ class Settings(BaseSettings):
     def _no_trailing_slash(cls, value: str) -> str:
         if not value.startswith(("http://", "https://")):
             raise ValueError("must begin with http:// or https://")
+        if not re.fullmatch(r"[!-;=?-~]+", value):
+            raise ValueError("must be ASCII without blanks: a host as DNS knows it (xn--…), the rest with %")
         return value.rstrip("/")
 
     @field_validator("default_zone")
@@ -129,16 +131,21 @@ class Settings(BaseSettings):
             raise ValueError("is not an IANA time zone") from error
         return value
 
-    @field_validator("from_address")
+    @field_validator("from_address", "contact_address")
     @classmethod
-    def _bare_address(cls, value: str) -> str:
+    def _bare_address(cls, value: str, info: ValidationInfo) -> str:
+        """With its domain as DNS knows it: it stands in headers, where few relays take more than ASCII."""
+        if not value and info.field_name == "contact_address":
+            return value
         if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
             raise ValueError("must be an address alone; the name beside it is PAPERBOY_SITE_NAME")
+        local, _, domain = value.rpartition("@")
+        if not local.isascii():
+            raise ValueError("has letters outside ASCII before the @, which few relays take")
         try:
-            value.rpartition("@")[2].encode("idna")
+            return f"{local}@{domain.encode('idna').decode()}"
         except UnicodeError:
             raise ValueError("has a domain that cannot be one") from None
-        return value
 
     @field_validator("database_url")
     @classmethod
@@ -200,8 +207,8 @@ class Settings(BaseSettings):
 
     @property
     def mail_domain(self) -> str:
-        """The domain of the From address, as DNS knows it: Message-IDs and List-Ids are made on it."""
-        return self.from_address.rpartition("@")[2].encode("idna").decode()
+        """The domain of the From address: Message-IDs and List-Ids are made on it."""
+        return self.from_address.rpartition("@")[2]
 
 
 def load(**overrides: object) -> Settings:

@@ -64,11 +64,16 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
     ("name", "value"),
     [
         ("base_url", "paperboy.test"),
+        ("base_url", "https://bücher.example"),
+        ("base_url", "https://paperboy.test/a b"),
         ("default_zone", "Mars/Olympus"),
         ("default_zone", "America"),
         ("default_hour", "24"),
         ("from_address", "Paperboy <digest@paperboy.test>"),
         ("from_address", "digest@paperboy..test"),
+        ("from_address", "jürgen@paperboy.test"),
+        ("from_address", ""),
+        ("contact_address", "help desk"),
         ("database_url", "mysql://localhost/paperboy"),
         ("database_url", "rubbish"),
         ("trusted_proxies", "10.0.0.0/8,proxy.local"),
@@ -85,6 +90,18 @@ def test_a_wrong_setting_is_named(name: str, value: str, monkeypatch: pytest.Mon
     monkeypatch.setenv(f"PAPERBOY_{name.upper()}", value)
     with pytest.raises(InvalidSettings, match=f"^PAPERBOY_{name.upper()}: "):
         settings.load(secret_keys=(GOOD,))
+
+
+def test_addresses_of_ours_are_as_dns_knows_them() -> None:
+    """They stand in headers, where relays without SMTPUTF8 take ASCII only."""
+    ours = settings.load(
+        secret_keys=(GOOD,), from_address="digest@bücher.example", contact_address="help@bücher.example"
+    )
+    assert (ours.from_address, ours.contact_address) == (
+        "digest@xn--bcher-kva.example",
+        "help@xn--bcher-kva.example",
+    )
+    assert ours.mail_domain == "xn--bcher-kva.example"
 
 
 def test_an_endpoint_needs_a_model() -> None:
