@@ -206,6 +206,13 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def relay_security(self) -> SmtpSecurity:
+        """`smtp_security`; but a password is told to nobody who may be anybody, if not by `none`."""
+        if self.smtp_security is SmtpSecurity.OPPORTUNISTIC and self.smtp_username:
+            return SmtpSecurity.STARTTLS
+        return self.smtp_security
+
+    @property
     def mail_domain(self) -> str:
         """The domain of the From address: Message-IDs and List-Ids are made on it."""
         return self.from_address.rpartition("@")[2]

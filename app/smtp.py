@@ -55,7 +55,7 @@ class Relay:
         self.pipelining = True  # as long as the relay keeps the pace
 
     async def __aenter__(self) -> Relay:
-        security = self._settings.smtp_security
+        security = self._settings.relay_security
         if security != SmtpSecurity.NONE:
             self._tls = await asyncio.to_thread(tls_context, security)
         return self
@@ -290,7 +290,7 @@ async def connect(
 
 async def reach(settings: Settings, patience: Patience, tls: ssl.SSLContext | None) -> aiosmtplib.SMTP:
     """The relay, greeted, over TLS and logged in as the settings want; SMTPException or OSError without."""
-    security = settings.smtp_security
+    security = settings.relay_security
     start_tls = {SmtpSecurity.STARTTLS: True, SmtpSecurity.OPPORTUNISTIC: None}.get(security, False)
     client = aiosmtplib.SMTP(
         hostname=settings.smtp_host,

@@ -50,6 +50,7 @@ class MailServer:
         self.connections = 0
         self.encrypted = 0  # how many of the mails came over TLS
         self.password = password
+        self.told: list[str] = []  # the passwords that were said
         self.tls = tls
         self.tls_at_once = tls_at_once
         self.most = 10**6
@@ -137,7 +138,8 @@ class MailServer:
     def _authenticate(self, *args: object) -> AuthResult:
         data = args[-1]
         assert isinstance(data, LoginPassword)
-        return AuthResult(success=data.password.decode() == self.password, handled=False)
+        self.told.append(data.password.decode())
+        return AuthResult(success=self.told[-1] == self.password, handled=False)
 
     def rule_for(self, stage: str, recipient: str) -> _Rule | None:
         for rule in self._rules:

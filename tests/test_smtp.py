@@ -345,10 +345,13 @@ def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @contextmanager
-def encrypting(certificate: trustme.LeafCert, *, at_once: bool = False) -> Iterator[MailServer]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate.configure_cert(context)
-    with MailServer(tls=context, tls_at_once=at_once) as server:
+def encrypting(
+    certificate: trustme.LeafCert | None, *, at_once: bool = False, password: str | None = None
+) -> Iterator[MailServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if certificate else None
+    if certificate:
+        certificate.configure_cert(context)
+    with MailServer(password, context, tls_at_once=at_once) as server:
         yield server
 
 
@@ -398,6 +401,20 @@ def test_a_certificate_that_proves_nothing(
         else:
             assert (answer.verdict, server.messages) == (Verdict.UNREACHABLE, [])
             assert "certificate" in answer.text
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+@pytest.mark.parametrize(
+    "certificate", [None, trustme.CA().issue_cert("127.0.0.1")], ids=["plain", "anybody"]
+)
+def test_a_password_is_told_only_to_whom_it_belongs(
+    settings: Settings, certificate: trustme.LeafCert | None
+) -> None:
+    """Opportunistic is not enough for it: anybody can offer no STARTTLS, or some certificate."""
+    login = {"smtp_username": "paperboy", "smtp_password": "open sesame"}
+    with encrypting(certificate, password="open sesame") as server:
+        (answer,) = send(over(server, settings, "opportunistic", **login), mail())
+    assert (answer.verdict, server.told) == (Verdict.UNREACHABLE, [])
 
 
 def test_an_address_outside_ascii(settings: Settings, mail_server: MailServer) -> None:

@@ -54,7 +54,7 @@ def look(settings: Settings, now: datetime) -> Iterator[Finding]:
 
 
 async def _visit(settings: Settings) -> Seen:
-    security = settings.smtp_security
+    security = settings.relay_security
     tls = None if security is SmtpSecurity.NONE else smtp.tls_context(security)
     async with asyncio.timeout(PATIENCE):
         client = await smtp.reach(settings, Patience(), tls)
@@ -151,7 +151,7 @@ def _judge_tls(seen: Seen, settings: Settings, now: datetime) -> Iterator[Findin
 
 
 def _judge_certificate(seen: Seen, settings: Settings, now: datetime) -> Finding:
-    verified = settings.smtp_security is not SmtpSecurity.OPPORTUNISTIC
+    verified = settings.relay_security is not SmtpSecurity.OPPORTUNISTIC
     said = f"{seen.tls}, " + (
         "and the relay's certificate is verified" if verified else "with whoever answers"
     )
