@@ -61,9 +61,18 @@ def restart(app: App, now: datetime) -> None:
 
 def doubtful(app: App) -> set[str]:
     """Those of unknown fate."""
+    return _in(app, State.UNCERTAIN)
+
+
+def waiting(app: App) -> set[str]:
+    """Those whose mail is to be sent yet, or once more."""
+    return _in(app, *OPEN)
+
+
+def _in(app: App, *states: State) -> set[str]:
     with app.db.read() as session:
         joined = select(Subscriber.email).join(Delivery, col(Subscriber.id) == Delivery.subscriber_id)
-        found = session.exec(joined.where(Delivery.state == State.UNCERTAIN))
+        found = session.exec(joined.where(col(Delivery.state).in_(states)))
         return {email.partition("@")[0] for email in found}
 
 
