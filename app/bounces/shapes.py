@@ -16,7 +16,7 @@ from app.bounces import mime
 from app.bounces.notices import MAX_SAID, Kind, Notice, one_line, read, verp_in
 from app.refusals import Reason
 
-MAX_EVENTS = 1000
+MAX_EVENTS = 10_000  # at once; more than any relay puts into one body that we take
 # What a relay that calls a bounce permanent may know better than the words that it hands on.
 _UNSURE = frozenset({Reason.UNDEFINED, Reason.ON_HOLD, Reason.FILTERED, Reason.USER_UNKNOWN})
 
@@ -213,12 +213,15 @@ def _notice(
 
 
 def _objects(told: Any) -> list[dict[str, Any]]:
-    found = told if isinstance(told, list) else [told]
-    return [each for each in found[:MAX_EVENTS] if isinstance(each, dict)]
+    found = _list(told) if isinstance(told, list) else [told]
+    return [each for each in found if isinstance(each, dict)]
 
 
 def _list(told: Any) -> list[Any]:
-    return told[:MAX_EVENTS] if isinstance(told, list) else []
+    found = told if isinstance(told, list) else []
+    if len(found) > MAX_EVENTS:  # whoever is told that all is well does not tell again
+        raise Unreadable(f"more than {MAX_EVENTS:,} events at once")
+    return found
 
 
 def _object(told: dict[str, Any], name: str) -> dict[str, Any]:

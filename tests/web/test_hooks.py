@@ -223,6 +223,13 @@ def test_whatever_is_told_is_answered(tell: Tell, shape: str, told: bytes) -> No
     assert tell(shape, told).status_code in (200, 422)
 
 
+def test_nothing_is_left_out_of_a_long_list(app: App, tell: Tell, sent: dict[str, str]) -> None:
+    """Relays gather events; what could not be taken whole is refused, so that it is told again."""
+    told = [{"event": "delivered"}] * 2000 + of_sendgrid("", sent["id"])
+    assert tell("sendgrid", told).json() == {"counts": {"delivered": 2000, "hard": 1}}
+    assert tell("sendgrid", [{}] * 10_001).status_code == 422
+
+
 def test_an_unknown_shape_is_not_found(tell: Tell) -> None:
     """Nor is it guessed."""
     assert tell("carrierpigeon", {}).status_code in (404, 422)
