@@ -15,6 +15,7 @@ PaperboyError
 ├── CorruptModel            what was learned cannot be read; the last good model is used instead
 ├── SourceError             an upstream as a whole could not be read; carries retry_at
 │   └── UnreadableAnswer    it answered with something that is not what it should be
+├── MailboxError            what comes back cannot be read
 ├── DeliveryError           this mail cannot be made; carries permanent=
 └── JournalError            a sender cannot write down what it begins: nothing more leaves
 """

@@ -41,7 +41,7 @@ class Box(Protocol):
     name: str
 
     def waiting(self, most: int) -> Sequence[str]: ...
-    def raw(self, name: str) -> bytes: ...
+    def raw(self, name: str) -> bytes | None: ...
     def remove(self, names: Sequence[str]) -> None: ...
     def keep(self, names: Sequence[str]) -> None: ...
 
@@ -100,6 +100,10 @@ def _empty_some(app: App, now: datetime, box: Box, names: Sequence[str], run: ru
     kept: list[str] = []
     for name in names:
         raw = box.raw(name)
+        if raw is None:  # it is asked for again the next time, and keeps no other from being read
+            run.add({"unread": 1})
+            run.reject([Rejection("it was not handed over", detail=f"{box.name}: {name}")])
+            continue
         counts = _settled(app, raw, now, run)
         recognised = not counts.keys() & {UNKNOWN, UNCLAIMED, "broken"}
         (settled if recognised else kept).append(name)
@@ -162,9 +166,11 @@ def _settle_one(session: Session, notice: Notice, whose: Whose | None, now: date
         return UNCLAIMED
     about = (session, whose.delivery_id, whose.subscriber_id, notice.said or notice.reason.value, now)
     if notice.kind in (Kind.COMPLAINT, Kind.OPT_OUT):
-        new = notice.kind is Kind.OPT_OUT or bounces.complained(*about)
+        opts_out = notice.kind is Kind.OPT_OUT
+        if not (bounces.opted_out if opts_out else bounces.complained)(*about):
+            return "known"  # they may have come back since
         subscribers.unsubscribe(session, whose.subscriber_id, now)
-        return ("opt_outs" if notice.kind is Kind.OPT_OUT else "complaints") if new else "known"
+        return "opt_outs" if opts_out else "complaints"
     if notice.hard:
         return "hard" if bounces.bounced(*about) else "known"
     if notice.reason in refusals.NOT_THE_READERS:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import socket
+import ssl
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trustme
+from imap_tools import MailMessageFlags
 from sqlalchemy.exc import OperationalError
 from sqlmodel import col, select
 
 from app import bounces, leases, pipeline, returns, subscribers, suppression
+from app.errors import MailboxError
 from app.models import Delivery, DeliveryState, Event, Run, Subscriber, SubscriberState
 from app.pipeline import App
 from app.records import Answer, Verdict
@@ -161,6 +168,52 @@ def test_what_is_no_notice_is_kept(app: App, imap_server: ImapServer) -> None:
     assert run.rejections[0]["detail"].startswith("alice@example.org: 550 5.1.1")
 
 
+def test_a_mail_that_is_not_handed_over_stays(
+    app: App, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not flagged for having been read, keeps no other waiting, and is read the next time."""
+    (path,) = send(app)
+    imap_server.put(LETTER, dsn(path))
+    handed = bounces.Mailbox.raw
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            bounces.Mailbox, "raw", lambda box, uid: handed(box, f"99{uid}" if uid < "102" else uid)
+        )
+        assert pipeline.read_bounces(app, NOW) == {"unread": 1, "mails": 1, "hard": 1}
+    assert imap_server.found(flagged=False) == ["Hello"]
+    assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unknown": 1}
+
+
+def test_only_what_was_processed_is_removed(app: App, imap_server: ImapServer) -> None:
+    """A mail that somebody marked as deleted elsewhere is theirs to remove, or to take back."""
+    (path,) = send(app)
+    imap_server.put(LETTER)
+    with imap_server._client() as box:
+        box.client.uid("STORE", box.uids()[0], "+FLAGS", MailMessageFlags.DELETED)
+    imap_server.put(dsn(path), dsn("bounce@paperboy.test"))
+    assert pipeline.read_bounces(app, NOW) == {"mails": 2, "hard": 1, "unclaimed": 1}
+    assert imap_server.found() == ["Hello", "Undelivered Mail Returned to Sender"]
+
+
+def test_a_mailbox_that_cannot_prove_its_name_gets_no_password() -> None:
+    """Whoever is on the way could read it, and feed us what they like."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        answering = threading.Thread(target=_greet, args=(context, listening))
+        answering.start()
+        url = f"imaps://bounces:hunter2@127.0.0.1:{listening.getsockname()[1]}/"
+        with pytest.raises(MailboxError, match="CERTIFICATE_VERIFY_FAILED"), bounces.Mailbox(url, 5):
+            pass
+        answering.join()
+
+
+def _greet(context: ssl.SSLContext, listening: socket.socket) -> None:
+    taken, _ = listening.accept()
+    with suppress(OSError), taken, context.wrap_socket(taken, server_side=True) as secured:
+        secured.sendall(b"* BAD wolf\r\n")
+
+
 def test_a_mail_that_breaks_its_reader_stops_no_other(
     app: App, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +254,33 @@ def test_a_folder_is_emptied_of_what_is_settled(app: App, folder: Path) -> None:
     assert sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) == [
         ".hidden", "3.eml", "kept/2.eml",
     ]  # fmt: skip
+
+
+def test_what_is_kept_stays_whatever_comes_by_its_name(app: App, folder: Path) -> None:
+    """Some mail servers count from the beginning again."""
+    for _ in range(3):
+        drop(folder, "1.eml", LETTER)
+        pipeline.read_bounces(app, NOW)
+    assert sorted(file.name for file in (folder / "kept").iterdir()) == ["1.eml", "1.eml.2", "1.eml.3"]
+
+
+def test_a_file_that_cannot_be_read_stops_no_other(
+    app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One became a link after it was seen, and one is gone: neither is followed, removed or put aside."""
+    (path,) = send(app)
+    drop(folder, "3.eml", dsn(path))
+    (folder / "1.eml").symlink_to(folder / "3.eml")
+    monkeypatch.setattr(bounces.Folder, "waiting", lambda *_: ["1.eml", "2.eml", "3.eml"])
+    assert pipeline.read_bounces(app, NOW) == {"unread": 2, "mails": 1, "hard": 1}
+    assert [file.name for file in folder.iterdir()] == ["1.eml"]
+
+
+def test_a_file_may_go_while_the_folder_is_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mail server renames what it has written."""
+    drop(folder, "1.eml", LETTER)
+    monkeypatch.setattr(Path, "iterdir", lambda at: iter([at / "0.tmp", at / "1.eml"]))
+    assert bounces.Folder(str(folder), NOW).waiting(10) == ["1.eml"]
 
 
 def test_a_maildir_is_read(app: App, folder: Path) -> None:
@@ -281,6 +361,19 @@ def test_an_opt_out_unsubscribes(app: App) -> None:
     assert (suppressed(app), alice(app).state) == ("", SubscriberState.UNSUBSCRIBED)
 
 
+@pytest.mark.parametrize("kind", ["abuse", "opt-out"])
+def test_who_came_back_is_not_unsubscribed_by_the_same_words(app: App, kind: str) -> None:
+    """Relays tell things twice, and weeks later."""
+    (path,) = send(app)
+    told = complaint("fbl@paperboy.test", kind, returned=path)
+    take(app, told)
+    with app.db.write() as session:
+        subscribers.trust_again(session, ALICE, NOW)
+        subscribers.come_back(session, alice(app).id or 0, "192.0.2.1", NOW)
+    assert take(app, told) == {"known": 1}
+    assert alice(app).state is SubscriberState.ACTIVE
+
+
 @pytest.mark.parametrize("kind", ["auth-failure", "not-spam", "virus"])
 def test_a_report_on_something_else_changes_nothing(app: App, kind: str) -> None:
     """Forensic reports of DMARC come in the same shape."""
@@ -335,6 +428,8 @@ def test_who_is_gone_already_is_no_trouble(app: App) -> None:
         subscribers.erase(session, alice(app).id or 0, NOW, keep_off=False)
     assert take(app, dsn(path)) == {"hard": 1}
     assert alice(app).state is SubscriberState.ERASED
+    with app.db.read() as session:
+        assert ALICE not in "".join(session.exec(select(Event.detail)))
     assert take(app, dsn(app.signer.return_path(999, "paperboy.test"))) == {"unclaimed": 1}
 
 
@@ -349,6 +444,19 @@ def test_lifting_forgets_what_came_back(app: App) -> None:
     assert alice(app).next_due_at is not None
     assert take(app, dsn(path)) == {"known": 1}
     assert suppressed(app) == ""
+
+
+def test_lifting_ends_no_pause(app: App) -> None:
+    """Who wanted no mail for a while gets none because their mailbox is back, nor the second time."""
+    paths = send(app, 2)
+    with app.db.write() as session:
+        subscribers.pause(session, alice(app).id or 0, None, NOW - timedelta(hours=1))
+    for path in paths:
+        take(app, dsn(path))
+        assert alice(app).state is SubscriberState.BOUNCING
+        with app.db.write() as session:
+            subscribers.trust_again(session, ALICE, NOW)
+        assert (alice(app).state, alice(app).next_due_at) == (SubscriberState.PAUSED, None)
 
 
 def test_the_relays_last_word_goes_the_same_way(app: App) -> None:

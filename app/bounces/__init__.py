@@ -17,6 +17,7 @@ from app.bounces.events import (
     bounced_softly,
     complained,
     note_refusal,
+    opted_out,
     refused_us,
     whose,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "bounced_softly",
     "complained",
     "note_refusal",
+    "opted_out",
     "read_mail",
     "read_webhook",
     "refused_us",

@@ -25,7 +25,7 @@ from app.records import Answer, Verdict
 from app.tokens import Signer
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
-COMPLAINT, REFUSED_US = "complaint", "refused_us"
+COMPLAINT, OPT_OUT, REFUSED_US = "complaint", "opt_out", "refused_us"
 _REACHED = (State.PENDING, State.ACTIVE, State.PAUSED)
 
 
@@ -110,6 +110,11 @@ def complained(session: Session, delivery_id: int, subscriber_id: int, said: str
     return True
 
 
+def opted_out(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
+    """The reader wants no more; where that was known already, they may have come back since."""
+    return _noted(session, OPT_OUT, delivery_id, subscriber_id, said, now)
+
+
 def since_success(session: Session, subscriber_id: int, now: datetime) -> Sequence[datetime]:
     """When the mails were due that came back softly since one last arrived, or an operator trusted again."""
     soft = select(col(Delivery.due_at)).join(Event, col(Event.delivery_id) == Delivery.id)
@@ -134,7 +139,10 @@ def _last_success(session: Session, subscriber_id: int, now: datetime) -> dateti
 def _noted(
     session: Session, kind: str, delivery_id: int, subscriber_id: int, said: str, now: datetime
 ) -> bool:
-    """Write an event down, unless it is known; whether it is new."""
+    """Write an event down, unless it is known; whether it is new.
+
+    No address stays in a server's words: they may be told after their reader was erased, and name others.
+    """
     row = insert_new(
         session,
         Event,
@@ -143,7 +151,7 @@ def _noted(
         kind=kind,
         subscriber_id=subscriber_id,
         delivery_id=delivery_id,
-        detail=said,
+        detail=prose.ADDRESS.sub("…", said),
         key=f"{kind}:{delivery_id}",
     )
     return row is not None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import imaplib
+import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from imap_tools import AND, BaseMailBox, ImapToolsError, MailBox, MailBoxUnencrypted, MailMessageFlags
+from imap_tools import AND, BaseMailBox, ImapToolsError, MailBox, MailBoxUnencrypted
 
 from app.bounces.mime import MAX_BYTES
 from app.bounces.notices import one_line
@@ -56,26 +57,37 @@ class Mailbox:
         """The numbers of mails to be read, the oldest first."""
         return self._do(lambda box: box.uids(AND(flagged=False, deleted=False)))[:most]
 
-    def raw(self, name: str) -> bytes:
-        """The bytes of a mail, as many as are looked at. It is not marked as read."""
-        got = self._do(lambda box: box.client.uid("FETCH", name, f"(BODY.PEEK[]<0.{MAX_BYTES}>)"))
-        return next((bytes(part[1]) for part in got[1] if isinstance(part, tuple)), b"")
+    def raw(self, name: str) -> bytes | None:
+        """The bytes of a mail, as many as are looked at; None where it is not given. It stays unread."""
+        _, got = self._do(lambda box: box.client.uid("FETCH", name, f"(BODY.PEEK[]<0.{MAX_BYTES}>)"))
+        return next((bytes(part[1]) for part in got if isinstance(part, tuple)), None)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Delete what was processed."""
-        if names:
-            self._do(lambda box: box.delete(list(names)))
+        """Delete what was processed. What others have marked stays, where the server can tell them apart."""
+        if not names:
+            return
+        self._ask("STORE", ",".join(names), "+FLAGS.SILENT", r"(\Deleted)")
+        if self._do(lambda box: b"UIDPLUS" in box.client.capability()[1][0].upper()):
+            self._ask("EXPUNGE", ",".join(names))
+        else:
+            self._do(lambda box: box.expunge())
 
     def keep(self, names: Sequence[str]) -> None:
         """Flag what a person should look at."""
         if names:
-            self._do(lambda box: box.flag(list(names), MailMessageFlags.FLAGGED, True))
+            self._ask("STORE", ",".join(names), "+FLAGS.SILENT", r"(\Flagged)")
 
     def _connect(self) -> BaseMailBox:
         host = self._url.hostname or ""
         if self._url.scheme == "imaps":
-            return MailBox(host, self._url.port or 993, timeout=self._timeout)
+            context = ssl.create_default_context()  # imaplib's own verifies nobody
+            return MailBox(host, self._url.port or 993, timeout=self._timeout, ssl_context=context)
         return MailBoxUnencrypted(host, self._url.port or 143, timeout=self._timeout)
+
+    def _ask(self, command: str, *arguments: str) -> None:
+        status, told = self._do(lambda box: box.client.uid(command, *arguments))
+        if status != "OK":
+            raise MailboxError(f"{self._url.hostname}: {command}: {one_line(str(told), 300)}")
 
     def _do(self, work: Callable[[BaseMailBox], Answer]) -> Answer:
         assert self._box is not None  # noqa: S101 - it is used as a context manager

@@ -166,6 +166,16 @@ def state_at(session: Session, subscriber: Subscriber, at: datetime) -> Subscrib
     return SubscriberState.ACTIVE if known else SubscriberState.PENDING
 
 
+def state_before_bounces(session: Session, subscriber: Subscriber) -> SubscriberState:
+    """How a reader was before mail came back, by what was noted or, later, by their consent."""
+    mine = select(Event.kind).where(Event.subscriber_id == subscriber.id, col(Event.kind).in_(_BECAME))
+    chosen = mine.where(col(Event.kind).not_in(("bounce", "trusted_again")))
+    last = session.exec(chosen.order_by(col(Event.at).desc(), col(Event.id).desc())).first()
+    if last:
+        return _BECAME[last]
+    return SubscriberState.ACTIVE if subscriber.confirmed_at else SubscriberState.PENDING
+
+
 def history(session: Session, subscriber_id: int, limit: int = 14) -> list[Delivery]:
     """The latest digests of a reader, newest first, and those that were due but had nothing to bring."""
     digests = select(Delivery).where(

@@ -12,7 +12,14 @@ from app.models import Subscriber
 from app.models import SubscriberState as State
 from app.subscribers.joining import activate
 from app.subscribers.preferences import Preferences, check
-from app.subscribers.register import not_erased, note, schedule, store_preferences, take
+from app.subscribers.register import (
+    not_erased,
+    note,
+    schedule,
+    state_before_bounces,
+    store_preferences,
+    take,
+)
 
 LONGEST_PAUSE = timedelta(days=366)
 
@@ -71,10 +78,11 @@ def trust_again(session: Session, email: str, now: datetime) -> bool:
     found = session.exec(bouncing).one_or_none()
     if lifted and found is not None:
         subscriber = take(session, found.id or 0)
-        subscriber.state = State.ACTIVE if subscriber.confirmed_at else State.PENDING
-        subscriber.ended_at = None
+        subscriber.state, subscriber.ended_at = state_before_bounces(session, subscriber), None
         schedule(session, subscriber, now)
         note(session, "trusted_again", subscriber, now)
+        if subscriber.state is State.PAUSED:
+            note(session, "paused", subscriber, now)
         session.add(subscriber)
     return lifted
 
