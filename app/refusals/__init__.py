@@ -5,8 +5,8 @@ decides where it says enough. Many servers write 5.0.0, 5.7.1 or none at all, wh
 words do, then the vague status.
 
 reasons    the vocabulary                      statuses   enhanced statuses → reasons
-phrases    in which servers refuse mail        words      phrases → reasons
-meanings   all of it together
+phrases    in which servers refuse mail        signs      which command was refused, and that mail came back
+words      phrases → reasons                   meanings   all of it together
 """
 
 from app.refusals.meanings import Meaning, classify, meaning

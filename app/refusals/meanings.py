@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from app.records import Verdict
-from app.refusals.phrases import Phase
 from app.refusals.reasons import HARD, Reason
+from app.refusals.signs import Phase
 from app.refusals.statuses import DECISIVE, VAGUE, better, status_in
 from app.refusals.words import phase_in, reason_in
 
@@ -24,6 +24,11 @@ class Meaning:
     said: str = ""  # the words that decided
 
 
+# The commands were not understood (RFC 5321, 4.2.2), or a password was missed (RFC 4954).
+_BY_CODE = {
+    **dict.fromkeys((500, 501, 502, 503, 504), Reason.SYNTAX_ERROR),
+    **dict.fromkeys((530, 534, 535, 538), Reason.SECURITY_ERROR),
+}
 _BY_PHASE = {Phase.CONNECT: Reason.BLOCKED, Phase.MAIL: Reason.REJECTED}
 # A server that writes 5.1.1 and yet says one of these knows better what happened.
 _SAYS_MORE = frozenset(
@@ -40,7 +45,7 @@ _SAYS_MORE_THAN: dict[Reason | None, frozenset[Reason]] = {
     Reason.SYSTEM_ERROR: _SAYS_MORE | {Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN},
 }
 # Gateways of IronPort's put the answer that they got into one of their own.
-_WRAPPED = re.compile(r"\b\d\.[\dx]\.\d - [^']{1,60} error (\d{3})-?(?=')")
+_WRAPPED = re.compile(r"\b(?:\d\.[\dx]\.\d - )?unknown (?:address )?error (\d{3})-?(?=')", re.IGNORECASE)
 _CODE = re.compile(r"(?:^|[\s:;,(\[<>\"'])([245][0-7]\d)(?=[\s:;,-]|$)")
 
 
@@ -58,9 +63,10 @@ def meaning(
     `status` is the enhanced one of its field. What is only delayed is never hard. `field`: `said` comes
     from the field that RFC 3464 has for the answer on this recipient. `own`: it quotes no other server.
     """
-    said, elsewhere = (_WRAPPED.sub(r"\1 ", _flat(text)) for text in (said, elsewhere))
-    best = better(status, status_in(said)) or status_in(elsewhere)
+    said, elsewhere = _flat(said), _flat(elsewhere)
     phase = phase_in(said) or phase_in(elsewhere)
+    said, elsewhere = (_WRAPPED.sub(r"\1 ", text) for text in (said, elsewhere))
+    best = better(status, status_in(said)) or status_in(elsewhere)
     reason = _reason(said, elsewhere, best, phase)
     if reason is Reason.HOST_UNKNOWN and best.startswith("4"):
         reason = Reason.NETWORK_ERROR  # name servers have bad hours, too
@@ -84,6 +90,7 @@ def _reason(said: str, elsewhere: str, status: str, phase: Phase) -> Reason:
     return (
         decided
         or in_words
+        or _BY_CODE.get(_code(said))
         or _BY_PHASE.get(phase)
         or around
         or VAGUE.get(number)

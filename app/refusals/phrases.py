@@ -7,32 +7,54 @@ below. All of it is bounded, so that no text takes long.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from app.refusals.reasons import Reason
-
-
-class Phase(StrEnum):
-    """The command that was refused, as far as it is told."""
-
-    CONNECT = "connect"
-    MAIL = "mail"
-    RCPT = "rcpt"
-    DATA = "data"
-    UNTOLD = ""
-
 
 WHO = """
     user|recipient|mail ?box|account|address(?:ee)?|person|e-?mail(?: account| address)?|alias|destinataire
     |adresse|userid
 """
-GONE = """
-    (?:does|did|do) ?(?:not|n[o']t) exist|not exist|doesn't exist|unknown|not found|not known|wasn.t found
-    |couldn.t be found|not recognized|n'existe pas|nicht gefunden|not listed
+GONE = r"""
+    (?:(?:does|did|do) ?(?:not|n[o'’]t)|doesn['’]t|not|no longer) exists?|unknown|(?:not|wasn.t) found
+    |(?:could(?: not|n.t)|can ?not|can.t) be (?:found|located|resolved)|(?:not|un)[ -]?recogni[sz]ed
+    |not known|not listed|not registered|not (?:a )?valid\b|(?:is )?incorrect|non-?existent
+    |n'existe pas|nicht gefunden|(?:has|have) been (?:deleted|removed)
 """
 
 # In this order: who says more than that a mailbox is not there is believed first.
 MEANING: dict[Reason, str] = {
+    Reason.BAD_REPUTATION: r"""
+        \breputation\b
+        unexpected volume or user complaints
+        temporarily deferred due to user complaints
+    """,
+    Reason.TOO_MANY_CONNECTIONS: r"""
+        too many (?:concurrent |simultaneous |open )?(?:smtp )?(?:connections|sessions|recipients|
+            rcpts)\b(?! (?:this|per|in an?|within) (?:hour|minute|day|second|short|\d))
+        (?:connection|frequency|concurrency|session)s? (?:limit|rate)
+        max(?:imum)? (?:number of )?(?:connections|recipients)
+        trop de (?:connexions|destinataires)
+    """,
+    Reason.SPEEDING: r"""
+        too many (?:recipients|messages|mails|e-?mails) (?:this|per|in an?|within) (?:hour|minute|day|second|
+            short|\d)
+        sending (?:too (?:fast|quickly|many)|rate)
+        unusual rate
+        (?:rate|hourly|daily|sending)\b<20>\b(?:limit|quota)(?:s|ed)?\b<40>\b(?:exceed|reach|hit)
+        exceed\w{0,3}<30>\b(?:rate|hourly|daily|sending (?:limit|quota))\b
+        rate[- ]limit(?:ed|ing)
+        excessive (?:message )?(?:rate|volume)
+        throttl(?:ed|ing)
+        \bslow(?:ing)? down\b
+        receiving (?:e-?)?mail (?:too quickly|at a rate)
+        exceeded <30>messages per
+        mail flood
+    """,
+    Reason.SYSTEM_FULL: r"""
+        insufficient system (?:storage|resources|space)
+        \bsystem\b<20>\b(?:out of|no|lacks)\b<20>\b(?:storage|space)
+        no space left on
+        (?:file ?system|disk) (?:is )?full
+    """,
     Reason.MAILBOX_FULL: r"""
         \b(?:mail ?box|inbox|account|user|recipient|folder|maildir)\b<60>\b(?:is |are )?(?:full|
             over ?quota)\b
@@ -53,8 +75,14 @@ MEANING: dict[Reason, str] = {
         (?:mail ?box|account|storage) limit
         exceeded storage allocation
         exhausted <20>storage
-        postfach<20>voll
-        buz[oó]n<20>llen
+        \b(?:mail ?box|inbox|account|user|recipient)\b<40>\b(?:no|not enough|insufficient|out of|
+            lacks)\b<20>\b(?:space|storage|room|quota)\b
+        \b(?:mail ?box|inbox|account|user|recipient)\b<60>\breached<30>\b(?:maximum|limit|quota)
+        used up<30>\b(?:quota|storage|space)
+        (?:postfach|mailbox|konto)<60>\bvoll\b
+        zu viele (?:e-?)?mails
+        (?:buz[oó]n|casilla|caixa)<40>(?:llen|chei)[ao]
+        (?:メールボックス|受信箱|容量)<20>(?:一杯|いっぱい|満杯|超過|超え|オーバー)
     """,
     Reason.SPAM_DETECTED: r"""
         (?:blacklisted|blocked|listed) (?:url|link|uri)
@@ -64,10 +92,16 @@ MEANING: dict[Reason, str] = {
         bulk e-?mail filter
         spam (?:content|message|score|filter|classification)
         \b(?:likely|possible|suspected|probable|considered|detected as|classified as|as|is|be|
-            looks like|identified) (?:an? )?(?:to be )?(?:spam|junk|bulk)\b
+            looks like|judged|identified) (?:an? )?(?:to be )?(?:spam|junk|bulk)\b
         [-:] *spam\b
         \bspam[- ]like\b
         spam detected
+        \b(?:contains?|rejected|refused|denied|blocked|message|mail)\b<20>\b(?:spam|
+            junk(?: mail)?)\b(?! ?(?:list|trap|source|policy))
+        consider(?:s|ed)? <20>\b(?:spam|junk)\b
+        seems? to be (?:spam|junk)
+        spamassassin
+        \bdt:spm\b
         behaviou?r spam
         mail content denied
         unacceptable content
@@ -88,57 +122,41 @@ MEANING: dict[Reason, str] = {
         cannot (?:find|resolve) your (?:reverse )?(?:hostname|ip)
         ip name lookup failed
         unverif(?:y|i)able sending ip
+        (?:hostname|name|ip) lookup<20>\byour\b<30>\bfail
         client host rejected: cannot find
-    """,
-    Reason.BAD_REPUTATION: r"""
-        \breputation\b
-        unexpected volume or user complaints
-        temporarily deferred due to user complaints
     """,
     Reason.AUTH_FAILURE: r"""
         \b(?:spf|dmarc|domainkeys)\b
         \bdkim\b<60>\b(?:fail|pass|invalid|required|check)
         unauthenticated (?:e-?mail|mail|message)
+        sender is unauthenticated
+        authentication information
         multiple authentication checks failed
         sender policy framework
     """,
-    Reason.SPEEDING: r"""
-        too many (?:recipients|messages|mails|e-?mails) (?:this|per|in an?|within)\b
-        sending (?:rate|too (?:fast|quickly|many))
-        unusual rate
-        (?:rate|hourly|daily|sending|message) limit(?:ed|s)?\b<40>\b(?:exceed|reach|hit)
-        rate[- ]limit(?:ed|ing)
-        excessive (?:message )?rate
-        throttl(?:ed|ing)
-        receiving mail (?:too quickly|at a rate)
-        exceeded <30>messages per
-        mail flood
-    """,
-    Reason.TOO_MANY_CONNECTIONS: r"""
-        too many (?:concurrent |simultaneous |open )?(?:smtp )?(?:connections|sessions|recipients|rcpts)
-        (?:connection|frequency|concurrency|session)s? (?:limit|rate)
-        max(?:imum)? (?:number of )?connections
-    """,
     Reason.NO_RELAYING: r"""
         \brelay(?:ing)?\b<30>\b(?:den(?:y|ied)|prohibited|not (?:permitted|allowed)|disallowed|refused|
-            rejected|disabled)
+            rejected|disabled|forbidden|attempt)
         \b(?:unable|not (?:allowed|permitted|configured|able)|refus\w{1,4}|cannot|won't|don't|do not|
             will not)\b(?: to)? relay\b
         \bnot? (?:an )?(?:open )?relay(?:ing)?\b
         (?:not|isn't) in my list of allowed rcpthosts
         insecure mail relay
+        attempt(?:s|ed|ing)? to relay
         (?:e-?mail )?address is not verified
         not (?:a )?(?:local|hosted) (?:domain|host)
     """,
     Reason.VIRUS_DETECTED: r"""
         \bvirus(?:es)?\b<40>\b(?:found|detected|infected|contain)
-        \binfected (?:with|by)\b
+        \b(?:virus|worm|malware)[- ](?:infected|found|detected)
+        \binfected(?: (?:with|by|message|mail|file|attachment)\b|:)
         \b(?:contains?|found|detected)(?: a)? virus
     """,
     Reason.MAILER_ERROR: r"""
         command output:
         mailer error
         \bpipe to\b
+        (?:child process|pipe transport)\b<60>\breturned
         unknown mailer
         (?:procmail|maildrop|vdelivermail|deliver(?:y)? agent)\b<60>\b(?:fail|error|couldn't|cannot|
             exit)
@@ -160,10 +178,10 @@ MEANING: dict[Reason, str] = {
         no longer accepts? (?:e-?)?mail
         \b(?:account|mail ?box|user(?:\(s\))?|recipient|address|e-?mail|compte|subscriber|
             domain)s?\b<60>\b(?:disabled|suspended|inactive|locked|frozen|is blocked|deactivated|
-            discontinued|terminated|bloqu[eé]|closed|not active)
-        account (?:has |is )?expired
-        \b(?:disabled|suspended|inactive|locked|frozen|deactivated|discontinued) (?:account|mail ?box|
-            user|recipient|address)
+            discontinued|terminated|bloqu[eé]|closed|(?:not|no longer) active|overdue|cancell?ed)
+        \b(?:account|mail ?box|domain) (?:has |is )?expired
+        \b(?:disabled|suspended|inactive|locked|frozen|deactivated|discontinued|
+            cancell?ed) (?:account|mail ?box|user|recipient|address)
     """,
     Reason.HAS_MOVED: r"""
         \b(?:has|have) (?:been )?(?:moved|changed|replaced)(?: (?:to|by)\b|<40>address)
@@ -178,6 +196,7 @@ MEANING: dict[Reason, str] = {
         recipient(?:'s)? preferences
         (?:refused|rejected|blocked|not accepted) by (?:the )?(?:recipient|user|addressee)
         user (?:does not|doesn't) (?:want|accept|have an? [^ ]{1,100} account)
+        (?:user|recipient|addressee) (?:has )?(?:refuse|reject|block)(?:s|ed)\b<20>\b(?:mail|messages?|you)\b
         not on (?:the )?(?:white|allow) ?list
         restricts? (?:incoming )?mail
         only accepts? (?:mail|messages) from
@@ -186,6 +205,8 @@ MEANING: dict[Reason, str] = {
         policy reasons?
         (?:by|of|due to|against|violat\w{1,4}|because of)(?: our| local| the| a| site)? polic(?:y|ies)\b
         policy (?:violation|rejection|restriction)
+        polic(?:y|ies)\b<30>\b(?:forbid|prohibit|reject|refuse)
+        content (?:examination )?polic(?:y|ies)
         not allowed by policy
         content presents a potential
         administrative prohibition
@@ -213,8 +234,9 @@ MEANING: dict[Reason, str] = {
     """,
     Reason.BLOCKED: r"""
         \b(?:client host|ip(?: address)?|your (?:host|ip|server|network|mail server)|connections? from|
-            (?:mail|messages?|e-?mails?) from (?:your|\d))\b[^\n]{0,80}\b(?:weren't sent|blocked|banned|
-            rejected|denied|blacklist|black ?list|listed|not (?:allowed|welcome|accepted))
+            (?:mail|messages?|e-?mails?) from (?:your|\[?\d[\d·:.]{2,40}))\b[^\n]{0,80}\b(?:weren't sent|
+            blocked|banned|rejected|refused|denied|permanently deferred|black ?list|listed|
+            not (?:allowed|welcome|accepted))
         (?<!not )\b(?:blocked|listed|blacklisted|denied) (?:using|by|at|in|for|on|-|see)\b
         \b(?:rbl|dnsbl|dnswl|spamhaus|spamcop|barracuda|sorbs|abuseat|block ?list|black ?list)\b
         banned sending
@@ -237,6 +259,7 @@ MEANING: dict[Reason, str] = {
         (?:message|mail|size|file|line)s?\b<60>\b(?:too (?:big|large)|exceed(?:s|ed)? <40>(?:size|
             limit of|maximum)|size limit|size exceed)
         (?:size|line|length) limit exceeded
+        (?:message|mail)<20>\blarger than
         exceeds? (?:the )?(?:maximum|fixed|size|allowed)<40>(?:size|limit|allowed)
         message size
     """,
@@ -253,7 +276,10 @@ MEANING: dict[Reason, str] = {
         \b(?:no|not a|isn't a|is not a)(?: valid| known| registered| local)? (?:mail ?box|user|
             recipient|account)\b(?! (?:space|quota))
         recipient ?not ?found
-        mailbox unavailable
+        mail ?box (?:is )?(?:unavailable|not available)
+        \b<who>\b<40>\bnot in (?:my|our|the|this)\b<30>\b(?:list|directory|database|system)
+        \bnot a (?:valid|known|registered|local) <who>\b
+        (?:address|recipient)<20>\b(?:misspell?ed|mistyped|possibly incorrect)
         user not exist
         (?:not|isn't) (?:listed|found) in
         \bno (?:mail ?box|one|user|recipient|account|person)<20>\b(?:here|by that|with that|under)
@@ -281,13 +307,14 @@ MEANING: dict[Reason, str] = {
         can(?:'t|not) (?:find|verify) (?:the |your )?(?:recipient|user|mailbox)
     """,
     Reason.HOST_UNKNOWN: r"""
-        \b(?:host|domain)(?: name)?(?: or domain name)?\b<60>\b(?:unknown|not found|not exist|
-            does(?:n't| not) exist|unrouteable|can(?:'t|not) be (?:found|resolved)|couldn't be found)
+        \b(?:host|domain)(?: name)?(?: or domain name)?\b[^.:;\[]{0,60}\b(?:unknown|not found|not exist|
+            does(?:n't| not) exist|unrouteable|(?:can ?not|can't|could not|couldn't) be (?:found|resolved))
+        (?:could not|couldn't|can ?not|can't|unable to) (?:find|resolve|look up) (?:the |a )?(?:domain|host)\b
         domain is not reachable
         \b(?:unknown|no such|invalid|bad|nonexistent) (?:host|domain|destination|mail ?server)\b
         unrout(?:e)?able (?:mail )?(?:domain|address)
         nxdomain
-        no mx (?:record|host)
+        no mx (?:or a )?(?:record|host)
         illegal host
         name or service not known
         couldn't find any host
@@ -295,6 +322,7 @@ MEANING: dict[Reason, str] = {
     """,
     Reason.NOT_COMPLIANT: r"""
         \brfc ?-?\d{3,4}\b<40>\b(?:compl|violat)
+        violat\w{1,4}<20>\brfc
         (?:not|non)[- ](?:rfc[- ])?complian
         multiple (?:addresses|from)
         messages? with multiple
@@ -312,7 +340,9 @@ MEANING: dict[Reason, str] = {
             illegal|forbidden|rejected)
     """,
     Reason.NETWORK_ERROR: r"""
-        no route to host
+        no route to\b
+        loop detected
+        (?:dns|mx|cname|name|host)\b<20>\blookup failed temporarily
         lost connection
         network (?:is )?(?:unreachable|error|down)
         dns (?:query|lookup|error)<20>\b(?:fail|error)
@@ -343,15 +373,19 @@ MEANING: dict[Reason, str] = {
         too old
         (?:in|on) the queue (?:for )?too long
         queue (?:life)?time
+        queued? for<20>\b(?:days|hours)
     """,
     Reason.FAILED_STARTTLS: r"""
         \b(?:starttls|tls|encryption)\b<30>\b(?:required|needed|not available|failed)
+        must issue a starttls
+        (?:cannot|can't|unable to|failed to) (?:start|negotiate) (?:tls|ssl)
+        (?:tls|ssl) handshake
     """,
     Reason.SECURITY_ERROR: r"""
         \b(?:authentication|authorization|tls|encryption|starttls)\b<40>\b(?:required|failed|needed|
             not supported)
         unauthenticated senders
-        must (?:authenticate|issue a starttls)
+        must authenticate
         not authenticated
         security (?:reasons|violation|policy)
         executable (?:attachment|content)
@@ -362,13 +396,16 @@ MEANING: dict[Reason, str] = {
         malformed address
         syntax error
         (?:command|parameter)<30>\b(?:unrecogni[sz]ed|not (?:implemented|recogni[sz]ed|supported))
-        bad sequence
+        bad (?:sequence|syntax)
+        (?:unrecogni[sz]ed|unknown|invalid) command
+        must precede
         incorrectly constructed
     """,
     Reason.SYSTEM_ERROR: r"""
         (?:service|server|system|mail ?box)\b<20>\b(?:unavailable|not available|busy|error|down|problem)
         internal <20>error
-        temporary (?:failure|error|problem)
+        temporary <20>\b(?:failure|error|problem)
+        (?:permanent|transient) exception
         i/o error
         could not load
         insufficient (?:permission|system)
@@ -382,72 +419,3 @@ MEANING: dict[Reason, str] = {
         resources? (?:temporarily )?unavailable
     """,
 }
-PHASES: dict[Phase, str] = {
-    Phase.CONNECT: r"""
-        refused to talk to me
-        after initial connection
-        performing the (?:he|eh)lo
-        in reply to (?:he|eh)lo
-        >>> (?:he|eh)lo
-        greeting wait
-    """,
-    Phase.MAIL: r"""
-        in reply to mail from
-        after mail from
-        >>> mail from
-        \[mail_from\]
-        our mail from
-        rejected mail from
-    """,
-    Phase.RCPT: r"""
-        in reply to rcpt
-        after rcpt to
-        >>> rcpt to
-        \[rcpt_to\]
-        our rcpt to
-        smtp:rcpt
-        does not like recipient
-        recipient address rejected
-    """,
-    Phase.DATA: r"""
-        in reply to (?:end of )?data
-        after end of data
-        >>> data
-        \[(?:body|data)\]
-        our final data
-        failed after i sent the message
-        text command
-        after data\b
-        after sending data
-    """,
-}
-FAILURE = r"""
-        \bundeliver(?:ed|able)
-        \breturned (?:mail|message|to sender)
-        \bdeliver\w{0,3} (?:has )?(?:failed|failure|error|problem|status|delayed|report)
-        failed (?:delivery|permanently|mail)
-        (?:mail|message)\b<40>\b(?:failure|failed|error|returned|bounced|blocked|delayed|rejected|
-            refused|not (?:be )?deliver)
-        failure notice
-        could(?: not|n't) (?:be )?deliver
-        unable to deliver
-        not (?:yet )?(?:be )?(?:been )?delivered
-        did not reach
-        was not relayed
-        permanent (?:fatal )?error
-        fatal errors?
-        non-?delivery
-        (?:delivery|mail) (?:system )?(?:notice|error)
-        cannot be (?:delivered|sent)
-        mailbox (?:is )?full
-        exceeds
-        transcript of session
-        errors from
-        not (?:a )?member
-        no such user
-        invalid user
-        unknown user
-        user unknown
-        failure reasons
-        delevery
-"""

@@ -19,10 +19,12 @@ DECISIVE = {
     "3.1": Reason.SYSTEM_FULL,
     "3.4": Reason.MESSAGE_TOO_BIG,
     "4.7": Reason.EXPIRED,
+    "5.2": Reason.SYNTAX_ERROR,
     "5.3": Reason.TOO_MANY_CONNECTIONS,
-    **dict.fromkeys(("7.20", "7.21", "7.22", "7.23", "7.24", "7.26"), Reason.AUTH_FAILURE),
+    "5.4": Reason.SYNTAX_ERROR,
+    # 7.27 is the sender's null MX (RFC 7505) and, at Google, the sender's SPF: never a fault of the reader's.
+    **dict.fromkeys(("7.20", "7.21", "7.22", "7.23", "7.24", "7.26", "7.27"), Reason.AUTH_FAILURE),
     "7.25": Reason.REQUIRE_PTR,
-    "7.27": Reason.NOT_ACCEPT,
     "7.28": Reason.SPEEDING,
     # What Exchange Online and Outlook.com add, by Microsoft's own list.
     "1.20": Reason.NOT_COMPLIANT,
@@ -62,7 +64,7 @@ VAGUE = {
     "4.4": Reason.HOST_UNKNOWN,
     "4.5": Reason.SYSTEM_ERROR,
     "4.6": Reason.NETWORK_ERROR,
-    **dict.fromkeys(("5.0", "5.1", "5.2", "5.4", "5.5", "5.6"), Reason.SYNTAX_ERROR),
+    **dict.fromkeys(("5.0", "5.1", "5.5", "5.6"), Reason.SYNTAX_ERROR),
     **{f"6.{n}": Reason.CONTENT_ERROR for n in range(11)},
     **dict.fromkeys(("7.0", "7.3", "7.4", "7.5", "7.6", "7.7", "7.8"), Reason.SECURITY_ERROR),
     "7.1": Reason.SECURITY_ERROR,
@@ -85,5 +87,5 @@ def status_in(text: str) -> str:
 
 
 def better(field: str, said: str) -> str:
-    """The status that says more: a field of 5.0.0 or 5.1.0 is often a gateway's guess at what was said."""
-    return said if said and (not field or field.endswith(".0")) else field
+    """The status that says more: a field of 5.0.0, 5.1.0 or 5.7.1 is often a gateway's guess."""
+    return said if said and (not field or field.endswith((".0", ".7.1"))) else field

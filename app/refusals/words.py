@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from app.refusals import phrases
-from app.refusals.phrases import Phase
+from app.refusals import phrases, signs
 from app.refusals.reasons import Reason
+from app.refusals.signs import Phase
 
 _CONTINUED = re.compile(r"\n {12}")
 _SHORT = {"<who>": phrases.WHO, "<gone>": phrases.GONE}
@@ -24,9 +24,9 @@ _FAMILIES = {
     reason: re.compile(_alternatives(block), re.IGNORECASE) for reason, block in phrases.MEANING.items()
 }
 _PHASE = re.compile(
-    "|".join(f"(?P<{phase}>{_alternatives(block)})" for phase, block in phrases.PHASES.items()), re.IGNORECASE
+    "|".join(f"(?P<{phase}>{_alternatives(block)})" for phase, block in signs.PHASES.items()), re.IGNORECASE
 )
-_FAILURE = re.compile(_alternatives(phrases.FAILURE), re.IGNORECASE)
+_FAILURE = re.compile(_alternatives(signs.FAILURE), re.IGNORECASE)
 _DOT_INSIDE = re.compile(r"\.(?=\S)")
 
 

@@ -1,0 +1,89 @@
+"""PURE. Phrases, written as in `phrases`: which command was refused, and that it is about failure at all."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """The command that was refused, as far as it is told."""
+
+    CONNECT = "connect"
+    MAIL = "mail"
+    RCPT = "rcpt"
+    DATA = "data"
+    UNTOLD = ""
+
+
+PHASES: dict[Phase, str] = {
+    Phase.CONNECT: r"""
+        refused to talk to me
+        after initial connection
+        performing the (?:he|eh)lo
+        in reply to (?:he|eh)lo
+        >>> (?:he|eh)lo
+        greeting wait
+    """,
+    Phase.MAIL: r"""
+        in reply to mail from
+        after mail from
+        >>> mail from
+        \[mail_from\]
+        our mail from
+        rejected mail from
+    """,
+    Phase.RCPT: r"""
+        in reply to rcpt
+        after rcpt to
+        >>> rcpt to
+        \[rcpt_to\]
+        our rcpt to
+        smtp:rcpt
+        does not like recipient
+        unknown address error
+        \(state 1[34]\)
+        recipient address rejected
+    """,
+    Phase.DATA: r"""
+        in reply to (?:end of )?data
+        after end of data
+        >>> data
+        \[(?:body|data)\]
+        our final data
+        failed after i sent the message
+        \(state 1[5-9]\)
+        text command
+        after data\b
+        after sending data
+    """,
+}
+FAILURE = r"""
+        \bundeliver(?:ed|able)
+        \breturned (?:mail|message|to sender)
+        \bdeliver\w{0,3} (?:has )?(?:failed|failure|error|problem|status|delayed|report)
+        failed (?:delivery|permanently|mail)
+        (?:mail|message)\b<40>\b(?:failure|failed|error|returned|bounced|blocked|delayed|rejected|
+            refused|not (?:be )?deliver)
+        failure notice
+        could(?: not|n't) (?:be )?deliver
+        unable to deliver
+        not (?:yet )?(?:be )?(?:been )?delivered
+        did not reach
+        was not relayed
+        permanent (?:fatal )?error
+        fatal errors?
+        non-?delivery
+        (?:delivery|mail) (?:system )?(?:notice|error)
+        cannot be (?:delivered|sent)
+        mailbox (?:is )?full
+        exceeds
+        transcript of session
+        errors from
+        not (?:a )?member
+        no such user
+        invalid user
+        unknown user
+        user unknown
+        failure reasons
+        delevery
+"""
