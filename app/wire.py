@@ -36,7 +36,7 @@ _OTHER_LINES = {b"%d-" % code for code in range(200, 600)}
 class Replies:
     """Bytes as they come in, any pieces of them, cut into replies."""
 
-    LONGEST_LINE, LONGEST_REPLY = 4096, 32768  # RFC 5321 allows 512; these only bound the memory
+    LONGEST_LINE, MOST_LINES = 4096, 100  # RFC 5321 allows 512 octets; these only bound the memory
 
     def __init__(self) -> None:
         self._rest = b""
@@ -62,7 +62,7 @@ class Replies:
             if code:
                 replies.append(Reply(code, b" ".join(self._lines)))
                 self._lines.clear()
-        if len(self._rest) > self.LONGEST_LINE or sum(map(len, self._lines)) > self.LONGEST_REPLY:
+        if len(self._rest) > self.LONGEST_LINE or len(self._lines) > self.MOST_LINES:
             self.garbled = True
         return replies
 
@@ -108,5 +108,9 @@ def stuffed(mail: Outgoing) -> bytes:
 
 
 def clean(text: str) -> str:
-    """A relay's words are foreign input: one line, of a length and of characters that a database takes."""
-    return " ".join(text.encode("utf-8", "replace").decode().replace("\0", "").split())[:500]
+    """A relay's words are foreign input: one line of a length and of characters that a database takes, and
+    that no terminal obeys."""
+    if not text.isprintable():
+        whole = text.encode("utf-8", "replace").decode()
+        text = "".join(char if char.isprintable() else " " for char in whole)
+    return " ".join(text.split())[:500]

@@ -120,9 +120,10 @@ def test_garbage_is_known(garbage: bytes) -> None:
     assert replies.has_more
 
 
-def test_an_endless_reply_is_garbage() -> None:
-    """A relay cannot fill the memory with lines that never end their reply."""
-    found, replies = fed(*[b"250-" + b"x" * 1000 + b"\r\n"] * 40)
+@pytest.mark.parametrize("line", [b"250-" + b"x" * 1000, b"250-", b"250-" + b" " * 1000])
+def test_an_endless_reply_is_garbage(line: bytes) -> None:
+    """A relay cannot fill the memory with lines that never end their reply, be they empty."""
+    found, replies = fed(*[(line + b"\r\n") * 10] * 1000)
     assert found == []
     assert replies.garbled
 
@@ -134,5 +135,8 @@ def test_hostile_bytes(pieces: list[bytes]) -> None:
 
 
 def test_words_are_cleaned() -> None:
-    """One line, no zero bytes, no half characters, of a bounded length."""
-    assert clean("a\r\n b\0\ud800" + "x" * 900) == "a b?" + "x" * 496
+    """One line of a bounded length, nothing that a terminal obeys, no half characters."""
+    assert clean("a\r\n b\0\ud800" + "x" * 900) == "a b ?" + "x" * 495
+    assert (
+        clean("5.1.1\x1b[2J\x9b31m gr\u00fc\u00dfe \u202etxt\u00a0x") == "5.1.1 [2J 31m gr\u00fc\u00dfe txt x"
+    )
