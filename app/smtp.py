@@ -18,6 +18,7 @@ from app.wire import Offers, clean
 # So many mails wait for a connection at most, or MANY while a connection waits for one that it may carry:
 # then all that wait are for providers who have all the connections they may have.
 FEW, MANY = 200, 1000
+_SIZE_DIGITS = 20  # RFC 1870; Python refuses to read thousands of them
 
 
 class Book(Protocol):
@@ -327,7 +328,7 @@ def _offers_of(client: aiosmtplib.SMTP) -> Offers:
     return Offers(
         pipelining=client.supports_extension("pipelining"),
         smtputf8=client.supports_extension("smtputf8"),
-        size=None if size is None else int(size) if size.isdecimal() else 0,
+        size=None if size is None else int(size) if size.isdecimal() and len(size) <= _SIZE_DIGITS else 0,
     )
 
 

@@ -219,6 +219,16 @@ def test_a_mail_that_is_too_large(settings: Settings) -> None:
     assert "takes 20 at most" in answer.text
 
 
+@pytest.mark.parametrize("size", ["", "0", "much", "9" * 5000])
+def test_a_size_that_says_nothing(settings: Settings, size: str) -> None:
+    """Then a mail of any size is tried."""
+
+    async def script(peer: Peer) -> None:
+        await courteous(peer, f"250-relay.test\r\n250 SIZE {size}")
+
+    assert play(settings, 1, script).verdicts == [ACCEPTED]
+
+
 def test_replies_of_many_lines_in_many_pieces(settings: Settings) -> None:
     """They mean the same, and their words are kept."""
 
