@@ -27,6 +27,7 @@ def family_of(recipient: str) -> str:
 class Family:
     """One provider's mails that wait, and how many connections carry others of its mails meanwhile."""
 
+    name: str
     strict: bool  # takes at most STRICT_MESSAGES over one connection
     most: int  # connections at a time
     busy: int = 0
@@ -63,7 +64,7 @@ class Turns:
         family = self._families.get(name)
         if family is None:
             strict = name in _STRICT
-            family = Family(strict, STRICT_CONNECTIONS if strict else CONNECTIONS_PER_DOMAIN)
+            family = Family(name, strict, STRICT_CONNECTIONS if strict else CONNECTIONS_PER_DOMAIN)
             self._families[name] = family
         family.waiting.append(Parcel(mail, family))
         self._count += 1
@@ -71,9 +72,11 @@ class Turns:
 
     def put_back(self, parcel: Parcel) -> None:
         """It goes before all others of its family."""
-        parcel.family.waiting.appendleft(parcel)
+        family = parcel.family
+        self._families[family.name] = family
+        family.waiting.appendleft(parcel)
         self._count += 1
-        self._list(parcel.family)
+        self._list(family)
 
     def take(self, held: list[Family]) -> Parcel | None:
         """The next mail for a connection that holds mails of these families already."""
@@ -102,7 +105,10 @@ class Turns:
         held.remove(family)
         if family not in held:
             family.busy -= 1
-            self._list(family)
+            if family.busy or family.waiting:
+                self._list(family)
+            else:  # there may be as many domains as mails
+                self._families.pop(family.name, None)
 
     def _list(self, family: Family) -> None:
         if not family.listed and family.waiting and family.busy < family.most:

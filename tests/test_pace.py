@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.pace import CONNECTIONS_PER_DOMAIN, STRICT_CONNECTIONS, Family, Parcel, Turns, family_of
@@ -82,6 +84,20 @@ def test_a_mail_that_comes_back_is_the_next() -> None:
     waiting.release(parcel, held)
     waiting.put_back(parcel)
     assert [take(waiting), take(waiting)] == ["a@one.test", "b@one.test"]
+
+
+def test_a_family_without_mail_is_forgotten() -> None:
+    """A morning has mails for a hundred thousand domains; what comes back or comes anew is known still."""
+    waiting = turns(*(f"r{n}@d{n}.test" for n in range(100)))
+    held: list[Family] = []
+    while parcel := waiting.take(held):
+        waiting.release(parcel, held)
+        last = parcel
+    assert len(waiting._families) == 0
+    waiting.put_back(last)
+    waiting.add(replace(last.mail, recipient="other@d99.test"))
+    assert len(waiting._families) == 1
+    assert [mail.recipient for mail in waiting.clear()] == ["r99@d99.test", "other@d99.test"]
 
 
 def test_how_many_connections_are_of_use() -> None:
