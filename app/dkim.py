@@ -27,8 +27,8 @@ from app.errors import Conflict, InvalidSettings
 LEAST_BITS = 1024  # verifiers need not accept less (RFC 8301)
 GOOD_BITS = 2048
 NEW_BITS = 2048  # more does not fit into a DNS answer everywhere
-# Named once more than they occur, so that nobody can add another one to a signed mail.
-SEALED = ("From", "To", "Subject", "Date")
+# Named once more than they occur, so that nobody can add another one to a signed mail (RFC 6376, 8.15).
+SEALED = ("From", "To", "Subject", "Date", "Reply-To", "Content-Type", "List-Unsubscribe")
 _FOLD = "\r\n "
 _LINE_CHARS = 72
 _TXT_CHARS = 255
