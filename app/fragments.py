@@ -20,7 +20,7 @@ from app.records import MailKind, Pick, Section
 from app.render import SUMMARY_CHARS, Fragment, Renderer
 from app.tokens import TOKEN_CHARS, Purpose, Signer
 
-# In memory, of what digests showed lately: some fifty megabytes at most, however many readers there are.
+# In memory, of what digests showed lately: some hundred megabytes at most, however many readers there are.
 PICKS_KEPT, CARDS_KEPT, PAPERS_KEPT, LINES_KEPT, SHELLS_KEPT = 20_000, 5_000, 2_000, 8_000, 64
 OPINIONS = (Purpose.LIKE, Purpose.DISLIKE)
 _SHOWN = tuple(field.name for field in fields(Pick) if field.name not in ("reason", "score"))
