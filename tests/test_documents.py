@@ -100,6 +100,16 @@ def test_the_image_copies_only_what_exists_and_is_let_through() -> None:
     assert all((ROOT / source).exists() for source in sources)
 
 
+def test_whoever_sends_in_a_container_keeps_its_journal_and_has_time_to_end() -> None:
+    """A journal in memory is gone with its container, and all mails in hand would be of unknown fate."""
+    text = "\n".join(line for line in COMPOSE.splitlines() if not line.startswith("#"))
+    shared, own = text.partition("services:")[::2]
+    assert 'volumes: ["var:/app/var"]' in shared
+    assert int(re.findall(r"stop_grace_period: (\d+)s", shared)[0]) > 10
+    assert "/app/var" not in own
+    assert Settings.model_fields["journal_dir"].default.startswith("var/")
+
+
 def test_nothing_of_one_machine_is_written_down() -> None:
     """No absolute path of a home or work folder is in any file that git keeps."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S607
