@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
 
 from app.pipeline import App
-from app.settings import Settings
 from tests.faults import reckoning
 from tests.faults.conftest import CONNECTIONS
 from tests.faults.senders import PATIENCE, Starter
@@ -18,21 +18,35 @@ KILLS = {"sqlite": 500, "postgresql": 150}  # a sender on PostgreSQL takes longe
 MINUTE = timedelta(minutes=1)
 MAILS = 12  # that wait for each sender
 LINES = 6000  # a little more than it takes to send these
+Kill = Callable[[Sink, Starter, datetime, random.Random], bool]
+
+
+def at_a_line(_relay: Sink, start: Starter, now: datetime, chance: random.Random) -> bool:
+    """Somewhere in the code of the sending path."""
+    return start(now, dies_at_line=chance.randrange(1, LINES)).is_killed_within(PATIENCE)
+
+
+def while_it_sends(relay: Sink, start: Starter, now: datetime, chance: random.Random) -> bool:
+    """From outside, some milliseconds after the relay has first heard of it."""
+    relay.on("connect", tell=True, times=1)
+    sender = start(now)
+    relay.reached()
+    relay.go_on()
+    return sender.is_killed_within(chance.uniform(0, 0.04))
 
 
 @pytest.mark.timeout(300)
-def test_killed_at_any_moment(
-    app: App, settings: Settings, relay: Sink, now: datetime, start: Starter
-) -> None:
-    """Sender after sender dies, a minute after the one before: at a line of its code, or while it sends."""
+@pytest.mark.parametrize("kill", [at_a_line, while_it_sends])
+def test_killed_at_any_moment(app: App, relay: Sink, now: datetime, start: Starter, kill: Kill) -> None:
+    """Sender after sender dies, a minute after the one before, with twelve mails to send."""
     chance = random.Random(4)  # noqa: S311 - a test must do the same again
     relay.talk(pace=0.004)
     kills, names, ever_in_doubt = 0, list[str](), set[str]()
-    while kills < KILLS[app.db.url.get_backend_name()]:
+    while kills < KILLS[app.db.url.get_backend_name()] // 2:
         now += MINUTE
         names += reckoning.queue(app, now, MAILS - len(reckoning.waiting(app)), first=len(names))
         before = reckoning.doubtful(app)
-        kills += _kill(relay, start, now, chance)
+        kills += kill(relay, start, now, chance)
         reckoning.restart(app, now)
         reckoning.check_conservation(app)
         in_doubt = reckoning.doubtful(app) - before
@@ -41,13 +55,3 @@ def test_killed_at_any_moment(
     reckoning.settle(app, now + MINUTE)
     reckoning.check_everybody(app, relay, names)
     assert len(ever_in_doubt) > kills / 10, "too few died with a mail in flight to tell anything"
-
-
-def _kill(relay: Sink, start: Starter, now: datetime, chance: random.Random) -> bool:
-    if chance.random() < 0.5:
-        return start(now, dies_at_line=chance.randrange(1, LINES)).is_killed_within(PATIENCE)
-    relay.on("connect", tell=True, times=1)
-    sender = start(now)
-    relay.reached()
-    relay.go_on()
-    return sender.is_killed_within(chance.uniform(0, 0.04))
