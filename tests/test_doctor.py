@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import select
 
-from app import deliver, dkim, doctor, lexicon, pipeline, runs
+from app import db, deliver, dkim, doctor, lexicon, pipeline, runs
 from app.doctor import Finding, Level, lately, relay
 from app.doctor.sink import Sink
 from app.models import Model, SourceKind, Subscriber
@@ -122,17 +122,21 @@ def _everything(app: App) -> dict[str, list[tuple[object, ...]]]:
         return {str(each): [tuple(row) for row in session.execute(each.select())] for each in tables}
 
 
-def test_a_relay_and_a_resolver_that_are_silent_do_not_hold_up_the_doctor(
+def test_others_that_are_silent_do_not_hold_up_the_doctor(
     app: App, now: datetime, names: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All is looked at together, and each part has an end."""
     monkeypatch.setattr(relay, "PATIENCE", 1.0)
+    monkeypatch.setattr(db, "CONNECT_SECONDS", "2")
     names.silent = True
     started = monotonic()
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        found = examine(app, now, names, smtp_port=silent.getsockname()[1])
+        port = silent.getsockname()[1]
+        url = f"postgresql+psycopg://paperboy@127.0.0.1:{port}/paperboy"
+        found = examine(app, now, names, smtp_port=port, database_url=url)
     assert monotonic() - started < 60
-    assert (found["relay"].level, found["dns"].level) == (Level.ERROR, Level.WARNING)
+    assert [found[each].level for each in ("relay", "database")] == [Level.ERROR] * 2
+    assert found["dns"].level is Level.WARNING
     assert found["one-click"].level is Level.OK
 
 
