@@ -72,6 +72,21 @@ def test_a_mailbox_that_is_not_there_is_found(
         assert look(settings, now, bounce_mailbox=url)["bounce_mailbox"].level is Level.ERROR
 
 
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("imap://a:b@mail.example.org/INBOX", True),
+        ("imap://a:b@192.0.2.7", True),
+        ("imaps://a:b@mail.example.org", False),
+        ("imap://a:b@localhost", False),
+        ("imap://a:b@[::1]:143/", False),
+    ],
+)
+def test_a_password_that_goes_in_clear_is_found(url: str, warned: bool) -> None:
+    """Unless it never leaves this machine."""
+    assert [finding.level for finding in returns.in_clear(url)] == [Level.WARNING] * warned
+
+
 def test_a_folder_is_looked_into(settings: Settings, now: datetime, tmp_path: Path) -> None:
     """What is in it stays; a folder that is none is found."""
     (tmp_path / "bounces").mkdir()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -26,6 +28,7 @@ def look(settings: Settings, database: Database, now: datetime) -> Iterator[Find
     """Log in and count, look into the folder; nothing is read or removed."""
     if settings.bounce_mailbox:
         yield _mailbox(settings.bounce_mailbox)
+        yield from in_clear(settings.bounce_mailbox)
     if settings.bounce_folder:
         yield _folder(settings.bounce_folder, now)
     if settings.bounce_mailbox or settings.bounce_folder:
@@ -49,6 +52,21 @@ def _mailbox(url: str) -> Finding:
         fix = "check PAPERBOY_BOUNCE_MAILBOX: host, name, password (percent-encoded) and folder"
         return error("bounce_mailbox", f"cannot be used: {fault}", fix)
     return well("bounce_mailbox", f"can be read; {waiting} mails wait there")
+
+
+def in_clear(url: str) -> Iterator[Finding]:
+    """Whether the password of a mailbox goes over a network for everybody to read."""
+    parts = urlsplit(url)
+    if parts.scheme == "imap" and not _is_here(parts.hostname or ""):
+        said = "its password is sent in clear, and nothing proves who answers"
+        yield warning("bounce_mailbox password", said, "begin PAPERBOY_BOUNCE_MAILBOX with imaps://")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _folder(name: str, now: datetime) -> Finding:
