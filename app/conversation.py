@@ -29,7 +29,7 @@ from app.wire import Offers, Replies, Reply, Unsendable, clean, envelope, stuffe
 class Patience:
     """Seconds to wait for the relay (RFC 5321, 4.5.3.2). Who waits less than `end` sends mails twice."""
 
-    connect: float = 60.0
+    connect: float = 300.0  # until it greets
     mail: float = 300.0
     rcpt: float = 300.0
     data: float = 120.0

@@ -516,6 +516,13 @@ def test_garbage(settings: Settings, announcing: str, garbage: str) -> None:
 # --- patience
 
 
+def test_the_usual_patience_is_that_of_the_standard() -> None:
+    """RFC 5321, 4.5.3.2: seconds that each answer may take."""
+    usual = Patience()
+    assert (usual.connect, usual.mail, usual.rcpt) == (300, 300, 300)
+    assert (usual.data, usual.block, usual.end) == (120, 180, 600)
+
+
 @pytest.mark.parametrize(
     ("stage", "verdict"),
     [("mail", DEFERRED), ("rcpt", DEFERRED), ("data", DEFERRED), ("end", UNCERTAIN)],
