@@ -182,12 +182,18 @@ def _said_of(who: str, words: str, several: bool) -> str:
 # --- automatic answers
 
 
-_RE = re.compile(r"(?:\s{0,9}(?:re|aw|fwd?)\s{0,9}:){1,9}", re.IGNORECASE)
 _DELAYED = re.compile(r"\bdelay(?:ed)?\b|\bstill being retried\b", re.IGNORECASE)
+_ONLY_DELAYED = re.compile(
+    r"\bwarning message only\b|\bstill undelivered\b|\b(?:has )?not yet been delivered\b|"
+    r"\bwill (?:keep trying|continue to be (?:re)?tried)\b",
+    re.IGNORECASE,
+)
 _AWAY = re.compile(
-    r"\b(?:out of (?:the )?office|auto(?:matic|mated)?[- ]?(?:reply|response|answer)|away until|"
-    r"on (?:vacation|holiday|leave)|currently away|vacation (?:reply|response)|abwesen|"
-    r"réponse automatique|respuesta automática)",
+    r"\b(?:out of (?:the )?office|auto(?:matic|mated)?[- ]?(?:reply|response|answer)|away (?:until|from)|"
+    r"on (?:vacation|holiday|leave)|currently away|vacation (?:reply|response)|abwesen|auto: |autosvar|"
+    r"automatisch(?:e antwort| antwoord)|réponse automatique|absence du bureau|"
+    r"r(?:espuesta|isposta|esposta) autom[aá]tica|fuera de (?:la )?oficina|автоматический ответ|автоответ)|"
+    r"自動(?:応答|返信|回覆)|自动(?:回复|答复)",
     re.IGNORECASE,
 )
 _FROM_A_DAEMON = re.compile(r"mailer-daemon|post_?master|mail delivery|mdaemon", re.IGNORECASE)
@@ -201,10 +207,11 @@ def _automatic_answer(mail: Part) -> tuple[Notice, ...]:
         for name in ("x-autoreply", "x-autorespond", "x-autoresponder", "x-auto-response-suppress")
     )
     daemon = _FROM_A_DAEMON.search(mail.header("from")) or mail.header("x-failed-recipients")
-    if daemon or not (automatic or _AWAY.match(_RE.sub("", subject, count=1).strip())):
+    away = _AWAY.search(subject)
+    if daemon or not (automatic or away):
         return ()
-    if not _AWAY.search(subject) and refusals.speaks_of_failure(subject):
-        return ()
+    if refusals.speaks_of_failure(subject[: away.start()] if away else subject):
+        return ()  # "Undeliverable: Automatic reply" tells of an answer that came back
     found = prose.ADDRESS.search(mail.header("from"))
     return (
         Notice(Kind.VACATION, found[0] if found else "", "", Reason.VACATION, None, _words(mail) or subject),
@@ -227,7 +234,7 @@ def _in_words(mail: Part) -> tuple[Notice, ...]:
     told = prose.about(words, ours)
     if len(failed) == 1 or not told:
         told = [prose.About((failed or [each.recipient for each in told] or [""])[0], words)]
-    delayed = bool(_DELAYED.search(mail.header("subject")))
+    delayed = bool(_DELAYED.search(mail.header("subject")) or _ONLY_DELAYED.search(words))
     around = words if len(told) == 1 else ""  # what is said of others says nothing of this one
     return tuple(_worded(each, around, mail, delayed) for each in told)
 

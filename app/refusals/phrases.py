@@ -1,23 +1,29 @@
 """PURE. Phrases in which mail servers refuse mail, by what they mean; written from real refusals.
 
 One phrase a line, as a regular expression without regard of case; a line that is further in goes on with the
-one above it. `<30>` stands for up to 30 characters of the same sentence, `<who>` and `<gone>` for the words
-below. All of it is bounded, so that no text takes long.
+one above it. `<30>` stands for up to 30 characters of the same sentence, `<who>`, `<gone>` and `<full>` for
+the words below. All of it is bounded, so that no text takes long.
 """
 
 from __future__ import annotations
 
 from app.refusals.reasons import Reason
 
-WHO = """
-    user|recipient|mail ?box|account|address(?:ee)?|person|e-?mail(?: account| address)?|alias|destinataire
-    |adresse|userid
+WHO = r"""
+    user|recipient|mail ?box|account|address(?:ee)?|person|e-?mail(?: account| address)?|alias|userid
+    |destinataire|adresse|compte|utilisateur|benutzer|empf[äa]nger|konto|postfach|utente|casella|indirizzo
+    |destinat[aá]rio|usu[aá]rio|cuenta|direcci[oó]n|пользователь|получатель|адрес|ящик
 """
 GONE = r"""
     (?:(?:does|did|do) ?(?:not|n[o'’]t)|doesn['’]t|not|no longer) exists?|unknown|(?:not|wasn.t) found
     |(?:could(?: not|n.t)|can ?not|can.t) be (?:found|located|resolved)|(?:not|un)[ -]?recogni[sz]ed
-    |not known|not listed|not registered|not (?:a )?valid\b|(?:is )?incorrect|non-?existent
-    |n'existe pas|nicht gefunden|(?:has|have) been (?:deleted|removed)
+    |not (?:known|listed|registered|defined|hosted)|(?:not|appear) (?:to be )?(?:a )?valid\b|(?:is )?incorrect
+    |non-?existent|(?:has|have) been (?:deleted|removed)|n'existe pas|inconnue?|nicht (?:gefunden|bekannt)
+    |unbekannt|existiert nicht|(?:no|não|nao) existe|inexistente|des(?:conocid|conhecid)[oa]|sconosciut[oa]
+    |non esiste|не (?:найден|существует)
+"""
+FULL = r"""
+    full|(?:über)?voll|überfüllt|pleine?|llen[oa]|chei[oa]|pien[oa]|переполнен
 """
 
 # In this order: who says more than that a mailbox is not there is believed first.
@@ -31,7 +37,8 @@ MEANING: dict[Reason, str] = {
         too many (?:concurrent |simultaneous |open )?(?:smtp )?(?:connections|sessions|recipients|
             rcpts)\b(?! (?:this|per|in an?|within) (?:hour|minute|day|second|short|\d))
         (?:connection|frequency|concurrency|session)s? (?:limit|rate)
-        max(?:imum)? (?:number of )?(?:connections|recipients)
+        (?:max(?:imum)?|number of)(?: number of)?(?: concurrent| simultaneous)? (?:connections|
+            sessions|recipients)
         trop de (?:connexions|destinataires)
     """,
     Reason.SPEEDING: r"""
@@ -71,7 +78,7 @@ MEANING: dict[Reason, str] = {
         too much mail(?:box)? data
         too many messages (?:in|on)[ ]
         number of messages in <30>mailbox exceed
-        bo[iî]te <40>pleine
+        bo[iî]te<60>\b<full>\b
         (?:mail ?box|account|storage) limit
         exceeded storage allocation
         exhausted <20>storage
@@ -79,9 +86,12 @@ MEANING: dict[Reason, str] = {
             lacks)\b<20>\b(?:space|storage|room|quota)\b
         \b(?:mail ?box|inbox|account|user|recipient)\b<60>\breached<30>\b(?:maximum|limit|quota)
         used up<30>\b(?:quota|storage|space)
-        (?:postfach|mailbox|konto)<60>\bvoll\b
+        \b<who>\b<50>\b<full>\b
+        (?:mail ?box|inbox) space not enough
+        over the (?:maximum|allowed)<20>\bsize
+        exced\w{2,4}<20>\b(?:quota|cuota)
         zu viele (?:e-?)?mails
-        (?:buz[oó]n|casilla|caixa)<40>(?:llen|chei)[ao]
+        (?:buz[oó]n|casilla|caixa)<40>\b<full>\b
         (?:メールボックス|受信箱|容量)<20>(?:一杯|いっぱい|満杯|超過|超え|オーバー)
     """,
     Reason.SPAM_DETECTED: r"""
@@ -100,6 +110,9 @@ MEANING: dict[Reason, str] = {
             junk(?: mail)?)\b(?! ?(?:list|trap|source|policy))
         consider(?:s|ed)? <20>\b(?:spam|junk)\b
         seems? to be (?:spam|junk)
+        spam ?score
+        \bfor spam\b
+        \bphishing\b
         spamassassin
         \bdt:spm\b
         behaviou?r spam
@@ -113,6 +126,18 @@ MEANING: dict[Reason, str] = {
         we do not accept spam
         \bofr_506\b
         \bbulk mail\b
+    """,
+    Reason.NO_RELAYING: r"""
+        \brelay(?:ing)?\b<30>\b(?:den(?:y|ied)|prohibited|not (?:permitted|allowed)|disallowed|refused|
+            rejected|disabled|forbidden|attempt)
+        \b(?:unable|not (?:allowed|permitted|configured|able)|refus\w{1,4}|cannot|won't|don't|do not|
+            will not)\b(?: to)? relay\b
+        \bnot? (?:an )?(?:open )?relay(?:ing)?\b
+        (?:not|isn't) in my list of allowed rcpthosts
+        insecure mail relay
+        attempt(?:s|ed|ing)? to relay
+        (?:e-?mail )?address is not verified
+        not (?:a )?(?:local|hosted) (?:domain|host)
     """,
     Reason.REQUIRE_PTR: r"""
         \b(?:no|without|missing|invalid|require[sd]?|valid|have|fix|bad|
@@ -130,21 +155,10 @@ MEANING: dict[Reason, str] = {
         \bdkim\b<60>\b(?:fail|pass|invalid|required|check)
         unauthenticated (?:e-?mail|mail|message)
         sender is unauthenticated
+        \bopenspf\b
         authentication information
         multiple authentication checks failed
         sender policy framework
-    """,
-    Reason.NO_RELAYING: r"""
-        \brelay(?:ing)?\b<30>\b(?:den(?:y|ied)|prohibited|not (?:permitted|allowed)|disallowed|refused|
-            rejected|disabled|forbidden|attempt)
-        \b(?:unable|not (?:allowed|permitted|configured|able)|refus\w{1,4}|cannot|won't|don't|do not|
-            will not)\b(?: to)? relay\b
-        \bnot? (?:an )?(?:open )?relay(?:ing)?\b
-        (?:not|isn't) in my list of allowed rcpthosts
-        insecure mail relay
-        attempt(?:s|ed|ing)? to relay
-        (?:e-?mail )?address is not verified
-        not (?:a )?(?:local|hosted) (?:domain|host)
     """,
     Reason.VIRUS_DETECTED: r"""
         \bvirus(?:es)?\b<40>\b(?:found|detected|infected|contain)
@@ -170,8 +184,8 @@ MEANING: dict[Reason, str] = {
         indicated no smtp service
         no mx found
         type=mx: malformed or unexpected name server reply
-        no (?:mail|smtp) (?:service|server) here
-        does not (?:accept|receive) (?:any )?mail\b
+        no mail (?:service|server) here
+        does not (?:accept|receive) (?:any )?mail\b(?! from)
     """,
     Reason.SUSPEND: r"""
         account is temporarily limited
@@ -179,7 +193,10 @@ MEANING: dict[Reason, str] = {
         \b(?:account|mail ?box|user(?:\(s\))?|recipient|address|e-?mail|compte|subscriber|
             domain)s?\b<60>\b(?:disabled|suspended|inactive|locked|frozen|is blocked|deactivated|
             discontinued|terminated|bloqu[eé]|closed|(?:not|no longer) active|overdue|cancell?ed)
+        \b(?:account|mail ?box|user)\b<20>\bblocked\b(?! (?:by|using|your?|mail|messages?)\b)
         \b(?:account|mail ?box|domain) (?:has |is )?expired
+        \b(?:konto|postfach|compte|cuenta|conta|ящик)\b<50>\b(?:gesperrt|deaktiviert|désactivé|
+            (?:desactivad|suspendid)[oa]|заблокирован|отключен)
         \b(?:disabled|suspended|inactive|locked|frozen|deactivated|discontinued|
             cancell?ed) (?:account|mail ?box|user|recipient|address)
     """,
@@ -195,7 +212,7 @@ MEANING: dict[Reason, str] = {
     Reason.FILTERED: r"""
         recipient(?:'s)? preferences
         (?:refused|rejected|blocked|not accepted) by (?:the )?(?:recipient|user|addressee)
-        user (?:does not|doesn't) (?:want|accept|have an? [^ ]{1,100} account)
+        (?:user|recipient|addressee) (?:does not|doesn't) (?:want|accept|have an? [^ ]{1,100} account)
         (?:user|recipient|addressee) (?:has )?(?:refuse|reject|block)(?:s|ed)\b<20>\b(?:mail|messages?|you)\b
         not on (?:the )?(?:white|allow) ?list
         restricts? (?:incoming )?mail
@@ -242,6 +259,9 @@ MEANING: dict[Reason, str] = {
         banned sending
         denied \[
         server refused connection
+        (?<!indicated )no smtp service
+        \d[\d·:]{6,40}\]? is (?:on|in) (?:the|an?|our)\b
+        \bdynamic (?:ip|address)
         connection denied
         (?:mail|messages?) from \d[\d.·:]{6,40} (?:not allowed|refused|rejected)
         unwanted messages
@@ -260,19 +280,36 @@ MEANING: dict[Reason, str] = {
             limit of|maximum)|size limit|size exceed)
         (?:size|line|length) limit exceeded
         (?:message|mail)<20>\blarger than
+        size of (?:the |your )?(?:message|mail)<20>\bexceed
+        nachricht<20>\bzu gro(?:ß|ss)
+        message<20>\btrop (?:volumineux|gros|grand)
         exceeds? (?:the )?(?:maximum|fixed|size|allowed)<40>(?:size|limit|allowed)
         message size
     """,
     Reason.EXCEED_LIMIT: r"""
         exceeds? (?:the )?(?:administrative|local) limit
     """,
+    Reason.HOST_UNKNOWN: r"""
+        \b(?:host|domain)(?: name)?(?: or domain name)?\b[^.:;\[]{0,60}\b(?:unknown|not found|not exist|
+            does(?:n't| not) exist|unrouteable|(?:can ?not|can't|could not|couldn't) be (?:found|resolved))
+        (?:could not|couldn't|can ?not|can't|unable to) (?:find|resolve|look up) (?:the |a )?(?:domain|host)\b
+        domain is not reachable
+        \b(?:unknown|no such|invalid|bad|nonexistent) (?:host|domain|destination|mail ?server)\b
+        unroute?able (?:mail )?(?:domain|address)(?!\?)
+        nxdomain
+        no mx (?:or a )?(?:record|host)
+        host found but no data record
+        domain[^.:;]{0,40}existiert nicht
+        illegal host
+        name or service not known
+        couldn't find any host
+        all relevant mx records point to non-existent
+    """,
     Reason.USER_UNKNOWN: r"""
         \b(?:unknown|no such|invalid|unrecognized|illegal|bad|undeliverable|nonexistent|
             non-existent)(?: or \w{1,12})?(?: local| final| virtual| delivery| destination| e-?mail|
              smtp){0,2} <who>\b
-        \b<who>(?:\(s\))?(?: name)?(?: [\\x22'<(]?[^\s]{1,200}@[^\s]{1,200}[\\x22'>)]?:?,?)?(?: (?:is|
-            was|are|has|that you tried to reach|you entered|or domain|in question|here|in \w{1,12}|
-            on \w{1,12}))*[ :,-]{1,3}<gone>
+        \b<who>\b(?:\(s\))?[^.:]{0,60}[:,-]{0,2} ?\b<gone>
         \b(?:no|not a|isn't a|is not a)(?: valid| known| registered| local)? (?:mail ?box|user|
             recipient|account)\b(?! (?:space|quota))
         recipient ?not ?found
@@ -296,29 +333,12 @@ MEANING: dict[Reason, str] = {
         (?:does not|doesn't) have a mail ?box
         not listed in <20>(?:directory|address book)
         recip(?:ient)?notfound
-        (?:benutzer|empf[äa]nger|adresse|konto|postfach)<40>(?:unbekannt|existiert nicht|nicht gefunden)
-        usuario (?:desconocido|inexistente|no existe)
-        (?:utilisateur|destinataire|adresse)<20>inconnue?
-        unable to (?:find|locate) (?:the )?(?:recipient|user|mailbox)
+        (?:unable to|can(?:not|'t)) (?:find|locate|verify) (?:the |your )?(?:recipient|user|mailbox)
+        \buser \S{1,64} invalid\b
         delivery userid
         has no (?:mail ?box|account)
         (?:wurde )?nicht gefunden
         not our customer
-        can(?:'t|not) (?:find|verify) (?:the |your )?(?:recipient|user|mailbox)
-    """,
-    Reason.HOST_UNKNOWN: r"""
-        \b(?:host|domain)(?: name)?(?: or domain name)?\b[^.:;\[]{0,60}\b(?:unknown|not found|not exist|
-            does(?:n't| not) exist|unrouteable|(?:can ?not|can't|could not|couldn't) be (?:found|resolved))
-        (?:could not|couldn't|can ?not|can't|unable to) (?:find|resolve|look up) (?:the |a )?(?:domain|host)\b
-        domain is not reachable
-        \b(?:unknown|no such|invalid|bad|nonexistent) (?:host|domain|destination|mail ?server)\b
-        unrout(?:e)?able (?:mail )?(?:domain|address)
-        nxdomain
-        no mx (?:or a )?(?:record|host)
-        illegal host
-        name or service not known
-        couldn't find any host
-        all relevant mx records point to non-existent
     """,
     Reason.NOT_COMPLIANT: r"""
         \brfc ?-?\d{3,4}\b<40>\b(?:compl|violat)
@@ -343,6 +363,7 @@ MEANING: dict[Reason, str] = {
         no route to\b
         loop detected
         (?:dns|mx|cname|name|host)\b<20>\blookup failed temporarily
+        temporary failure in (?:mx|dns|name)
         lost connection
         network (?:is )?(?:unreachable|error|down)
         dns (?:query|lookup|error)<20>\b(?:fail|error)

@@ -86,4 +86,11 @@ FAILURE = r"""
         user unknown
         failure reasons
         delevery
+        \bnicht (?:zugestellt|zustellbar)|unzustellbar
+        (?:n'a pas pu|impossible d)<40>(?:remis|livr|distribu)|échec de (?:la )?(?:remise|distribution)
+        no se (?:pudo|ha podido) entregar|no (?:ha sido )?entregado
+        não (?:foi|pôde ser) entregue
+        (?:mancata consegna|non (?:è stato )?(?:consegnat|recapitat)|invio non riuscito)
+        не (?:может быть |был[оа]? |удалось )?доставлен|не доставлено
+        (?:送信|配送|配信|送達|お届け)<20>(?:できません|エラー|失敗)
 """

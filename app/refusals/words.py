@@ -9,7 +9,7 @@ from app.refusals.reasons import Reason
 from app.refusals.signs import Phase
 
 _CONTINUED = re.compile(r"\n {12}")
-_SHORT = {"<who>": phrases.WHO, "<gone>": phrases.GONE}
+_SHORT = {"<who>": phrases.WHO, "<gone>": phrases.GONE, "<full>": phrases.FULL}
 
 
 def _alternatives(block: str) -> str:
