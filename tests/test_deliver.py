@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app import deliver, main, pipeline, suppression
+from app import deliver, main, pipeline, subscribers, suppression
 from app.journal import Ending, Journal, Remains
-from app.models import Delivery, DeliveryState, Event, MailKind, Subscriber, SubscriberState
+from app.models import Delivery, DeliveryState, Event, MailKind, Subscriber, SubscriberState, Suppression
 from app.pipeline import App
 from app.records import Answer, Skip, Verdict
 from app.settings import Settings, UncertainPolicy
@@ -506,6 +506,20 @@ def test_an_answer_that_comes_after_the_end_changes_nothing(
     with app.db.read() as session:
         assert not suppression.is_suppressed(session, "alice@example.org")
     assert rows(app)["alice"].reason == "given up, the next digest is due: it was never attempted"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.HARD, Verdict.DEFERRED, Verdict.UNCERTAIN])
+def test_an_answer_names_nobody_who_was_erased_meanwhile(app: App, now: datetime, verdict: Verdict) -> None:
+    """Erasing clears what the ledger holds of a reader; a mail in flight must not bring it back."""
+    (delivery,) = queue(app, now, "alice")
+    with app.db.write() as session:
+        deliver.claim(session, owner="me", now=now)
+        subscribers.erase(session, 1, now, keep_off=False)
+    record(app, "me", {delivery: Answer(verdict, 550, "5.1.1 <alice@example.org>: who?")}, now)
+    with app.db.read() as session:
+        held = [*session.exec(select(Event)), session.get_one(Delivery, delivery)]
+        assert not session.exec(select(Suppression)).all()
+    assert "alice" not in str([row.model_dump() for row in held])
 
 
 def test_a_service_mail_is_given_up_in_its_own_words(app: App, now: datetime) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -14,7 +15,7 @@ from app import bounces, suppression
 from app.deliver import marking, operating
 from app.deliver.claims import refusal_of
 from app.journal import Ending
-from app.models import Delivery, Subscriber
+from app.models import Delivery, Subscriber, SubscriberState
 from app.models import DeliveryState as State
 from app.records import Answer, Verdict
 from app.settings import UncertainPolicy
@@ -107,6 +108,8 @@ def _record_others(
     states = {}
     for delivery, reader in marking.with_readers(session, session.exec(mine.with_for_update()).all()):
         ending = by_id[delivery.id or 0]
+        if reader.state is SubscriberState.ERASED:
+            ending = _without_words(ending)
         if delivery.state in IN_HAND and ending.answer.verdict in NOT_TRIED:
             _take_back(session, delivery, reader)
         elif delivery.state in IN_HAND:
@@ -118,6 +121,11 @@ def _record_others(
             marking.doubt(delivery, _words(ending.answer), None)  # it was ended while it was in flight
         states[delivery.id or 0] = delivery.state
     return states
+
+
+def _without_words(ending: Ending) -> Ending:
+    """What came of a mail whose reader was erased while it was in flight: a relay's words may name them."""
+    return replace(ending, answer=replace(ending.answer, text=""), subject="")
 
 
 def _draw_consequences(session: Session, delivery: Delivery, answer: Answer, now: datetime) -> None:
