@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+import trustme
 
 from app.conversation import Patience
 from app.records import Answer, Outgoing, Verdict
-from app.settings import Settings
+from app.settings import Settings, SmtpSecurity
 from app.smtp import Relay
 from tests.test_smtp import Notebook, mail
 
@@ -217,6 +219,26 @@ def test_a_mail_that_is_too_large(settings: Settings) -> None:
     (answer,) = play(settings, 1, script).answers
     assert answer.verdict is Verdict.UNSENDABLE
     assert "takes 20 at most" in answer.text
+
+
+def test_what_is_said_before_encryption_counts_for_nothing(settings: Settings) -> None:
+    """Whoever is on the way can put it there, behind the answer to STARTTLS (CVE-2011-0411)."""
+    certificate, context = trustme.CA().issue_cert("127.0.0.1"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+
+    async def script(peer: Peer) -> None:
+        await peer.greets("250-relay.test\r\n250 STARTTLS")
+        await peer.hears("STARTTLS")
+        await peer.says("220 go on", PIPELINING, "250 ok")
+        await peer.writer.start_tls(context)
+        await peer.hears("EHLO")
+        await peer.says(PLAIN)
+        await peer.hears("MAIL")
+        await peer.says("451 4.3.0 later")
+        await peer.hears("RSET")
+
+    opportunistic = settings.model_copy(update={"smtp_security": SmtpSecurity.OPPORTUNISTIC})
+    assert play(opportunistic, 1, script).answers == [Answer(DEFERRED, 451, "4.3.0 later")]
 
 
 @pytest.mark.parametrize("size", ["", "0", "much", "9" * 5000])

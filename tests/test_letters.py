@@ -5,8 +5,11 @@ from __future__ import annotations
 import email
 import email.policy
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -272,6 +275,30 @@ def test_what_is_kept_in_memory_is_bounded(
         made(composer, letter_of(now, holding(samples.pick(number, f"Paper {number}"))))
     assert all(len(kept) <= 5 for kept in composer._fragments._at_hand)
     assert made(composer, letter_of(now)) == first
+
+
+def test_threads_may_share_it(
+    settings: Settings, signer: Signer, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while what it keeps is thrown away and made again all the time."""
+    for kept in ("PICKS_KEPT", "CARDS_KEPT", "PAPERS_KEPT", "LINES_KEPT", "SHELLS_KEPT"):
+        monkeypatch.setattr(fragments, kept, 3)
+    picks = [samples.pick(n, f"Paper {n}", reason=f"Reason {n % 7}") for n in range(20)]
+    letters = [
+        letter_of(now, holding(*picks[n % 15 : n % 15 + 4], note=f"Note {n % 5}"), subscriber_id=n)
+        for n in range(200)
+    ]
+    expected = [made(Composer(settings, signer, renderer), letter) for letter in letters[:20]]
+    composer = Composer(settings, signer, renderer)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(partial(made, composer), letters))
+    finally:
+        sys.setswitchinterval(usual)
+    assert found[:20] == expected
+    assert found == [made(composer, letter) for letter in letters]
 
 
 # --- what goes wrong
