@@ -22,7 +22,10 @@ _SIZE_DIGITS = 20  # RFC 1870; Python refuses to read thousands of them
 
 
 class Book(Protocol):
-    """Who answers for the mails. Both are called in the midst of sending, and so must not wait."""
+    """Who answers for the mails. All are called in the midst of sending, and so must not wait."""
+
+    def may_leave(self, mail: Outgoing) -> bool:
+        """Its envelope is about to be said. False: it need not. To say no later costs a connection."""
 
     def commit(self, mail: Outgoing) -> bool:
         """The body is about to leave. False: it must not."""
@@ -145,6 +148,7 @@ class Relay:
             self._turned_away(error)
         elif error:
             self._fail(error)
+        self._find_carrier()  # what it carried may have ended already, when it still counted as being opened
 
     def _turned_away(self, error: BaseException) -> None:
         """The relay may want fewer connections than the settings. Without any the run is over."""
@@ -161,7 +165,8 @@ class Relay:
 
     def next_for(self, round_: _Round) -> Parcel | None:
         self._hungry.pop(round_, None)
-        parcel = self._turns.take(round_.held)
+        while (parcel := self._turns.take(round_.held)) and not self._book.may_leave(parcel.mail):
+            self.settle(parcel, round_, Answer(Verdict.WITHDRAWN))
         if parcel is None:
             self._hungry[round_] = None
         if self._has_room(FEW // 2):  # not at once: so that who submits is woken up once for many
@@ -354,6 +359,9 @@ class _Note:
     """The book of a single mail."""
 
     answer = Answer(Verdict.HELD)
+
+    def may_leave(self, _mail: Outgoing) -> bool:
+        return True
 
     def commit(self, _mail: Outgoing) -> bool:
         return True

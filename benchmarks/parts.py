@@ -39,6 +39,9 @@ class Tally:
     def __init__(self) -> None:
         self.accepted = 0
 
+    def may_leave(self, mail: Outgoing) -> bool:
+        return True
+
     def commit(self, mail: Outgoing) -> bool:
         return True
 

@@ -45,6 +45,10 @@ class Notebook:
         self.says = says
         self.told = told or asyncio.Event()
         self.answers: dict[int, Answer] = {}
+        self.withdrawn: set[int] = set()
+
+    def may_leave(self, mail: Outgoing) -> bool:
+        return mail.delivery_id not in self.withdrawn
 
     def commit(self, mail: Outgoing) -> bool:
         return self.says(mail)
@@ -95,6 +99,34 @@ def test_nothing_is_sent_when_the_ledger_says_no(settings: Settings, mail_server
     assert [answer.verdict for answer in answers] == [Verdict.WITHDRAWN, Verdict.ACCEPTED]
     assert [len(mail_server.messages), mail_server.connections] == [1, 2]
     assert mail_server.swallowed == []
+
+
+def test_what_was_taken_back_costs_no_connection(settings: Settings, mail_server: MailServer) -> None:
+    """A mail that is known not to leave is never announced: the next one goes over the same connection."""
+    book = Notebook()
+    book.withdrawn = {2, 3, 5}
+
+    async def run() -> None:
+        async with smtp.Relay(only(settings, 1), book) as pool:
+            for number in range(1, 6):
+                await pool.submit(mail(number))
+            await pool.drain()
+
+    asyncio.run(run())
+    left = [number for number, answer in book.answers.items() if answer.verdict is Verdict.ACCEPTED]
+    assert sorted(left) == [1, 4]
+    assert [len(mail_server.messages), mail_server.connections] == [2, 1]
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_many_that_are_taken_back_at_the_last_moment(
+    settings: Settings, mail_server: MailServer, new_loop: LoopFactory
+) -> None:
+    """Each costs its connection, which may end while it still counts as being opened; none is forgotten."""
+    answers = send(
+        only(settings, 3), *(mail(n) for n in range(40)), commit=lambda _: False, new_loop=new_loop
+    )
+    assert {answer.verdict for answer in answers} == {Verdict.WITHDRAWN}
 
 
 def test_a_ledger_that_fails_stops_the_mail(settings: Settings, mail_server: MailServer) -> None:

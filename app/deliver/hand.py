@@ -159,6 +159,10 @@ class Ledger:
 
     # --- for the relay: see smtp.Book
 
+    def may_leave(self, mail: Outgoing) -> bool:
+        """As far as is known: no reader left, nothing was paused or cancelled."""
+        return self._may_leave(mail.delivery_id)
+
     def commit(self, mail: Outgoing) -> bool:
         """May this body leave? When True, the journal says that it does.
 
