@@ -6,6 +6,7 @@ import re
 from enum import StrEnum
 from ipaddress import ip_network
 from typing import Annotated
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -172,8 +173,11 @@ class Settings(BaseSettings):
     @field_validator("bounce_mailbox")
     @classmethod
     def _mailbox(cls, value: str) -> str:
-        if value and not value.startswith(("imaps://", "imap://")):
-            raise ValueError("must begin with imaps:// or imap://")
+        if value and not (value.startswith(("imaps://", "imap://")) and _has_a_login(value)):
+            raise ValueError(
+                "must be imaps://name:password@host/INBOX, where @, : and / of name and password are written "
+                "as %40, %3A and %2F"
+            )
         return value
 
     @field_validator("log_level", mode="before")
@@ -216,6 +220,16 @@ class Settings(BaseSettings):
     def mail_domain(self) -> str:
         """The domain of the From address: Message-IDs and List-Ids are made on it."""
         return self.from_address.rpartition("@")[2]
+
+
+def _has_a_login(url: str) -> bool:
+    """Whether a URL has all its parts; a password that is not encoded ends up in others, which are shown."""
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.username and parts.password and parts.hostname and parts.port != 0)
+    except ValueError:
+        return False
+    return whole and not (parts.query or parts.fragment or "@" in parts.path)
 
 
 def load(**overrides: object) -> Settings:

@@ -121,6 +121,21 @@ def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loaded.secret_keys == (GOOD, GOOD[::-1])
 
 
+@pytest.mark.parametrize("password", ["hunter2", "p%40ss%2Fword%23"])
+def test_a_mailbox_has_a_login(password: str) -> None:
+    """With whatever password, once it is encoded."""
+    url = f"imaps://bounces%40paperboy.test:{password}@mail.paperboy.test:993/INBOX/Bounces"
+    assert settings.load(secret_keys=(GOOD,), bounce_mailbox=url).bounce_mailbox == url
+
+
+@pytest.mark.parametrize("login", ["", "me@", "me:@", "me:hunter2/x@", "me:p@hunter2/x@", "me:hunter2#x@"])
+def test_a_password_that_is_not_encoded_is_refused_unseen(login: str) -> None:
+    """Parts of it would be taken for the host, the port or the folder, and be shown as such."""
+    with pytest.raises(InvalidSettings, match="written as %40") as refused:
+        settings.load(secret_keys=(GOOD,), bounce_mailbox=f"imaps://{login}mail.paperboy.test/INBOX")
+    assert "hunter2" not in str(refused.value)
+
+
 def test_secrets_are_not_shown() -> None:
     """A settings object may end up in a log."""
     shown = repr(
