@@ -17,10 +17,11 @@ WHO = r"""
 GONE = r"""
     (?:(?:does|did|do) ?(?:not|n[o'’]t)|doesn['’]t|not|no longer) exists?|unknown|(?:not|wasn.t) found
     |(?:could(?: not|n.t)|can ?not|can.t) be (?:found|located|resolved)|(?:not|un)[ -]?recogni[sz]ed
-    |not (?:known|listed|registered|defined|hosted)|(?:not|appear) (?:to be )?(?:a )?valid\b|(?:is )?incorrect
-    |non-?existent|(?:has|have) been (?:deleted|removed)|n'existe pas|inconnue?|nicht (?:gefunden|bekannt)
-    |unbekannt|existiert nicht|(?:no|não|nao) existe|inexistente|des(?:conocid|conhecid)[oa]|sconosciut[oa]
-    |non esiste|не (?:найден|существует)
+    |not (?:known|listed|registered|defined|hosted)|(?:not|appear) (?:to be )?(?:a )?valid\b
+    |(?:is )?incorrect|no longer valid|invalid\b(?! (?:syntax|format|header))|non-?existent
+    |(?:been|was) (?:deleted|removed)|n'existe pas|inconnue?|nicht (?:gefunden|bekannt)|unbekannt
+    |existiert nicht|(?:no|não|nao) existe|inexistente|des(?:conocid|conhecid)[oa]|sconosciut[oa]|non esiste
+    |не (?:найден|существует)
 """
 FULL = r"""
     full|(?:über)?voll|überfüllt|pleine?|llen[oa]|chei[oa]|pien[oa]|переполнен
@@ -76,7 +77,8 @@ MEANING: dict[Reason, str] = {
         (?:disk|storage|mailbox)\b<20>\b(?:quota|limit) (?:was |is |has been )?(?:exceeded|reached)
         (?:out of|no more|no) (?:storage|mailbox|disk) space
         too much mail(?:box)? data
-        too many messages (?:in|on)[ ]
+        too many (?:messages|e?-?mails) (?:in|on)[ ]
+        \b(?:not enough|insufficient|no)<20>\b(?:space|room)<20>\b(?:mail ?box|inbox)
         number of messages in <30>mailbox exceed
         bo[iî]te<60>\b<full>\b
         (?:mail ?box|account|storage) limit
@@ -123,7 +125,7 @@ MEANING: dict[Reason, str] = {
         rejected as spam
         high probability of spam
         mail re[jfv]e?t[eé]
-        we do not accept spam
+        (?:do not|don't) accept spam
         \bofr_506\b
         \bbulk mail\b
     """,
@@ -164,7 +166,7 @@ MEANING: dict[Reason, str] = {
         \bvirus(?:es)?\b<40>\b(?:found|detected|infected|contain)
         \b(?:virus|worm|malware)[- ](?:infected|found|detected)
         \binfected(?: (?:with|by|message|mail|file|attachment)\b|:)
-        \b(?:contains?|found|detected)(?: a)? virus
+        \b(?:contains?|found|detected)(?: an?)? (?:virus|malware|worm|trojan)
     """,
     Reason.MAILER_ERROR: r"""
         command output:
@@ -250,9 +252,9 @@ MEANING: dict[Reason, str] = {
         recipient address(?:es)? rejected ?: access denied
     """,
     Reason.BLOCKED: r"""
-        \b(?:client host|ip(?: address)?|your (?:host|ip|server|network|mail server)|connections? from|
-            (?:mail|messages?|e-?mails?) from (?:your|\[?\d[\d·:.]{2,40}))\b[^\n]{0,80}\b(?:weren't sent|
-            blocked|banned|rejected|refused|denied|permanently deferred|black ?list|listed|
+        \b(?:client (?:host|address)|ip(?: address)?|your (?:host|ip|server|network|mail server)|
+            connections? from|(?:mail|messages?|e-?mails?) from (?:your|\[?\d[\d·:.]{2,40}))\b[^\n]{0,80}\b(?:
+            weren't sent|blocked|banned|rejected|refused|denied|permanently deferred|black ?list|listed|
             not (?:allowed|welcome|accepted))
         (?<!not )\b(?:blocked|listed|blacklisted|denied) (?:using|by|at|in|for|on|-|see)\b
         \b(?:rbl|dnsbl|dnswl|spamhaus|spamcop|barracuda|sorbs|abuseat|block ?list|black ?list)\b
@@ -310,12 +312,13 @@ MEANING: dict[Reason, str] = {
             non-existent)(?: or \w{1,12})?(?: local| final| virtual| delivery| destination| e-?mail|
              smtp){0,2} <who>\b
         \b<who>\b(?:\(s\))?[^.:]{0,60}[:,-]{0,2} ?\b<gone>
-        \b(?:no|not a|isn't a|is not a)(?: valid| known| registered| local)? (?:mail ?box|user|
-            recipient|account)\b(?! (?:space|quota))
+        \b(?:no|not a|isn't a|is not a)(?: valid| known| registered| local| such)? (?:mail ?box|user|
+            recipient|account|address)\b(?! (?:space|quota|size|limit|specified|given))
+        \bnobody (?:by|with|here)\b
+        (?:unable to|can(?:not|'t)|could not) (?:find|locate) \S{1,100}@
         recipient ?not ?found
         mail ?box (?:is )?(?:unavailable|not available)
         \b<who>\b<40>\bnot in (?:my|our|the|this)\b<30>\b(?:list|directory|database|system)
-        \bnot a (?:valid|known|registered|local) <who>\b
         (?:address|recipient)<20>\b(?:misspell?ed|mistyped|possibly incorrect)
         user not exist
         (?:not|isn't) (?:listed|found) in
@@ -334,7 +337,6 @@ MEANING: dict[Reason, str] = {
         not listed in <20>(?:directory|address book)
         recip(?:ient)?notfound
         (?:unable to|can(?:not|'t)) (?:find|locate|verify) (?:the |your )?(?:recipient|user|mailbox)
-        \buser \S{1,64} invalid\b
         delivery userid
         has no (?:mail ?box|account)
         (?:wurde )?nicht gefunden
@@ -354,6 +356,7 @@ MEANING: dict[Reason, str] = {
         duplicate header
         media error
         malformed (?:mime|header|message)
+        (?:illegal|invalid|forbidden|prohibited) attachment
         (?:8-?bit|non-ascii|illegal|invalid|bad) (?:data|characters?|attachment)<40>\b(?:header|message|
             body|mail)
         (?:header|mime|attachment|charset|content)s?\b<30>\b(?:error|invalid|malformed|not allowed|
@@ -361,11 +364,12 @@ MEANING: dict[Reason, str] = {
     """,
     Reason.NETWORK_ERROR: r"""
         no route to\b
+        \bunreachable\b
         loop detected
         (?:dns|mx|cname|name|host)\b<20>\blookup failed temporarily
         temporary failure in (?:mx|dns|name)
         lost connection
-        network (?:is )?(?:unreachable|error|down)
+        network (?:is )?(?:error|down)
         dns (?:query|lookup|error)<20>\b(?:fail|error)
         name (?:service|server) (?:error|lookup failure|reply)
         (?:mail|routing|forwarding) loop

@@ -25,16 +25,19 @@ PHASES: dict[Phase, str] = {
         greeting wait
     """,
     Phase.MAIL: r"""
-        in reply to mail from
-        after mail from
+        in re(?:ply|sponse) to (?:the )?mail from
+        after (?:pipelined )?mail from
+        does not like sender
+        sender was rejected
         >>> mail from
         \[mail_from\]
         our mail from
         rejected mail from
     """,
     Phase.RCPT: r"""
-        in reply to rcpt
-        after rcpt to
+        in re(?:ply|sponse) to (?:the )?rcpt
+        after (?:pipelined )?rcpt to
+        rcpt to\b<80>\b(?:failed|rejected|refused|returned)
         >>> rcpt to
         \[rcpt_to\]
         our rcpt to
@@ -45,8 +48,8 @@ PHASES: dict[Phase, str] = {
         recipient address rejected
     """,
     Phase.DATA: r"""
-        in reply to (?:end of )?data
-        after end of data
+        in re(?:ply|sponse) to (?:the )?(?:end of )?data
+        after (?:pipelined )?(?:end of )?data
         >>> data
         \[(?:body|data)\]
         our final data

@@ -97,6 +97,9 @@ def test_a_feedback_report_may_tell_of_something_else(kind: str, read_as: Kind) 
         b"From: alice@example.org\nSubject: Automatic reply: digest\n\nI am away.",
         b"From: alice@example.org\nSubject: Re: out of office\n\nuser unknown, mailbox full",
         b"From: alice@example.org\nSubject: x\nX-Autoreply: yes\n\nBack on Monday.",
+        b"From: alice@example.org\nSubject: Automatische Antwort: digest\n\nmailbox full",
+        b"From: alice@example.org\nSubject: AUTO: Alice is out of the office\n\nuser unknown",
+        "From: alice@example.org\nSubject: 自動返信\n\n不在".encode(),
     ],
 )
 def test_an_absence_is_no_bounce(mail: bytes) -> None:
@@ -154,14 +157,22 @@ alice@example.org on Thu, 29 Apr 2010
         (EXCHANGE, Reason.USER_UNKNOWN, True),
         ("This is the daemon.\n\nalice@example.org: 452 4.2.2 Over quota\n", Reason.MAILBOX_FULL, False),
         ("<alice@example.org>: Host or domain name not found\n", Reason.HOST_UNKNOWN, True),
+        ("alice@example.org\nНе удалось доставить: ящик переполнен\n", Reason.MAILBOX_FULL, False),
+        ("次の宛先に配送できません。\n\nalice@example.org\n\n宛先不明です。\n", Reason.USER_UNKNOWN, True),
         ("It could not be delivered to alice@example.org.\n", Reason.ON_HOLD, False),
     ],
-    ids=["qmail", "exim", "exchange", "opensmtpd", "postfix", "nothing"],
+    ids=["qmail", "exim", "exchange", "opensmtpd", "postfix", "russian", "japanese", "nothing"],
 )
 def test_what_servers_write_in_words_is_read(text: str, reason: Reason, hard: bool) -> None:
     """And nothing of the mail that they return behind it."""
     notice = read(words(text))
     assert (notice.recipient, notice.reason, notice.hard) == ("alice@example.org", reason, hard)
+
+
+def test_a_warning_is_no_end() -> None:
+    """It says that it will be tried again."""
+    text = "THIS IS A WARNING MESSAGE ONLY\n\n<alice@example.org>\n451 4.4.1 Connection timed out\n"
+    assert read(words(text)).kind is Kind.DELAYED
 
 
 def test_several_recipients_in_words() -> None:
