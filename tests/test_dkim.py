@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dkim as dkimpy
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from typer.testing import CliRunner
 
-from app import dkim
+from app import dkim, render
 from app.cli import cli
 from app.dkim import Algorithm
 from app.errors import Conflict, InvalidSettings
@@ -239,6 +240,7 @@ def test_a_signature_made_ahead_is_the_one_made_later(
         {"message_id": "<other@paperboy.test>"},
         {"unreadable": 1},
         {"edition": "2026-11-21"},
+        {"issued_at": datetime(2026, 11, 21, 9, 30, tzinfo=UTC)},
     ],
 )
 def test_what_a_letter_says_decides_whether_its_signature_holds(
@@ -263,12 +265,27 @@ def test_settings_and_keys_decide_whether_a_signature_holds(composing: Composing
         composing(*ALL, site_name="Newsboy"),
         composing(*ALL, postal_address="2 Example Street"),
         composing(*ALL, base_url="https://other.test"),
+        composing(*ALL, from_address="digest@other.test"),
         composing(*ALL, contact_address="other@paperboy.test"),
         composing(*ALL, secret_keys=("another one of enough characters",)),  # type: ignore[arg-type]
         composing(Algorithm.RSA),
         composing(),
     ):
         assert not other.draft(ahead).signed
+
+
+@pytest.mark.parametrize("template", ["digest/card.txt", "digest/body.mjml", "masthead.mjml"])
+def test_templates_decide_whether_a_signature_holds(
+    composing: Composing, letter: Letter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str
+) -> None:
+    """A new release may come between composing and sending."""
+    composer = composing(*ALL)
+    signature, signed_as = composer.signature(composer.draft(letter))
+    released = shutil.copytree(render.FOLDER, tmp_path / "email")
+    with (released / template).open("a") as file:
+        file.write("\n")
+    monkeypatch.setattr(render, "FOLDER", released)
+    assert not composing(*ALL).draft(replace(letter, signature=signature, signed_as=signed_as)).signed
 
 
 # --- keys
