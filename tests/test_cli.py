@@ -26,7 +26,7 @@ from app.cli import cli, people
 from app.ingest import Summary
 from app.lexicon import YOUNG
 from app.match import Numbers
-from app.models import ApiKey, Audit, Model, Scope, Source, Subscriber
+from app.models import ApiKey, Audit, Delivery, Model, Scope, Source, Subscriber
 from app.pipeline import App, Refreshed
 from app.records import Rejection
 from app.settings import Settings
@@ -331,6 +331,45 @@ def test_sending_sends_and_a_dry_run_does_not(run: Run, mail_server: MailServer)
     assert mail.recipient == "alice@example.org"
     assert "Nobody is due" in run("send").stdout
     assert len(mail_server.messages) == 1
+
+
+@pytest.mark.usefixtures("alice_is_due")
+def test_what_is_paused_is_told_and_goes_on_when_resumed(run: Run, app: App, mail_server: MailServer) -> None:
+    """Whoever wonders why nothing leaves reads the reason, and how to end it."""
+    assert "Sending is paused." in run("sending", "pause", "--reason", "the [key] is wrong").stdout
+    told = run("send")
+    assert "Nobody is due" not in told.output
+    assert "the [key] is wrong" in told.stderr
+    assert "paperboy sending resume" in told.stderr
+    status = says(run("sending", "status", "--json"))
+    assert [status["balance"]["due"], status["balance"]["pending"]] == [1, 1]
+    assert [pause["reason"] for pause in status["pauses"]] == ["the [key] is wrong"]
+    assert mail_server.messages == []
+    run("sending", "resume")
+    run("sending", "resume", code=1)
+    assert says(run("send", "--json"))["sent"] == 1
+    with app.db.read() as session:
+        assert [row.action for row in session.exec(select(Audit))] == ["sending.pause", "sending.resume"]
+
+
+@pytest.mark.usefixtures("alice_is_due")
+def test_an_edition_is_cancelled(run: Run, app: App, mail_server: MailServer) -> None:
+    """What had not left ends as skipped; an edition that never was is told apart."""
+    run("sending", "pause", "--reason", "a wrong digest")
+    run("send")
+    with app.db.read() as session:
+        edition = session.exec(select(Delivery.edition)).one()
+    assert "1 mail of" in run("sending", "cancel", edition).stdout
+    assert says(run("sending", "status", "--edition", edition, "--json"))["balance"]["skipped"] == 1
+    assert "was ever due" in run("sending", "cancel", "1999-01-01", code=1).stderr
+    run("sending", "resume")
+    run("send")
+    assert mail_server.messages == []
+
+
+def test_only_what_is_of_unknown_fate_is_released(run: Run) -> None:
+    """The number is the delivery's; there is none yet."""
+    assert "no delivery 7" in run("sending", "release", "7", code=1).stderr
 
 
 @pytest.mark.usefixtures("alice_is_due")

@@ -65,7 +65,7 @@ def test_every_command_that_is_named_exists() -> None:
 
 def _named(words: list[str]) -> list[str]:
     """The command and its subcommand, without what is given to them."""
-    groups = {"subscribers", "key", "sources", "model", "suppressions"}
+    groups = {"subscribers", "key", "sources", "model", "suppressions", "sending"}
     return words[:2] if words[0] in groups else words[:1]
 
 

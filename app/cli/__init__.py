@@ -7,6 +7,7 @@ service      serve, worker, migrate, doctor      people   subscribers add, impor
 papers       ingest, preview, send, sources      access   key create, list, revoke, secret
 model        model learn, list                   showing  what all of them use to speak
 asking       explain, backtest                   comebacks  bounces, suppressions list, add, lift
+sending      status, pause, resume, cancel, release
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import access, asking, comebacks, model, papers, people, service, showing
+from app.cli import access, asking, comebacks, model, papers, people, sending, service, showing
 
 cli = typer.Typer(
     name="paperboy",
@@ -38,6 +39,7 @@ for command in (
 ):
     cli.command()(command)
 cli.command("doctor")(service.doctor_command)
+cli.add_typer(sending.sending, name="sending")
 cli.add_typer(papers.sources, name="sources")
 cli.add_typer(people.subscribers, name="subscribers")
 cli.add_typer(model.models, name="model")

@@ -13,8 +13,8 @@ import typer
 from rich.padding import Padding
 from rich.progress import Progress
 
-from app import audit, catalogue, clock, pipeline
-from app.cli import showing
+from app import audit, catalogue, clock, deliver, pipeline
+from app.cli import sending, showing
 from app.models import Source, SourceKind
 from app.records import Digest, Pick, Rejection, Skip, Wish
 
@@ -185,12 +185,15 @@ def send(
         return
     with showing.opened() as app, showing.ending_gently(app):
         counts = pipeline.send_due(app, clock.utcnow())
+        with app.db.read() as session:
+            pauses = deliver.pauses(session)
     if as_json:
         showing.say_json(dict(counts))
     elif counts:
         showing.table(["what", "how many"], sorted(counts.items()))
-    else:
+    elif not pauses:
         showing.out().print("Nobody is due, and no mail is waiting.")
+    sending.say_paused(pauses)
     if counts["failed"]:
         raise typer.Exit(1)
 

@@ -1,0 +1,90 @@
+"""sending: what leaves and what does not, and the operator's hand on it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app import audit, clock, deliver
+from app.cli import showing
+from app.errors import NotFound
+from app.models import SendingPause
+
+sending = typer.Typer(no_args_is_help=True, help="What leaves and what does not; pause, resume, cancel.")
+
+Which = Annotated[str, typer.Option("--edition", help="One edition, as 2026-11-20; otherwise all.")]
+Why = Annotated[str, typer.Option("--reason", help="For whoever finds it paused.")]
+
+
+@sending.command()
+def status(edition: Which = "", as_json: showing.AsJson = False) -> None:
+    """How many digests were due and what became of them, and what is paused, and why."""
+    with showing.opened(needs_secret=False) as app, app.db.read() as session:
+        balance, pauses = deliver.balance(session, edition or None), deliver.pauses(session)
+    if as_json:
+        shown = [pause.model_dump(exclude={"id"}) for pause in pauses]
+        showing.say_json({"balance": balance, "pauses": shown})
+        return
+    showing.table(["state", "how many"], [(name, n) for name, n in balance.items() if name != "holds"])
+    if not balance["holds"]:
+        showing.err().print("The states do not add up to what was due: please report this.")
+    say_paused(pauses)
+
+
+@sending.command()
+def pause(reason: Why, edition: Which = deliver.EVERYTHING) -> None:
+    """Let no mail leave from about this second on. What is due is composed and waits."""
+    now = clock.utcnow()
+    with showing.opened(needs_secret=False) as app, app.db.write() as session:
+        deliver.pause(session, reason, now, edition)
+        audit.note(session, showing.ACTOR, "sending.pause", edition, now, reason=reason)
+    showing.out().print(f"{_named(edition)} is paused.")
+
+
+@sending.command()
+def resume(edition: Which = deliver.EVERYTHING) -> None:
+    """Let mails leave again. An edition that was paused by itself stays so."""
+    now = clock.utcnow()
+    with showing.opened(needs_secret=False) as app, app.db.write() as session:
+        if not deliver.resume(session, edition):
+            raise NotFound(f"{_named(edition).lower()} is not paused")
+        audit.note(session, showing.ACTOR, "sending.resume", edition, now)
+    showing.out().print(f"{_named(edition)} goes on.")
+
+
+@sending.command()
+def cancel(edition: Annotated[str, typer.Argument(help="The edition, as 2026-11-20.")]) -> None:
+    """End every mail of an edition that has not left. What is in flight gets its answer."""
+    now = clock.utcnow()
+    with showing.opened(needs_secret=False) as app, app.db.write() as session:
+        if not deliver.balance(session, edition)["due"]:
+            raise NotFound(f"no digest of the edition {edition} was ever due")
+        ended = deliver.cancel(session, edition)
+        audit.note(session, showing.ACTOR, "edition.cancel", edition, now, ended=ended)
+    mails = "mail" if ended == 1 else "mails"
+    showing.out().print(f"{ended} {mails} of the edition {showing.escaped(edition)} cancelled.")
+
+
+@sending.command()
+def release(delivery: Annotated[int, typer.Argument(help="The delivery's number.")]) -> None:
+    """Send a mail of unknown fate that is held once more, with the same name and the same bytes."""
+    now = clock.utcnow()
+    with showing.opened(needs_secret=False) as app, app.db.write() as session:
+        deliver.release(session, delivery, now)
+        audit.note(session, showing.ACTOR, "delivery.release", delivery, now)
+    showing.out().print(f"Delivery {delivery} leaves with the next run.")
+
+
+def say_paused(pauses: list[SendingPause]) -> None:
+    """Each pause and its reason, and how it ends."""
+    for each in pauses:
+        only = "" if each.edition == deliver.EVERYTHING else f" --edition {showing.escaped(each.edition)}"
+        since, why = showing.moment(each.since), showing.escaped(each.reason)
+        showing.err().print(f"{_named(each.edition)} is paused since {since}: {why}", soft_wrap=True)
+        showing.err().print(f"  → when the reason is gone: paperboy sending resume{only}", soft_wrap=True)
+
+
+def _named(edition: str) -> str:
+    everything = edition == deliver.EVERYTHING
+    return "Sending" if everything else f"The edition {showing.escaped(edition)}"
