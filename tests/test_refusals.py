@@ -208,6 +208,8 @@ SAID = {
         "554 5.4.6 Too many hops 26 (25 max)",
     ],
     Reason.BLOCKED: [
+        "450 <relay.a.example>: Helo command rejected: Host not found",
+        "550 HELO: unknown host name",
         "550 OU-002 messages from 192.0.2.1 weren't sent",
         "554 rejected: 192.0.2.1 is on the list of lists",
         "554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org",
@@ -235,6 +237,8 @@ SAID = {
         "550 5.7.1 We do not accept mail with this kind of attachment",
     ],
     Reason.REJECTED: [
+        "550 sender address unknown",
+        "550 Address verification failed for sender, does not exist",
         "550 5.1.8 Sender domain does not exist",
         "553 sorry, your envelope sender has been denied (#5.7.1)",
         "550 Sender verify failed",
@@ -250,6 +254,7 @@ SAID = {
         "550 5.7.1 Unable to relay for alice@example.org",
     ],
     Reason.SECURITY_ERROR: [
+        "535 authentication failed: user password invalid",
         "550 authentication required for relay",
         "530 5.7.1 Authentication required",
     ],
@@ -294,6 +299,8 @@ SAID = {
         "550 Message contains a virus (Eicar)",
     ],
     Reason.CONTENT_ERROR: [
+        "554 e-mail header invalid",
+        "550 e-mail body contains illegal characters",
         "550 5.6.0 improper MIME",
     ],
     Reason.FILTERED: [

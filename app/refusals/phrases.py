@@ -130,8 +130,8 @@ MEANING: dict[Reason, str] = {
         \bbulk mail\b
     """,
     Reason.NO_RELAYING: r"""
-        \brelay(?:ing)?\b<30>\b(?:den(?:y|ied)|prohibited|not (?:permitted|allowed)|disallowed|refused|
-            rejected|disabled|forbidden|attempt)
+        \brelay(?:ing)?\b(?![·-])<30>\b(?:den(?:y|ied)|prohibited|not (?:permitted|allowed)|disallowed|
+            refused|rejected|disabled|forbidden|attempt)
         \b(?:unable|not (?:allowed|permitted|configured|able)|refus\w{1,4}|cannot|won't|don't|do not|
             will not)\b(?: to)? relay\b
         \bnot? (?:an )?(?:open )?relay(?:ing)?\b
@@ -148,6 +148,7 @@ MEANING: dict[Reason, str] = {
             missing|invalid|required|reject|match|generic)
         cannot (?:find|resolve) your (?:reverse )?(?:hostname|ip)
         ip name lookup failed
+        not (?:found )?in (?:the )?reverse
         unverif(?:y|i)able sending ip
         (?:hostname|name|ip) lookup<20>\byour\b<30>\bfail
         client host rejected: cannot find
@@ -237,6 +238,8 @@ MEANING: dict[Reason, str] = {
             denied|failed|invalid|blocked|callout|not (?:allowed|accepted|exist|found))
         (?:domain of )?sender address [^\s]{1,200} (?:does not (?:exist|resolve))
         domain of sender
+        \bsender\b<20>\bunknown\b
+        verification failed for (?:the )?sender
         rejected mail from
         denied by mail from
         sender domain
@@ -261,6 +264,7 @@ MEANING: dict[Reason, str] = {
         banned sending
         denied \[
         server refused connection
+        \b(?:helo|ehlo)\b<40>\b(?:rejected|refused|denied|invalid|not|unknown)\b
         (?<!indicated )no smtp service
         \d[\d·:]{6,40}\]? is (?:on|in) (?:the|an?|our)\b
         \bdynamic (?:ip|address)
@@ -310,8 +314,9 @@ MEANING: dict[Reason, str] = {
     Reason.USER_UNKNOWN: r"""
         \b(?:unknown|no such|invalid|unrecognized|illegal|bad|undeliverable|nonexistent|
             non-existent)(?: or \w{1,12})?(?: local| final| virtual| delivery| destination| e-?mail|
-             smtp){0,2} <who>\b
-        \b<who>\b(?:\(s\))?[^.:]{0,60}[:,-]{0,2} ?\b<gone>
+             smtp){0,2} <who>\b(?! (?:agent|name or password))
+        (?<!sender )\b<who>\b(?:\(s\))?(?![^.:]{0,60}\b(?:header|password|credential|authentication|
+            sender|for spf))[^.:]{0,60}[:,-]{0,2} ?\b<gone>
         \b(?:no|not a|isn't a|is not a)(?: valid| known| registered| local| such)? (?:mail ?box|user|
             recipient|account|address)\b(?! (?:space|quota|size|limit|specified|given))
         \bnobody (?:by|with|here)\b
@@ -355,7 +360,8 @@ MEANING: dict[Reason, str] = {
         improper use of 8-?bit
         duplicate header
         media error
-        malformed (?:mime|header|message)
+        (?:malformed|invalid|bad) (?:mime|header|message (?:structure|format))
+        (?:header|body|message|mail)s?\b<30>\b(?:illegal|invalid|forbidden|8-?bit|non-ascii) character
         (?:illegal|invalid|forbidden|prohibited) attachment
         (?:8-?bit|non-ascii|illegal|invalid|bad) (?:data|characters?|attachment)<40>\b(?:header|message|
             body|mail)
