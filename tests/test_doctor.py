@@ -247,7 +247,7 @@ def test_what_the_doctor_names_can_be_typed(app: App, now: datetime) -> None:
     found = remembered(app, now)
     command = found["source A lab's blog"].fix.split("`")[1]
     assert shlex.split(command) == ["paperboy", "sources", "resume", "A lab's blog"]
-    assert "/api/v1/editions/2026-11-20/resume" in found["sending"].fix
+    assert "`paperboy sending resume --edition 2026-11-20`" in found["sending"].fix
 
 
 def test_a_model_that_is_missing_or_corrupt_is_found(app: App, now: datetime) -> None:

@@ -121,11 +121,11 @@ def _pauses(session: Session) -> Iterator[Finding]:
     for pause in session.exec(select(SendingPause)):
         everything = pause.edition == deliver.EVERYTHING
         what = "all sending" if everything else f"edition {pause.edition}"
-        where = "sending" if everything else f"editions/{pause.edition}"
+        which = "" if everything else f" --edition {shlex.quote(pause.edition)}"
         yield warning(
             "sending",
             f"{what} is paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
-            f"resume it by POST /api/v1/{where}/resume when the reason is gone",
+            f"run `paperboy sending resume{which}` when the reason is gone",
         )
 
 
