@@ -74,12 +74,13 @@ def carry(port: int, mails: Sequence[Outgoing]) -> forks.Sender:
 def book(folder: Path, ready: Callable[[], None]) -> int:
     """A sender that sends nothing: claims everything, and writes down that it was sent."""
     app = workload.build(folder)
+    asyncio.run(_booked(app, workload.EARLIER))
     ready()
-    return asyncio.run(_booked(app))
+    return asyncio.run(_booked(app, workload.NOW))
 
 
-async def _booked(app: App) -> int:
-    ledger = deliver.Ledger(app.db, app.settings, "bench", app.cards, _now)
+async def _booked(app: App, now: datetime) -> int:
+    ledger = deliver.Ledger(app.db, app.settings, "bench", app.cards, lambda: now)
     async with ledger:
         while shard := await ledger.claim():
             for letter in shard.letters:
@@ -87,10 +88,6 @@ async def _booked(app: App) -> int:
                 ledger.commit(mail)
                 ledger.settle(mail, ACCEPTED)
     return ledger.counts["sent"]
-
-
-def _now() -> datetime:
-    return workload.NOW
 
 
 def row_by_row(folder: Path, mails: int, ready: Callable[[], None]) -> int:
@@ -143,8 +140,8 @@ def sign_ahead(folder: Path, keys: tuple[str, ...]) -> None:
 # --- all of them
 
 
-def costs(folder: Path, keys: tuple[str, ...], sink: Sink, mails: int) -> dict[str, float]:
-    """Microseconds of processor a mail: the median of three."""
+def costs(folder: Path, keys: tuple[str, ...], sink: Sink, mails: int, repetitions: int) -> dict[str, float]:
+    """Microseconds of processor a mail: the median of some repetitions."""
     plain, signing = workload.build(folder), workload.build(folder, dkim_keys=keys)
     letters = [workload.letter(number) for number in range(300)]
     many = [letters[number % 300] for number in range(mails)]
@@ -152,7 +149,7 @@ def costs(folder: Path, keys: tuple[str, ...], sink: Sink, mails: int) -> dict[s
     bodies = [ready_made[number % 50] for number in range(mails)]
 
     def each(sender: forks.Sender) -> float:
-        return statistics.median(forks.race([sender], sink.busy).each for _ in range(3))
+        return statistics.median(forks.race([sender], sink.busy).each for _ in range(repetitions))
 
     def on_copy(work: Callable[..., int], *more: object) -> forks.Sender:
         def send(ready: Callable[[], None]) -> int:
