@@ -38,6 +38,7 @@ from sqlmodel import Session, SQLModel
 BigId = BigInteger().with_variant(Integer, "sqlite")
 
 BUSY_TIMEOUT_MS = 30_000
+CONNECT_SECONDS = "10"  # a host that does not answer would be waited for for two minutes
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -163,6 +164,7 @@ def migrate(url: str, revision: str = "head") -> None:
 
 def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
+        url = url.set(query={"connect_timeout": CONNECT_SECONDS, **url.query})
         return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20)
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
