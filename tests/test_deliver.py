@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -23,7 +21,6 @@ from app.settings import Settings, UncertainPolicy
 from tests import samples
 from tests.mailserver import MailServer
 
-ROOT = Path(__file__).parent.parent
 SOON = timedelta(minutes=10)
 NEXT_DAY = timedelta(days=1)
 
@@ -535,21 +532,3 @@ def test_delays_grow_to_a_limit_and_spread() -> None:
     assert len(firsts) == 499
     assert timedelta(minutes=3) < min(firsts) < max(firsts) < timedelta(minutes=7)
     assert deliver.retry_delay(10**6, 7) <= timedelta(hours=5)
-
-
-def test_killed_in_the_middle_of_data(
-    app: App, settings: Settings, mail_server: MailServer, now: datetime
-) -> None:
-    """kill -9 after the body was sent: only the mail in flight is uncertain, and no other comes twice."""
-    names = [f"reader{n}" for n in range(6)]
-    queue(app, now, *names)
-    one_connection = settings.model_copy(update={"smtp_connections": 1}).model_dump_json()
-    command = [sys.executable, "-m", "tests.killed_sender", one_connection, now.isoformat()]
-    with subprocess.Popen(command, cwd=ROOT) as sender:  # noqa: S603 - our own program
-        mail_server.drop("end", to="reader3@example.org", times=1, first=sender.kill)
-        assert sender.wait(60) == -9
-    pipeline.send_pending(app, now + SOON)  # long before its lease runs out: its journal tells
-    assert [name for name, row in rows(app).items() if row.maybe_delivered] == ["reader3"]
-    assert sorted(mail.recipient for mail in mail_server.messages) == [
-        f"{name}@example.org" for name in names
-    ]

@@ -16,14 +16,6 @@ from tests.faults import reckoning
 from tests.faults.senders import Starter
 from tests.faults.sink import STAGES, Sink
 
-
-@pytest.fixture(autouse=True)
-def once(database_url: str) -> None:
-    """What a relay answers is heard before any database is: once is enough."""
-    if not database_url.startswith("sqlite"):
-        pytest.skip("the relay's answers are tested beside SQLite")
-
-
 BEFORE_THE_BODY = STAGES[:-2]
 FOR_ONE = STAGES[3:]  # from RCPT on, the relay knows whose mail it is
 ONE = {"smtp_connections": 1}

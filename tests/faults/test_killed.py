@@ -106,12 +106,43 @@ PLACES = [
     ("after the line that begins", Death(f"{JOURNAL}.begin", "after", 4)),
     ("after 250, before its line", Death(f"{JOURNAL}.end", "before", 4)),
     ("after its line", Death(f"{JOURNAL}.end", "after", 4)),
+    ("before folding", Death(f"{LEDGER}._fold", "before", 1)),
+    ("in the midst of folding", Death("app.deliver.hand:record", "after", 1)),
+    ("after folding", Death(f"{LEDGER}._fold", "after", 1)),
+    ("after the journal forgot", Death(f"{JOURNAL}.folded", "after", 1)),
 ]
 
 
+@pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
 @pytest.mark.parametrize("death", [pytest.param(death, id=name) for name, death in PLACES])
-def test_by_its_own_hand(app: App, relay: Sink, now: datetime, start: Starter, death: Death) -> None:
+def test_by_its_own_hand(
+    app: App, relay: Sink, now: datetime, start: Starter, death: Death, durable: bool
+) -> None:
     """Killed right before or after a step of the sender: the steps that no relay sees."""
     names = reckoning.queue(app, now, 8)
-    start(now, dies=death).dies()
+    start(now, dies=death, settings={"journal_fsync": durable}).dies()
     check_aftermath(app, relay, now, names, doubts=CONNECTIONS)
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        pytest.param(Death("app.deliver.recovery:settle", "before"), id="before"),
+        pytest.param(Death("app.deliver.recovery:settle", "after"), id="not committed"),
+        pytest.param(Death("app.journal:_remove", "before"), id="committed"),
+        pytest.param(Death("app.journal:_remove", "after"), id="after"),
+    ],
+)
+def test_while_it_settles_what_another_left(
+    app: App, relay: Sink, now: datetime, start: Starter, death: Death
+) -> None:
+    """Killed in the midst of recovery, it is done once more, to the same end."""
+    names = reckoning.queue(app, now, 8)
+    relay.on("end", tell=True, takes=True, to="reader4@example.org", times=1)
+    sender = start(now, settings=ONE)
+    relay.reached()
+    sender.kill()
+    relay.go_on()
+    start(now, dies=death).dies()
+    assert check_aftermath(app, relay, now, names, doubts=1) == {"reader4"}
+    assert len(relay.copies()["reader4"]) == 1 + (app.settings.uncertain == "resend")

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import column, func, select, table, text
 
 from app.db import Database
 from app.pipeline import App
@@ -44,6 +44,28 @@ def test_a_locked_database(app: App, relay: Sink, now: datetime, start: Starter)
         relay.go_on()
         sender.process.join(3)
     sender.process.join(PATIENCE)
+    reckoning.settle(app, now + MINUTE)
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 8
+
+
+def test_a_database_that_goes_away(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+    """It ends every connection while mails are in flight: what came of them is written down over new ones."""
+    if app.db.url.get_backend_name() != "postgresql":
+        pytest.skip("SQLite is in the process")
+    names = reckoning.queue(app, now, 8)
+    relay.on("end", tell=True, times=1, to="reader4@example.org")
+    sender = start(now)
+    relay.reached()
+    with app.db.read() as session:
+        mine = text("datname = current_database() AND pid <> pg_backend_pid()")
+        session.execute(
+            select(func.pg_terminate_backend(column("pid")))
+            .select_from(table("pg_stat_activity"))
+            .where(mine)
+        )
+    relay.go_on()
+    assert sender.counts() == {"sent": 8}
     reckoning.settle(app, now + MINUTE)
     reckoning.check_everybody(app, relay, names)
     assert len(relay.taken()) == 8
