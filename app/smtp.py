@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import Counter
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import aiosmtplib
@@ -165,7 +166,7 @@ class Relay:
 
     def next_for(self, round_: _Round) -> Parcel | None:
         self._hungry.pop(round_, None)
-        while (parcel := self._turns.take(round_.held)) and not self._book.may_leave(parcel.mail):
+        while (parcel := self._turns.take(round_.held)) and not self._says(self._book.may_leave, parcel.mail):
             self.settle(parcel, round_, Answer(Verdict.WITHDRAWN))
         if parcel is None:
             self._hungry[round_] = None
@@ -174,8 +175,12 @@ class Relay:
         return parcel
 
     def commit(self, mail: Outgoing) -> bool:
+        return self._says(self._book.commit, mail)
+
+    def _says(self, asked: Callable[[Outgoing], bool], mail: Outgoing) -> bool:
+        """A book that fails says no, and ends the run."""
         try:
-            return self._book.commit(mail)
+            return asked(mail)
         except Exception as error:
             self._fail(error)
             return False

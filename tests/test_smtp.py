@@ -140,6 +140,27 @@ def test_a_ledger_that_fails_stops_the_mail(settings: Settings, mail_server: Mai
     assert mail_server.messages == mail_server.swallowed == []
 
 
+def test_a_book_that_cannot_be_read(settings: Settings, mail_server: MailServer) -> None:
+    """Nothing is announced, every mail is settled, and the fault is told."""
+
+    class Torn(Notebook):
+        def may_leave(self, mail: Outgoing) -> bool:
+            return bool(1 / 0)
+
+    book = Torn()
+
+    async def run() -> None:
+        async with asyncio.timeout(10), smtp.Relay(settings, book) as pool:
+            for number in range(3):
+                await pool.submit(mail(number))
+            await pool.drain()
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(run())
+    assert {answer.verdict for answer in book.answers.values()} <= {Verdict.WITHDRAWN, Verdict.HELD}
+    assert (len(book.answers), mail_server.messages) == (3, [])
+
+
 def test_a_book_that_cannot_be_written(settings: Settings, mail_server: MailServer) -> None:
     """The run stops; each mail is settled once, what had not begun is held, and the fault is told."""
 
