@@ -112,6 +112,7 @@ SAID = {
         "宛先のメールアドレスが見つかりません",
     ],
     Reason.MAILBOX_FULL: [
+        "552 Requested mail action aborted: exceeded mailbox storage allocation",
         "552 Mailbox has insufficient free space",
         "550 user mailbox is over the maximum allowed size",
         "the mailbox has reached its maximum size",
@@ -140,6 +141,7 @@ SAID = {
         "452 4.3.1 Insufficient system storage",
     ],
     Reason.SPEEDING: [
+        "450 4.7.1 Error: too much mail from 192.0.2.1",
         "421 Messages deferred due to excessive volume",
         "550 5.4.5 Daily sending quota exceeded",
         "421 slow down",
@@ -148,6 +150,7 @@ SAID = {
         "450 4.2.1 The user you are trying to contact is receiving mail too quickly",
     ],
     Reason.SUSPEND: [
+        "550 inactive email address",
         "550 user blocked for inactivity",
         "550 user account is overdue",
         "550 mailbox cancelled",
@@ -231,6 +234,7 @@ SAID = {
         "571 Message Refused: spam",
     ],
     Reason.POLICY_VIOLATION: [
+        "550 5.7.1 This message violates the email policy of b.example",
         "550 5.7.1 Message rejected due to local policy",
         "550 Administrative prohibition",
         "554 Email rejected due to security policies",
@@ -247,6 +251,7 @@ SAID = {
         "550 Access denied by mail from",
     ],
     Reason.NO_RELAYING: [
+        "553 sorry, this domain is not allowed to be relayed here (#5.7.1)",
         "550 Relaying denied. IP name lookup failed",
         "553 relaying forbidden",
         "550 relay not permitted",

@@ -56,6 +56,7 @@ MEANING: dict[Reason, str] = {
         receiving (?:e-?)?mail (?:too quickly|at a rate)
         exceeded <30>messages per
         mail flood
+        too much (?:e-?)?mail from
     """,
     Reason.SYSTEM_FULL: r"""
         insufficient system (?:storage|resources|space)
@@ -82,7 +83,7 @@ MEANING: dict[Reason, str] = {
         number of messages in <30>mailbox exceed
         bo[iî]te<60>\b<full>\b
         (?:mail ?box|account|storage) limit
-        exceeded storage allocation
+        exceeded <20>\bstorage\b
         exhausted <20>storage
         \b(?:mail ?box|inbox|account|user|recipient)\b<40>\b(?:no|not enough|insufficient|out of|
             lacks)\b<20>\b(?:space|storage|room|quota)\b
@@ -138,6 +139,7 @@ MEANING: dict[Reason, str] = {
         (?:not|isn't) in my list of allowed rcpthosts
         insecure mail relay
         attempt(?:s|ed|ing)? to relay
+        (?:not|n't) (?:allowed|permitted)<20>\brelay
         (?:e-?mail )?address is not verified
         not (?:a )?(?:local|hosted) (?:domain|host)
     """,
@@ -201,7 +203,7 @@ MEANING: dict[Reason, str] = {
         \b(?:konto|postfach|compte|cuenta|conta|ящик)\b<50>\b(?:gesperrt|deaktiviert|désactivé|
             (?:desactivad|suspendid)[oa]|заблокирован|отключен)
         \b(?:disabled|suspended|inactive|locked|frozen|deactivated|discontinued|
-            cancell?ed) (?:account|mail ?box|user|recipient|address)
+            cancell?ed) (?:account|mail ?box|user|recipient|(?:e-?mail )?address)
     """,
     Reason.HAS_MOVED: r"""
         \b(?:has|have) (?:been )?(?:moved|changed|replaced)(?: (?:to|by)\b|<40>address)
@@ -225,6 +227,7 @@ MEANING: dict[Reason, str] = {
         policy reasons?
         (?:by|of|due to|against|violat\w{1,4}|because of)(?: our| local| the| a| site)? polic(?:y|ies)\b
         policy (?:violation|rejection|restriction)
+        violat\w{1,4}\b<40>\bpolic(?:y|ies)\b
         polic(?:y|ies)\b<30>\b(?:forbid|prohibit|reject|refuse)
         content (?:examination )?polic(?:y|ies)
         not allowed by policy
@@ -326,6 +329,7 @@ MEANING: dict[Reason, str] = {
         \b<who>\b<40>\bnot in (?:my|our|the|this)\b<30>\b(?:list|directory|database|system)
         (?:address|recipient)<20>\b(?:misspell?ed|mistyped|possibly incorrect)
         user not exist
+        (?:recipient|address|callout) verif\w{1,9} fail
         (?:not|isn't) (?:listed|found) in
         \bno (?:mail ?box|one|user|recipient|account|person)<20>\b(?:here|by that|with that|under)
         (?:recipient|destinataire)s? invalide
