@@ -308,14 +308,14 @@ class Conversation(asyncio.Protocol):
         if 300 <= reply.code < 400:
             self._out_of_pace()
             return
+        taken = reply.code < 300
+        answer = Answer(Verdict.ACCEPTED, reply.code, reply.words()) if taken else _refusal(reply)
         parcel, self._in_flight = self._in_flight, None
         self._has_served = True
         if parcel:
-            taken = reply.code < 300
-            answer = Answer(Verdict.ACCEPTED, reply.code, reply.words()) if taken else _refusal(reply)
             self._round.settle(parcel, answer)
         if reply.code == 421:
-            self._break("", _refusal(reply), blameless=True)
+            self._break("", answer, blameless=True)
         elif not self._closed:
             self._go_on()
 

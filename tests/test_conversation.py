@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 import trustme
 
+from app import conversation
 from app.conversation import Patience
 from app.records import Answer, Outgoing, Verdict
 from app.settings import Settings, SmtpSecurity
@@ -610,6 +611,27 @@ def test_a_relay_that_reads_slowly(settings: Settings) -> None:
 
     large = mail(0, data=b"0123456789" * 2_000_000)
     assert play(settings, [large], script, patience=Patience(block=0.3, end=0.5)).verdicts == [ACCEPTED]
+
+
+@pytest.mark.parametrize(("at", "verdict"), [("dot", UNCERTAIN), ("RCPT", DEFERRED)])
+def test_words_that_break_us(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, at: str, verdict: Verdict
+) -> None:
+    """A fault of ours in reading an answer costs the connection, and forgets no mail."""
+
+    def fail(code: int, words: str) -> Verdict:
+        raise ZeroDivisionError
+
+    async def script(peer: Peer) -> None:
+        await peer.greets(PIPELINING)
+        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.says(*["250 ok", "550 5.1.1 no", "503 no"] if at == "RCPT" else [ENVELOPE])
+        if at == "dot":
+            await peer.hears_body()
+            await peer.says("451 4.3.0 later")
+
+    monkeypatch.setattr(conversation, "classify", fail)
+    assert play(settings, 2, script).verdicts == [verdict, ACCEPTED]
 
 
 # --- anything
