@@ -52,6 +52,7 @@ def test_what_an_answer_means(code: int, text: str, verdict: Verdict) -> None:
 # As servers of the world say it, each refusing a recipient.
 SAID = {
     Reason.USER_UNKNOWN: [
+        "550 The user alice@b.example does not have an account here",
         "550 this recipient is not in my list of valid recipients",
         "550 this address no longer exists",
         "550 Recipient not in our directory",
@@ -223,6 +224,8 @@ SAID = {
         "553 5.3.0 Mail from 192.0.2.1 not allowed - VS99-IP1 deferred",
     ],
     Reason.SPAM_DETECTED: [
+        "554 5.7.1 spam",
+        "550 Spam rejected",
         "554 Message contains spam",
         "554 the Internet community may consider spam",
         "550 SpamScore 12 is too high",

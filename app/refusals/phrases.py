@@ -71,7 +71,6 @@ MEANING: dict[Reason, str] = {
         \boverquota\b
         \bquota\b<30>\b(?:exceed|full|reached|violation|limit)
         \b(?:mail ?box|account)\b(?: size)?<40>\bexceed
-        mailbox full
         full mailbox
         not enough (?:storage|disk|mailbox) space
         insufficient (?:storage|disk|quota|space)
@@ -122,6 +121,8 @@ MEANING: dict[Reason, str] = {
         mail content denied
         unacceptable content
         \d spam points
+        \bspam\b<10>\b(?:rejected|refused|denied)
+        ^\d{3} (?:\d·\d·\d )?spam$
         scored? <20>spam
         rejected as spam
         high probability of spam
@@ -323,32 +324,22 @@ MEANING: dict[Reason, str] = {
         \b(?:no|not a|isn't a|is not a)(?: valid| known| registered| local| such)? (?:mail ?box|user|
             recipient|account|address)\b(?! (?:space|quota|size|limit|specified|given))
         \bnobody (?:by|with|here)\b
-        (?:unable to|can(?:not|'t)|could not) (?:find|locate) \S{1,100}@
-        recipient ?not ?found
+        (?:unable to|can(?:not|'t)|could not|failed to) (?:find|locate|verify) (?:the |your )?(?:recipient|
+            user|mail ?box|\S{1,100}@)
         mail ?box (?:is )?(?:unavailable|not available)
         \b<who>\b<40>\bnot in (?:my|our|the|this)\b<30>\b(?:list|directory|database|system)
         (?:address|recipient)<20>\b(?:misspell?ed|mistyped|possibly incorrect)
-        user not exist
         (?:recipient|address|callout) verif\w{1,9} fail
         (?:not|isn't) (?:listed|found) in
         \bno (?:mail ?box|one|user|recipient|account|person)<20>\b(?:here|by that|with that|under)
         (?:recipient|destinataire)s? invalide
         destinataire <20>in(?:valide|connu)
-        ディレクトリのリストにありません
-        見つかりません
-        宛先不明
-        存在しません
+        ディレクトリのリストにありません|見つかりません|宛先不明|存在しません
         unknown local[- ]part
-        <who> \[[^\]]{1,80}\] <gone>
-        recipient address is not valid
         validrcptto
-        (?:does not|doesn't) have a mail ?box
-        not listed in <20>(?:directory|address book)
+        (?:does not have an?|doesn't have an?|has no) (?:mail ?box|account)
         recip(?:ient)?notfound
-        (?:unable to|can(?:not|'t)) (?:find|locate|verify) (?:the |your )?(?:recipient|user|mailbox)
         delivery userid
-        has no (?:mail ?box|account)
-        (?:wurde )?nicht gefunden
         not our customer
     """,
     Reason.NOT_COMPLIANT: r"""
