@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from app.records import Verdict
-from app.refusals.reasons import HARD, Reason
+from app.refusals.reasons import HARD, HARD_BY_STATUS, Reason
 from app.refusals.signs import Phase
 from app.refusals.statuses import DECISIVE, VAGUE, better, status_in
 from app.refusals.words import phase_in, reason_in
@@ -72,7 +72,7 @@ def meaning(
         reason = Reason.NETWORK_ERROR  # name servers have bad hours, too
     if reason is Reason.USER_UNKNOWN and not (own or _confirmed(said or elsewhere, best, phase, field)):
         reason = Reason.FILTERED
-    transient = delayed or (best.startswith("4") and reason is Reason.NOT_ACCEPT)
+    transient = delayed or (best.startswith("4") and reason in HARD_BY_STATUS)
     return Meaning(reason, reason in HARD and not transient, best, said)
 
 
