@@ -21,7 +21,8 @@ STAGES = {
     "catalogue", "runs", "keys", "audit", "journal",
 }  # fmt: skip
 PIPELINE = {
-    "pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "signing", "returns", "parts",
+    "pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "signing", "returns",
+    "parts",
 }  # fmt: skip
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
 # The pipeline passes values from stage to stage; these few build on another one's words instead.

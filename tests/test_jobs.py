@@ -36,7 +36,14 @@ def test_each_job_has_its_minutes(app: App) -> None:
 
 def test_jobs_are_functions_of_the_pipeline() -> None:
     """The scheduler decides when, never what."""
-    verbs = [pipeline.send_due, pipeline.refresh, pipeline.read_bounces, pipeline.summarise, pipeline.learn, pipeline.prune]
+    verbs = [
+        pipeline.send_due,
+        pipeline.refresh,
+        pipeline.read_bounces,
+        pipeline.summarise,
+        pipeline.learn,
+        pipeline.prune,
+    ]
     assert [job.work for job in jobs.JOBS] == verbs
 
 
