@@ -45,11 +45,11 @@ class Reason(StrEnum):
     VIRUS_DETECTED = "virusdetected"
 
 
-# No mail will ever reach this address: nobody there, no such host, gone elsewhere, takes none. All else may
-# end: a mailbox is emptied, an account is opened again, a filter forgets, and our own faults are ours to mend.
+# No mail will ever reach this address: nobody there, no such host, gone elsewhere, takes none. All else
+# may end: a mailbox is emptied, an account opened again, a filter forgets; our own faults are ours to mend.
 HARD = frozenset({Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN, Reason.HAS_MOVED, Reason.NOT_ACCEPT})
-# A server says for good who its users are, even by 4.1.1 and after days of trying; that it takes no mail, only
-# by a permanent status: by a temporary one it is being set up, or name servers have a bad hour.
+# A server says for good who its users are, even by 4.1.1 and after days of trying; that it takes no mail,
+# only by a permanent status: by a temporary one it is being set up, or name servers have a bad hour.
 HARD_BY_STATUS = frozenset({Reason.NOT_ACCEPT})
 # About us, our network or this one mail: they say nothing about the reader's address.
 NOT_THE_READERS = frozenset(
