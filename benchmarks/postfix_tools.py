@@ -48,18 +48,12 @@ class Tools:
             finally:
                 process.kill()
 
-    def blast(self, port: int, mails: int, size: int, connections: int) -> subprocess.Popen[bytes]:
-        """smtp-source at its fastest: a connection carries mail after mail."""
-        command: list[str | Path] = [
-            self.source,
-            "-d",
-            "-s",
-            str(connections),
-            "-m",
-            str(mails),
-            "-l",
-            str(size),
-        ]
+    def blast(
+        self, port: int, mails: int, size: int, connections: int, *, kept: bool
+    ) -> subprocess.Popen[bytes]:
+        """smtp-source: a new connection for each mail, as it does by itself, or mail after mail over one."""
+        command: list[str | Path] = [self.source, *(["-d"] if kept else [])]
+        command += ["-s", str(connections), "-m", str(mails), "-l", str(size)]
         command += ["-f", SENDER, "-t", RECIPIENT, f"127.0.0.1:{port}"]
         return subprocess.Popen(command, env=dict(self.environment))  # noqa: S603
 

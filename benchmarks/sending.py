@@ -3,10 +3,11 @@
     python -m benchmarks.sending [--quick] [--json] [--postfix FOLDER]
 
 Digests of 15 papers (and of 5) go over ten connections to Postfix's `smtp-sink` here. `smtp-source`,
-Postfix's generator in C, sends as many mails of the same size right before each measurement: a ratio is of
-these two, and the median of all such pairs counts. Our side is the product's: mails wait in a migrated SQLite
-database, and `pipeline.send_pending` claims, writes, signs, sends and records them, in one process or in two
-on the same database.
+Postfix's generator in C, sends as many mails of the same size right before each measurement, first as it does
+by itself, with a new connection for each mail, and then at its fastest, with connections that are kept
+(`-d`, told as "kept"). A ratio is of two such neighbours, and the median of all counts. Our side is the
+product's: mails wait in a migrated SQLite database, and `pipeline.send_pending` claims, writes, signs, sends
+and records them, in one process or in two on the same database.
 
 The clock runs from when all senders are ready, which is when they have sent 400 mails and so hold the
 fragments of this edition's cards, to when the last mail is recorded and every connection closed; for
@@ -99,14 +100,17 @@ class Bench:
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
 
     def pair(self, name: str, base: Callable[[], Took], ours: Callable[[], Took]) -> None:
-        pair = Pair(base(), ours())
-        self.pairs.setdefault(name, []).append(pair)
-        self.told(f"{name:16} {pair.ours.rate:7.0f}/s to {pair.base.rate:7.0f}/s: {pair.ratio:.2f}")
+        self.add(name, base(), ours())
 
-    def of(self, load: str) -> list[Took]:
-        """Every time that smtp-source sent this load."""
+    def add(self, name: str, base: Took, ours: Took) -> None:
+        pair = Pair(base, ours)
+        self.pairs.setdefault(name, []).append(pair)
+        self.told(f"{name:30} {ours.rate:7.0f}/s to {base.rate:7.0f}/s: {pair.ratio:.2f}")
+
+    def of(self, kind: str) -> list[Took]:
+        """Every time that smtp-source sent this load, with connections that were kept or without."""
         return [
-            pair.base for name, found in self.pairs.items() if name.endswith(f"/{load}") for pair in found
+            pair.base for name, found in self.pairs.items() if name.endswith(f"/{kind}") for pair in found
         ]
 
     def rounds(self, part: int) -> Iterator[int]:
@@ -117,12 +121,11 @@ class Bench:
 
     # --- ways to send
 
-    def source(self, load: str) -> Took:
+    def source(self, load: str, *, kept: bool) -> Took:
         """smtp-source, a process of its own."""
         began, sunk, mails = time.monotonic(), self.sink.busy(), self.size.mails
-        took = forks.spent(
-            self.tools.blast(self.sink.port, mails, self.bytes[load], CONNECTIONS), mails, began
-        )
+        port, size = self.sink.port, self.bytes[load]
+        took = forks.spent(self.tools.blast(port, mails, size, CONNECTIONS, kept=kept), mails, began)
         return took.with_sink(self.sink.busy() - sunk)
 
     def product(self, ledger: str, processes: int, mails: int, *, signs: bool) -> Took:
@@ -176,13 +179,15 @@ def prepare(bench: Bench) -> None:
 
 
 def beside_source(bench: Bench) -> None:
-    """Pair after pair: smtp-source, and then ours."""
+    """Again and again: smtp-source in both its ways, and then ours."""
     mails = bench.size.mails
     for _ in bench.rounds(0):
         for load in bench.size.loads:
             for name, ledger, processes, signs in WAYS:
-                ours = partial(bench.product, f"{load}{ledger}", processes, mails, signs=signs)
-                bench.pair(f"{name}/{load}", partial(bench.source, load), ours)
+                plain, kept = bench.source(load, kept=False), bench.source(load, kept=True)
+                ours = bench.product(f"{load}{ledger}", processes, mails, signs=signs)
+                bench.add(f"{name}/{load}", plain, ours)
+                bench.add(f"{name}/{load}/kept", kept, ours)
 
 
 def beside_others(bench: Bench) -> str:
@@ -231,14 +236,19 @@ def middle(values: Iterable[float]) -> dict[str, float]:
 
 def summary(bench: Bench, missing: str, costs: dict[str, float]) -> dict[str, Any]:
     pairs = bench.pairs
-    took = {f"smtp_source/{load}": bench.of(load) for load in bench.size.loads}
-    took |= {name: [pair.ours for pair in found] for name, found in pairs.items() if name not in BESIDE}
+    kinds = [f"{load}{kept}" for load in bench.size.loads for kept in ("", "/kept")]
+    took = {f"smtp_source/{kind}": bench.of(kind) for kind in kinds}
+    own = [name for name in pairs if name not in BESIDE and not name.endswith("/kept")]
+    took |= {name: [pair.ours for pair in pairs[name]] for name in own}
     took |= {name: [pair.base for pair in pairs[name]] for name in BESIDE if name in pairs}
     took |= {"ours_rsa2048_1p": [pair.ours for pair in pairs["naive"]]}
     took |= {"ours_20ms": [pair.ours for pair in pairs["aiosmtplib_20ms"]]}
     ratios = {name: middle(pair.ratio for pair in found) for name, found in pairs.items()}
     return {
         "ratio_to_smtp_source": {name: round(ratios[f"{name}/{MAIN}"]["median"], 3) for name in TARGETS},
+        "ratio_to_smtp_source_kept": {
+            name: round(ratios[f"{name}/{MAIN}/kept"]["median"], 3) for name in TARGETS
+        },
         "ratios": ratios,
         "rates": {name: middle(one.rate for one in found) for name, found in took.items()},
         "cpu_us": {
@@ -249,7 +259,7 @@ def summary(bench: Bench, missing: str, costs: dict[str, float]) -> dict[str, An
             for name, found in took.items()
         },
         "parts_us": costs,
-        "noise": {load: spread([one.rate for one in bench.of(load)]) for load in bench.size.loads},
+        "noise": {kind: spread([one.rate for one in bench.of(kind)]) for kind in kinds},
         "targets": TARGETS | BESIDE,
         "missing": missing,
         "repetitions": {name: len(found) for name, found in pairs.items()},
@@ -281,19 +291,19 @@ def show(told: dict[str, Any]) -> None:
     sizes = ", ".join(f"{load}: {size} bytes" for load, size in told["bytes_a_mail"].items())
     print(f"\n{told['mails']['each']} mails at a time ({sizes}), {told['seconds']:.0f} s")
     print("{cores} cores ({processor}), Python {python}, load {load:.1f}".format(**told["machine"]))
-    for load, apart in told["noise"].items():
-        print(f"smtp-source's own rates, {load}: quartiles {apart:.0%} of the median apart")
-    print(f"\n{'':27} {'mails a second':25} {'µs of processor: sender':>24} {'sink':>6}")
+    for kind, apart in told["noise"].items():
+        print(f"smtp-source's own rates, {kind}: quartiles {apart:.0%} of the median apart")
+    print(f"\n{'':32} {'mails a second':25} {'µs of processor: sender':>24} {'sink':>6}")
     for name, rate in told["rates"].items():
         cpu = told["cpu_us"][name]
         span = "{median:8.0f} ({min:.0f}–{max:.0f})".format(**rate)
-        print(f"{name:27} {span:25} {cpu['sender']:24.0f} {cpu['sink']:6.0f}")
-    print(f"\n{'times as fast':27} {'median (range)':25} {'wanted':>10} {'pairs':>6}")
+        print(f"{name:32} {span:25} {cpu['sender']:24.0f} {cpu['sink']:6.0f}")
+    print(f"\n{'times as fast':32} {'median (range)':25} {'wanted':>10} {'pairs':>6}")
     for name, ratio in told["ratios"].items():
         of = f"ours / {name}" if name in BESIDE else name
         span = "{median:8.2f} ({min:.2f}–{max:.2f})".format(**ratio)
         wanted = told["targets"].get(name.removesuffix(f"/{MAIN}"), "")
-        print(f"{of:27} {span:25} {wanted:>10} {told['repetitions'][name]:6}")
+        print(f"{of:32} {span:25} {wanted:>10} {told['repetitions'][name]:6}")
     if told["missing"]:
         print(told["missing"])
     print("\nµs of processor a mail, by part")
