@@ -145,6 +145,45 @@ def test_cancelled_and_of_unknown_fate(app: App, now: datetime) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
+def test_cancelled_before_it_is_sent_once_more(app: App, now: datetime) -> None:
+    """What may have arrived earlier, and is taken back now, is of unknown fate as before, and is held."""
+    (alice,) = queue(app, now, "alice")
+    with app.db.write() as session:
+        session.get_one(Delivery, alice).maybe_delivered = True
+
+    async def run() -> None:
+        async with ledger(app, now) as book:
+            await book.claim()
+            with app.db.write() as session:
+                deliver.cancel(session, "2026-11-20")
+            await book.look()
+            assert not book.may_leave(mail(alice))
+            book.settle(mail(alice), Answer(Verdict.WITHDRAWN))
+
+    asyncio.run(run())
+    assert states(app) == {"alice": "uncertain"}
+    assert rows(app)["alice"].next_attempt_at is None
+    with app.db.write() as session:
+        deliver.release(session, alice, now)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_given_back_as_uncertain_as_it_was(app: App, now: datetime) -> None:
+    """A mail that may have arrived, and whose turn did not come, says so while it waits."""
+    (alice,) = queue(app, now, "alice")
+    with app.db.write() as session:
+        session.get_one(Delivery, alice).maybe_delivered = True
+
+    async def run() -> None:
+        async with ledger(app, now) as book:
+            await book.claim()
+
+    asyncio.run(run())
+    assert states(app) == {"alice": "uncertain"}
+    assert rows(app)["alice"].next_attempt_at == now
+
+
+@pytest.mark.usefixtures("quiet")
 def test_who_cannot_ask_sends_nothing(app: App, now: datetime, clock: Clock) -> None:
     """Some seconds after the last look that worked, nothing leaves; after the next one it does again."""
     (alice,) = queue(app, now, "alice")

@@ -24,6 +24,7 @@ LEASE = timedelta(minutes=20)
 SHARD = 300
 # In this order: what was never tried leaves before what was.
 WAITING = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
+HELD_BY_A_SENDER = (State.CLAIMED, State.COMMITTING)
 
 _ROWS = cast("Table", inspect(Delivery).local_table)
 _READERS = cast("Table", inspect(Subscriber).local_table)
@@ -191,4 +192,4 @@ def mark_begun(session: Session, owner: str, ids: Collection[int]) -> None:
 
 
 def _in_hand_of(owner: str) -> ColumnElement[bool]:
-    return col(Delivery.state).in_((State.CLAIMED, State.COMMITTING)) & (col(Delivery.lease_owner) == owner)
+    return col(Delivery.state).in_(HELD_BY_A_SENDER) & (col(Delivery.lease_owner) == owner)

@@ -26,6 +26,12 @@ def leave_open(delivery: Delivery, state: State, reason: str, next_attempt_at: d
     delivery.lease_until = None  # its owner stays: an answer that comes late is still true
 
 
+def wait(delivery: Delivery, next_attempt_at: datetime | None) -> None:
+    """Nothing was tried this time. Whether an earlier attempt arrived is as unknown as before."""
+    state, reason = (State.UNCERTAIN, delivery.reason) if delivery.maybe_delivered else (State.PENDING, "")
+    leave_open(delivery, state, reason, next_attempt_at)
+
+
 def doubt(delivery: Delivery, reason: str, next_attempt_at: datetime | None) -> None:
     leave_open(delivery, State.UNCERTAIN, reason, next_attempt_at)
     delivery.maybe_delivered = True

@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 
 from app import bounces, suppression
 from app.deliver import marking, operating
-from app.deliver.claims import refusal_of
+from app.deliver.claims import HELD_BY_A_SENDER, refusal_of
 from app.journal import Ending
 from app.models import Delivery, Subscriber, SubscriberState
 from app.models import DeliveryState as State
@@ -110,8 +110,9 @@ def _record_others(
         ending = by_id[delivery.id or 0]
         if reader.state is SubscriberState.ERASED:
             ending = _without_words(ending)
-        if delivery.state in IN_HAND and ending.answer.verdict in NOT_TRIED:
-            _take_back(session, delivery, reader)
+        if ending.answer.verdict in NOT_TRIED:
+            if delivery.state in HELD_BY_A_SENDER:  # otherwise it was ended or held meanwhile
+                _take_back(session, delivery, reader)
         elif delivery.state in IN_HAND:
             _settle(delivery, ending.answer, now, policy)
             if ending.message_id:  # it was begun: should it come again, it comes under the same name
@@ -143,7 +144,7 @@ def _take_back(session: Session, delivery: Delivery, reader: Subscriber) -> None
     if refusal:
         marking.end(delivery, *refusal)
     else:
-        marking.leave_open(delivery, State.PENDING, "", delivery.next_attempt_at)
+        marking.wait(delivery, delivery.next_attempt_at)
 
 
 def _settle(delivery: Delivery, answer: Answer, now: datetime, policy: UncertainPolicy) -> None:

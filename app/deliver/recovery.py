@@ -7,20 +7,21 @@ from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 
+import structlog
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
 from app import journal
 from app.db import Database, take_turns
 from app.deliver import marking
-from app.deliver.claims import WAITING, may_leave
+from app.deliver.claims import HELD_BY_A_SENDER, WAITING, may_leave
 from app.deliver.outcomes import record
 from app.journal import Remains
 from app.models import Delivery, MailKind
 from app.models import DeliveryState as State
 from app.settings import UncertainPolicy
 
-HELD_BY_A_SENDER = (State.CLAIMED, State.COMMITTING)
+log = structlog.get_logger(__name__)
 
 
 def anything_to_do(session: Session, now: datetime, folder: Path) -> bool:
@@ -39,7 +40,11 @@ def recover(database: Database, folder: Path, now: datetime, policy: UncertainPo
     freed: Counter[str] = Counter()
     for remains in journal.left_behind(folder):
         with database.write() as session:
-            freed += settle(session, remains, now, policy)
+            settled = settle(session, remains, now, policy)
+        log.warning(
+            "a sender died; what it had in hand is settled", sender=remains.owner, states=dict(settled)
+        )
+        freed += settled
     alive = journal.living(folder)
     with database.write() as session:
         return freed + forsake(session, now, alive, policy) + give_up(session, now)
@@ -59,7 +64,7 @@ def settle(session: Session, remains: Remains, now: datetime, policy: UncertainP
             delivery.message_id, delivery.subject = begun or (delivery.message_id, delivery.subject)
             _doubt(delivery, "the sender died while this mail was in flight", now, policy)
         else:
-            marking.leave_open(delivery, State.PENDING, "", now)
+            marking.wait(delivery, now)
     return Counter(answered.values()) + Counter(delivery.state for delivery in rows)
 
 
