@@ -44,8 +44,8 @@ def create_app(app: App) -> FastAPI:
     site.include_router(reader.router)
     site.include_router(feedback.router)
     site.include_router(ops.router)
-    site.include_router(hooks.router)
     site.mount("/api", api.create(app))
+    site.mount("/hooks", hooks.create(app))
     site.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     tracing.install(site, app.settings)
     return site

@@ -12,23 +12,33 @@ from enum import StrEnum
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
 
 from app import bounces, keys, pipeline, runs
+from app.errors import InvalidInput
 from app.models import Scope
 from app.pipeline import App
 from app.records import Rejection
-from app.web.api import access
+from app.web.api import access, problems
 
-router = APIRouter(prefix="/hooks")
+router = APIRouter()
 log = structlog.get_logger(__name__)
 
 _basic = HTTPBasic(auto_error=False)
 _WAYS_IN = 'Basic realm="paperboy hooks", Bearer realm="paperboy hooks"'
 
 Shape = StrEnum("Shape", {name.upper(): name for name in bounces.SHAPES})  # type: ignore[misc]
+
+
+def create(app: App) -> FastAPI:
+    """The webhooks as an application of their own, to be mounted at /hooks: machines read its errors."""
+    hooks = FastAPI(openapi_url=None)
+    hooks.state.paperboy = app
+    problems.install(hooks)
+    hooks.include_router(router)
+    return hooks
 
 
 def _caller(
@@ -66,7 +76,7 @@ def take_bounces(
     try:
         notices = bounces.read_webhook(shape.value, body)
     except bounces.Unreadable as error:
-        return JSONResponse({"error": str(error)}, 422)
+        raise InvalidInput(str(error)) from None
     counts = pipeline.take_bounces(app, notices, now)
     log.info("a webhook told of bounces", shape=shape.value, counts=dict(counts))
     return JSONResponse({"counts": dict(counts)})

@@ -89,6 +89,15 @@ def test_a_key_of_another_scope_is_refused(app: App, client: TestClient) -> None
         _, other = keys.create(session, "other", others, clock.utcnow())
     refused = client.post("/hooks/bounces/generic", headers={"Authorization": f"Bearer {other}"})
     assert refused.status_code == 403
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert "lacks the scope" in refused.json()["detail"]
+
+
+def test_a_relay_that_is_unknown_is_told_which_are_known(client: TestClient, key: str) -> None:
+    """A machine gets it in the form that machines read."""
+    refused = client.post("/hooks/bounces/sparrow", content=b"[]", headers={"Authorization": basic(key)})
+    assert refused.status_code == 422
+    assert "mailgun" in refused.json()["errors"][0]["detail"]
 
 
 def test_a_revoked_key_is_refused(app: App, client: TestClient, key: str) -> None:
