@@ -168,6 +168,8 @@ class Settings(BaseSettings):
         for key in value:
             if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?:.+", key):
                 raise ValueError("must be selector:file, comma-separated")
+        if len({key.partition(":")[0].lower() for key in value}) < len(value):
+            raise ValueError("names a selector twice: each key has its own")
         return value
 
     @field_validator("bounce_mailbox")

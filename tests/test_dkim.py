@@ -385,6 +385,16 @@ def test_a_key_is_made_and_told_how_to_use(run: Run, tmp_path: Path) -> None:
     assert (key.algorithm, key.bits) == (Algorithm.RSA, 2048)
 
 
+def test_a_key_that_the_settings_name_already_is_named_once(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever set it first and makes it then; a selector of another file is taken."""
+    monkeypatch.setenv("PAPERBOY_DKIM_KEYS", "s1:mail.pem")
+    told = json.loads(run("mail.pem", "--selector", "s1", "--json").stdout)
+    assert told["setting"] == f"PAPERBOY_DKIM_KEYS=s1:{tmp_path / 'mail.pem'}"
+    assert "names a selector twice" in run("other.pem", "--selector", "s1", code=1).stderr
+
+
 def test_a_second_key_is_set_beside_the_first(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ def create(
         showing.say_json({"name": row.name, "scopes": row.scopes, "key": key})
         return
     typer.echo(key)
-    showing.err().print(f"Keep it now: it is not shown again. It may {', '.join(row.scopes)}.")
+    showing.err().print(f"Keep it now: it is not shown again. Its scopes: {', '.join(row.scopes)}.")
 
 
 @keys.command("list")
@@ -85,7 +85,12 @@ def new_dkim_key(
 ) -> None:
     """Make a key that signs mails (DKIM), and say what to publish and what to set."""
     path, name = file.absolute(), selector or f"paperboy-{algorithm}"
-    keys = (*showing.configured(needs_secret=False).dkim_keys, f"{name}:{path}")
+    others = [
+        each
+        for each in showing.configured(needs_secret=False).dkim_keys
+        if each.partition(":")[0] != name or Path(each.partition(":")[2]).absolute() != path
+    ]  # the settings may name the file that is made here already
+    keys = (*others, f"{name}:{path}")
     if any("," in key for key in keys):
         raise InvalidInput("the name of the file must not have a comma in it", "file")
     made = settings.load(
