@@ -40,15 +40,12 @@ def check_aftermath(app: App, relay: Sink, now: datetime, names: list[str], doub
     return doubtful
 
 
-@pytest.mark.parametrize("connections", [1, CONNECTIONS])
 @pytest.mark.parametrize("stage", COMMANDS)
-def test_before_a_body(
-    app: App, relay: Sink, now: datetime, start: Starter, stage: str, connections: int
-) -> None:
+def test_before_a_body(app: App, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
     """Killed at the first command that the relay hears: provably unsent, and pending again at once."""
     names = reckoning.queue(app, now, 8)
     relay.on(stage, tell=True)
-    sender = start(now, settings={"smtp_connections": connections})
+    sender = start(now)
     relay.reached()
     sender.kill()
     relay.go_on()
@@ -113,14 +110,21 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
 @pytest.mark.parametrize("death", [pytest.param(death, id=name) for name, death in PLACES])
-def test_by_its_own_hand(
-    app: App, relay: Sink, now: datetime, start: Starter, death: Death, durable: bool
-) -> None:
+def test_by_its_own_hand(app: App, relay: Sink, now: datetime, start: Starter, death: Death) -> None:
     """Killed right before or after a step of the sender: the steps that no relay sees."""
     names = reckoning.queue(app, now, 8)
-    start(now, dies=death, settings={"journal_fsync": durable}).dies()
+    start(now, dies=death).dies()
+    check_aftermath(app, relay, now, names, doubts=CONNECTIONS)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_with_a_journal_that_waits_for_the_disk(
+    app: App, relay: Sink, now: datetime, start: Starter, when: str
+) -> None:
+    """What is only intended is told from what was begun, as long as the machine lives."""
+    names = reckoning.queue(app, now, 8)
+    start(now, dies=Death(f"{JOURNAL}.begin", when, 4), settings={"journal_fsync": True}).dies()
     check_aftermath(app, relay, now, names, doubts=CONNECTIONS)
 
 
