@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,13 +166,20 @@ def migrate(url: str, revision: str = "head") -> None:
 def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         url = url.set(query={"connect_timeout": CONNECT_SECONDS, **url.query})
-        return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20)
+        return create_engine(url, json_serializer=_written, pool_pre_ping=True, pool_size=10, max_overflow=20)
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000})
+    engine = create_engine(
+        url,
+        json_serializer=_written,
+        connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
+    )
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+_written = partial(json.dumps, separators=(",", ":"))
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

@@ -40,7 +40,8 @@ def test_a_digest_comes_back_as_it_was(app: App, now: datetime) -> None:
     digest = replace(digest, sections=(*digest.sections, liked))
     (kept,) = stored(app, now, digest)
     assert restored(app, kept) == [deliver.Restored(digest)]
-    assert set(kept["sections"][0]["picks"][0]) == {"card", "paper_id", "reason", "score"}
+    one = digest.picks[0]
+    assert kept["sections"][0]["picks"][0][1:] == [one.paper_id, one.reason, one.score]
 
 
 def test_a_day_has_each_card_once(app: App, now: datetime) -> None:
@@ -86,7 +87,7 @@ def test_readers_share_their_picks_whatever_the_scores_when_only_the_best_matter
     kept = stored(app, now, alice, bob)
     with app.db.read() as session:
         one, other = deliver.Cards().restore(session, kept, scored=False)
-        kept[0]["sections"][0]["picks"][1]["card"] = 0
+        kept[0]["sections"][0]["picks"][1][0] = 0
         (left,) = deliver.Cards().restore(session, kept[:1], scored=False)
     assert [pick.score for pick in one.digest.picks] == [0, 1]
     assert all(mine is yours for mine, yours in zip(one.digest.picks, other.digest.picks, strict=True))
@@ -108,20 +109,21 @@ def test_memory_is_bounded(app: App, now: datetime, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "broken",
     [
-        {"card": 99},
-        {"card": "one"},
-        {"card": -1},
-        {"card": 10**30},
-        {"card": []},
-        {"reason": {}},
+        [99, 1, "why", 0.5],
+        ["one", 1, "why", 0.5],
+        [-1, 1, "why", 0.5],
+        [10**30, 1, "why", 0.5],
+        [[], 1, "why", 0.5],
+        [1, 1, {}, 0.5],
+        [1, 1],
+        {"card": 1},
         "no pick",
     ],
 )
 def test_a_pick_that_cannot_be_read_costs_itself(app: App, now: datetime, broken: Any) -> None:
     """The reader gets the others, and it is counted."""
     (kept,) = stored(app, now, samples.digest())
-    picks = kept["sections"][0]["picks"]
-    picks[0] = {**picks[0], **broken} if isinstance(broken, dict) else broken
+    kept["sections"][0]["picks"][0] = broken
     (read,) = restored(app, kept)
     assert read.unreadable == 1
     assert read.digest.picks == samples.digest().picks[1:]
@@ -132,7 +134,7 @@ def test_a_card_with_other_fields_costs_itself(app: App, now: datetime, field: s
     """Whatever wrote it: one that lacks a field, or has one too many, is left out."""
     (kept,) = stored(app, now, samples.digest())
     with app.db.write() as session:
-        card = session.get_one(Card, kept["sections"][0]["picks"][0]["card"])
+        card = session.get_one(Card, kept["sections"][0]["picks"][0][0])
         shown = {name: text for name, text in card.shown.items() if name != field}
         card.shown = shown if field in card.shown else {**shown, field: 1}
     assert restored(app, kept)[0].unreadable == 1

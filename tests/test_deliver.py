@@ -458,7 +458,7 @@ def test_one_broken_mail_does_not_stop_the_others(app: App, mail_server: MailSer
         session.get_one(Delivery, 2).digest = {"edition": "2026-11-20", "sections": "no sections"}
         carol = session.get_one(Delivery, 3)
         spoiled = deepcopy(carol.digest)
-        spoiled["sections"][0]["picks"][0]["card"] = 99
+        spoiled["sections"][0]["picks"][0][0] = 99
         carol.digest = spoiled
     counts = pipeline.send_pending(app, now)
     assert counts == {"failed": 1, "deferred": 1, "sent": 1, "cards_left_out": 1}

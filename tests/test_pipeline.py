@@ -62,7 +62,7 @@ def test_a_due_reader_gets_what_matches(app: App) -> None:
     assert plan(app, NOW) == {"planned": 1}
     (delivery,) = deliveries(app)
     assert titles(app, delivery) == [AGENTS]
-    assert "Language Agents" in delivery.digest["sections"][0]["picks"][0]["reason"]
+    assert "Language Agents" in delivery.digest["sections"][0]["picks"][0][2]
     with app.db.read() as session:
         alice = session.exec(select(Subscriber)).one()
     assert alice.next_due_at == datetime(2026, 11, 21, 8, tzinfo=NOW.tzinfo)

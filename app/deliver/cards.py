@@ -1,8 +1,9 @@
 """What digests show of papers: written down once a day however many readers get it, and read back.
 
-`Delivery.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "picks": [{"card",
-"paper_id", "reason", "score"}]}]}. All else that a pick shows is its card's, which no change of the paper
-reaches: a delivery can be rendered again, byte for byte, as long as it is kept.
+`Delivery.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "picks": [[card,
+paper_id, reason, score]]}]}. All else that a pick shows is its card's, which no change of the paper reaches:
+a delivery can be rendered again, byte for byte, as long as it is kept. Picks are lists, because they are read
+for each mail that leaves.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from app.models import Card
 from app.records import Digest, Pick, Section
 
 OWN = ("paper_id", "reason", "score")  # what the delivery itself keeps of a pick
+CARD, PAPER, SCORE = 0, 1, 3  # where
 SHOWN = tuple(field.name for field in fields(Pick) if field.name not in OWN)
 A_DAY = timedelta(days=1)
 CARDS_KEPT, PICKS_KEPT = 5_000, 50_000  # in memory, of those read lately: some megabytes
@@ -45,15 +47,7 @@ def _written(digest: Digest, ids: Mapping[Face, int]) -> dict[str, Any]:
         {
             "interest": section.interest,
             "heading": section.heading,
-            "picks": [
-                {
-                    "card": ids[_face(pick)],
-                    "paper_id": pick.paper_id,
-                    "reason": pick.reason,
-                    "score": pick.score,
-                }
-                for pick in section.picks
-            ],
+            "picks": [[ids[_face(pick)], pick.paper_id, pick.reason, pick.score] for pick in section.picks],
         }
         for section in digest.sections
     ]
@@ -140,16 +134,11 @@ class Cards:
         kept = self._picks
         try:
             sections = stored["sections"]
-            best = max([pick["score"] for section in sections for pick in section["picks"]])
+            best = max([pick[SCORE] for section in sections for pick in section["picks"]])
             found = [
                 Section(
                     section["interest"],
-                    tuple(
-                        [
-                            kept[pick["card"], pick["reason"], pick["score"] == best]
-                            for pick in section["picks"]
-                        ]
-                    ),
+                    tuple([kept[card, why, score == best] for card, _, why, score in section["picks"]]),
                     section["heading"],
                 )
                 for section in sections
@@ -184,22 +173,22 @@ class Cards:
                 found.append(Section(interest, readable, heading))
         return Restored(_digest(stored, found), unreadable)
 
-    def _pick(self, stored: Mapping[str, Any], cards: Mapping[int, Shown], best: float | None) -> Pick | None:
+    def _pick(self, stored: Any, cards: Mapping[int, Shown], best: float | None) -> Pick | None:
         try:
-            score = stored["score"] if best is None else float(stored["score"] == best)
-            known = stored["card"], stored["reason"], score
+            card, _, reason, score = stored
+            score = score if best is None else float(score == best)
+            known = card, reason, score
             pick = self._picks.get(known)
             if pick is None:
-                card, reason, score = known
                 pick = self._picks[known] = Pick(**cards[card], reason=reason, score=score)
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):
             return None
         return pick
 
     def _cards_of(self, session: Session, picks: Iterable[Any]) -> Mapping[int, Shown]:
         """The cards of these picks, read where they are not in memory."""
         self._forget_some()
-        wanted = {pick["card"] for pick in picks if isinstance(pick, dict) and _is_id(pick.get("card"))}
+        wanted = {pick[CARD] for pick in picks if _is_pick(pick) and _is_id(pick[CARD])}
         cards = {number: card for number in wanted if (card := self._cards.get(number))}
         if new := wanted - cards.keys():
             rows = session.execute(select(Card.id, Card.paper_id, Card.shown).where(col(Card.id).in_(new)))
@@ -217,7 +206,7 @@ class Cards:
 def paper_ids(stored: Mapping[str, Any]) -> list[int]:
     """The papers of a stored digest; no card is read for it."""
     picks = (pick for section in _sections(stored) if section for pick in section[2])
-    return [pick["paper_id"] for pick in picks if isinstance(pick, dict) and _is_id(pick.get("paper_id"))]
+    return [pick[PAPER] for pick in picks if _is_pick(pick) and _is_id(pick[PAPER])]
 
 
 def _sections(stored: Mapping[str, Any]) -> list[_Read | None]:
@@ -246,17 +235,13 @@ def _digest(stored: Mapping[str, Any], sections: Sequence[Section]) -> Digest:
 
 def _best(sections: Iterable[_Read | None], cards: Mapping[int, Shown]) -> float:
     """The highest score of those picks that can be read."""
-    picks = (pick for section in sections if section for pick in section[2] if _is_scored(pick, cards))
-    return max((pick["score"] for pick in picks), default=0.0)
+    picks = [pick for section in sections if section for pick in section[2] if _is_pick(pick)]
+    scored = [pick for pick in picks if _is_id(pick[CARD]) and isinstance(pick[SCORE], float | int)]
+    return max((pick[SCORE] for pick in scored if pick[CARD] in cards), default=0.0)
 
 
-def _is_scored(pick: Any, cards: Mapping[int, Shown]) -> bool:
-    return (
-        isinstance(pick, dict)
-        and isinstance(pick.get("score"), float | int)
-        and _is_id(pick.get("card"))
-        and pick["card"] in cards
-    )
+def _is_pick(stored: object) -> bool:
+    return isinstance(stored, list) and len(stored) == 4
 
 
 def _is_id(number: object) -> bool:

@@ -64,12 +64,7 @@ def test_nobody_gets_a_paper_twice(app: App, mail_server: MailServer) -> None:
             select(Delivery).where(Delivery.kind == MailKind.DIGEST).order_by(col(Delivery.id))
         ).all()
         balance = deliver.balance(session)
-        promised = {
-            pick["paper_id"]
-            for row in rows
-            for section in row.digest.get("sections", ())
-            for pick in section["picks"]
-        }
+        promised = {paper for row in rows for paper in deliver.paper_ids(row.digest)}
         today = archive.canonical(session, promised)
     by_reader: dict[int, Counter[int]] = defaultdict(Counter)
     for row in rows:
