@@ -7,13 +7,13 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from sqlmodel import select, update
+from sqlmodel import select
 
-from app import deliver, posting
+from app import deliver, posting, signing
 from app.models import Delivery, DeliveryState
 from app.pipeline import App
 from app.records import Answer, Letter, Outgoing, Verdict
@@ -124,16 +124,10 @@ def encode(app: App, letters: Sequence[Letter], ready: Callable[[], None]) -> in
 
 
 def sign_ahead(folder: Path, keys: tuple[str, ...]) -> None:
-    """Have everything that waits signed before its time."""
+    """Have everything that waits signed before its time, as the product does it."""
     app = workload.build(folder, dkim_keys=keys)
-    with app.db.write() as session:
-        ids = session.exec(select(Delivery.id)).all()
-        for start in range(0, len(ids), 300):
-            rows = []
-            for letter in deliver.letters(session, ids[start : start + 300], app.cards):
-                signature, signed_as = app.composer.signature(app.composer.draft(letter))
-                rows.append({"id": letter.delivery_id, "signature": signature, "signed_as": signed_as})
-            session.execute(update(Delivery), rows)
+    while signing.sign_ahead(app, workload.EARLIER - timedelta(hours=1)):
+        pass
     app.db.dispose()
 
 
