@@ -16,7 +16,7 @@ help:  ## Say what there is
 demo: .venv/runtime.stamp  ## See everything at work, offline: DEMO_ARGS=--once ends after the summary
 	@.venv/bin/paperboy demo $(DEMO_ARGS)
 
-test: .venv/dev.stamp browser  ## The whole suite, on SQLite and then on a real PostgreSQL
+test: .venv/dev.stamp browser  ## The whole suite on SQLite, then what has a database on a real PostgreSQL
 	.venv/bin/pytest -q -n $(WORKERS) --database sqlite $(TEST_ARGS)
 	.venv/bin/pytest -q -n $(WORKERS) --database postgres $(TEST_ARGS)
 

@@ -1,6 +1,6 @@
 """Fixtures: every test that asks for `app` gets the real application on its own migrated database.
 
-`pytest --database postgres` runs the same tests on a real PostgreSQL from the wheel.
+`pytest --database postgres` runs those of them in which a database has a part on a real PostgreSQL from the wheel.
 """
 
 from __future__ import annotations
@@ -31,13 +31,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database", choices=("sqlite", "postgres"), default="sqlite")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--database") == "postgres":
+        _leave_out(config, items, [item for item in items if not _has_database(item)])
     if SHARED_DATA.is_dir():
         return
     missing = pytest.mark.skip(reason="the recorded answers of real services are not on this machine")
     for item in items:
         if "realdata" in item.keywords:
             item.add_marker(missing)
+
+
+def _has_database(item: pytest.Item) -> bool:
+    """Whether it could end otherwise on another database."""
+    return "new_database_url" in getattr(item, "fixturenames", ()) and "once" not in item.keywords
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], others: list[pytest.Item]) -> None:
+    out = set(others)
+    items[:] = [item for item in items if item not in out]
+    config.hook.pytest_deselected(items=others)
 
 
 @pytest.fixture(scope="session")

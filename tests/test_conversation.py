@@ -19,6 +19,8 @@ from app.settings import Settings, SmtpSecurity
 from app.smtp import Relay
 from tests.test_smtp import Notebook, mail
 
+pytestmark = pytest.mark.once
+
 ACCEPTED, DEFERRED, UNCERTAIN = Verdict.ACCEPTED, Verdict.DEFERRED, Verdict.UNCERTAIN
 PIPELINING, PLAIN = "250-relay.test\r\n250 PIPELINING", "250 relay.test"
 ENVELOPE = "250 sender ok\r\n250 recipient ok\r\n354 go on"

@@ -29,6 +29,8 @@ from app.settings import Settings
 from app.tokens import Signer
 from tests import samples
 
+pytestmark = pytest.mark.once
+
 ALL = (Algorithm.RSA, Algorithm.ED25519)
 
 

@@ -19,6 +19,8 @@ from app.doctor.sink import Sink
 from app.settings import Settings, SmtpSecurity
 from tests.mailserver import MailServer
 
+pytestmark = pytest.mark.once
+
 LATER = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 

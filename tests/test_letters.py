@@ -26,6 +26,8 @@ from app.settings import Settings
 from app.tokens import Signer
 from tests import samples
 
+pytestmark = pytest.mark.once
+
 NEVER_SENT = re.compile(rb"\A[.]|\AFrom |[ \t]\Z|  |\t")
 
 

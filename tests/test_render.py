@@ -22,6 +22,8 @@ from app.settings import Settings
 from app.tokens import Purpose, Signer
 from tests import samples
 
+pytestmark = pytest.mark.once
+
 LINK = re.compile(r"https://paperboy\.test/(\w+)/([\w-]{51})")
 
 

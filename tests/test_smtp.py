@@ -20,6 +20,8 @@ from app.records import Answer, Outgoing, Verdict
 from app.settings import Settings, SmtpSecurity
 from tests.mailserver import MailServer
 
+pytestmark = pytest.mark.once
+
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 

@@ -14,15 +14,6 @@ from tests.faults import reckoning, senders, sink
 CONNECTIONS = 3
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What a relay answers is heard before any database is: once, beside SQLite, is enough."""
-    if config.getoption("--database") == "sqlite":
-        return
-    answers = [item for item in items if item.path.match("faults/test_answers.py")]
-    items[:] = [item for item in items if item not in answers]
-    config.hook.pytest_deselected(items=answers)
-
-
 @pytest.fixture
 def relay(tmp_path: Path) -> Iterator[sink.Sink]:
     """The process that the mails go to."""

@@ -16,6 +16,8 @@ from tests.faults import reckoning
 from tests.faults.senders import Starter
 from tests.faults.sink import STAGES, Sink
 
+pytestmark = pytest.mark.once
+
 BEFORE_THE_BODY = STAGES[:-2]
 FOR_ONE = STAGES[3:]  # from RCPT on, the relay knows whose mail it is
 ONE = {"smtp_connections": 1}
