@@ -1,6 +1,6 @@
 """Fixtures: every test that asks for `app` gets the real application on its own migrated database.
 
-`pytest --database postgres` runs those of them in which a database has a part on a real PostgreSQL from the wheel.
+`pytest --database postgres` runs those tests in which a database has a part on a real one, from the wheel.
 """
 
 from __future__ import annotations
