@@ -69,8 +69,8 @@ class Size:
     seconds: Sequence[float]  # since the beginning, after which no repetition of a part begins
 
 
-FULL = Size(7, 10_000, 1_000, 100, ("15_papers", "5_papers"), (1200, 1500, 1800))
-QUICK = Size(5, 3_000, 500, 30, ("15_papers",), (20, 28, 36))
+FULL = Size(5, 10_000, 1_000, 100, ("15_papers", "5_papers"), (1200, 1500, 1800))
+QUICK = Size(5, 5_000, 500, 30, ("15_papers",), (24, 31, 38))
 
 
 @dataclass(frozen=True)
