@@ -217,20 +217,23 @@ class Ledger:
         while not (self._closing or self._fault):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._many.wait(), SOON)
-            self._many.clear()
             try:
-                await self.fold()
+                await self.fold(some=True)
             except Exception as error:
                 self._fault = self._fault or error
 
-    async def fold(self) -> None:
-        """Write down in the ledger what has ended so far."""
+    async def fold(self, *, some: bool = False) -> None:
+        """Write down in the ledger what has ended so far; only `some`: a batch, which is as dear if small."""
         async with self._one_folds:
             while self._ended:
                 batch = self._ended[: 2 * BATCH]
                 states = await self._persistently(partial(self._fold, batch))
                 del self._ended[: len(batch)]
                 self._folded(batch, states)
+                if some:
+                    break
+            if len(self._ended) < BATCH:
+                self._many.clear()
 
     def _fold(self, batch: Sequence[Ending]) -> dict[int, str]:
         now = self._clock()
