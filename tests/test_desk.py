@@ -45,8 +45,8 @@ def test_what_a_reader_liked_brings_papers_of_its_kind(
     with app.db.read() as session:
         digests = {row.subscriber_id: row.digest for row in session.exec(select(Delivery)) if row.digest}
     close = next(s for s in digests[alice]["sections"] if s["heading"] == "Close to what you liked")
-    assert {pick["paper_id"] for pick in close["picks"]} == sequels
-    assert all("that you liked, through" in pick["reason"] for pick in close["picks"])
+    assert {paper for _, paper, _, _ in close["picks"]} == sequels
+    assert all("that you liked, through" in reason for _, _, reason, _ in close["picks"])
     assert bob not in digests or not any(section["heading"] for section in digests[bob]["sections"])
 
 
