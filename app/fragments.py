@@ -22,7 +22,6 @@ from app.tokens import TOKEN_CHARS, Purpose, Signer
 
 # In memory, of what digests showed lately: some hundred megabytes at most, however many readers there are.
 PICKS_KEPT, CARDS_KEPT, PAPERS_KEPT, LINES_KEPT, SHELLS_KEPT = 20_000, 5_000, 2_000, 8_000, 64
-OPINIONS = (Purpose.LIKE, Purpose.DISLIKE)
 _SHOWN = tuple(field.name for field in fields(Pick) if field.name not in ("reason", "score"))
 _face = attrgetter("reason", *_SHOWN)
 _TOKENS = {purpose.value for purpose in Purpose}
@@ -131,7 +130,8 @@ class Fragments:
     def _new_paper(self, shown: tuple[Any, ...], summary_chars: int) -> Paper:
         bare = Pick(**dict(zip(_SHOWN, shown, strict=True)), reason="")
         pick = render.presentable(bare, summary_chars)
-        whole = self._renderer.card(pick, _holes("reason"), *(self._link(purpose) for purpose in OPINIONS))
+        links = self._signer.opinion_links(pick.paper_id, _hole(Purpose.OPINION))
+        whole = self._renderer.card(pick, _holes("reason"), *links)
         also = _in_html(render.also(pick.title))
         return Paper(pick.paper_id, pick.title, also, _in_card(whole.html), _in_card(whole.text))
 
@@ -204,10 +204,8 @@ def _mold(text: str, *, ends: bool = False) -> Mold:
 
 def _in_card(text: str) -> tuple[bytes, bytes, bytes, bytes]:
     first, *names_and_parts = _mold(str(text))
-    if names_and_parts[::2] != ["reason", *OPINIONS]:
-        raise ValueError(
-            "a card has its reason, its link to like it and its link to dislike it, in this order"
-        )
+    if names_and_parts[::2] != ["reason", Purpose.OPINION, Purpose.OPINION]:
+        raise ValueError("a card has its reason, and then its two links to tell what one thinks of it")
     return (first, *names_and_parts[1::2])
 
 

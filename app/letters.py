@@ -22,10 +22,11 @@ from app.render import MAX_HTML_BYTES, SUMMARY_CHARS, Renderer
 from app.settings import Settings
 from app.tokens import Purpose, Signer
 
-# The links at the foot: the last is the one to this very digest.
-_LASTING = (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE)
-_FOOT, _UNSUBSCRIBE = [*(purpose.value for purpose in _LASTING), Purpose.VIEW.value], 2
+# The tokens of a digest: those of the links at the foot, of which the last shows this very digest, and before
+# them that of the links in all cards.
+_LASTING = (Purpose.OPINION, Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE)
 _LASTING_LINKS = [(purpose, 0) for purpose in _LASTING]
+_TOKENS = [*(purpose.value for purpose in _LASTING), Purpose.VIEW.value]
 _ALSO = [f"also{number}" for number in range(render.ALSO)]
 _BEFORE_TEXT, _BEFORE_HTML = message.part("plain"), b"\r\n" + message.part("html")
 _AFTER_HTML = b"\r\n" + message.END
@@ -166,28 +167,22 @@ class Composer:
         subject = self._fragments.subject(best.title, len(others))
         intro = self._fragments.intro(len(cards), digest.considered)
         reader = _reader(letter.email)
-        tokens = self._tokens(letter, cards)
-        links = dict(zip(_FOOT, tokens, strict=False))
+        links = self._tokens(letter)
         in_text = {**links, "intro": intro.text, "note": note.text, "reader": reader.text}
         in_html = {
             **links, "intro": intro.html, "note": note.html, "reader": reader.html, "subject": subject.html,
             **self._preview(best, others),
         }  # fmt: skip
-        text, html = _in_sections(layout, tokens[len(_FOOT) :])
+        text, html = _in_sections(layout, links[Purpose.OPINION])
         return Parts(
-            shell, subject, tokens[_UNSUBSCRIBE], len(cards),
+            shell, subject, links[Purpose.UNSUBSCRIBE], len(cards),
             _around(shell.text, in_text, text), _around(shell.html, in_html, html),
         )  # fmt: skip
 
-    def _tokens(self, letter: Letter, cards: Sequence[Card]) -> list[bytes]:
-        """Those of the links at the foot, and then the two of each paper."""
-        return self._signer.tokens(
-            letter.subscriber_id,
-            letter.issued_at,
-            letter.link_epoch,
-            (*_LASTING_LINKS, (Purpose.VIEW, letter.delivery_id)),
-            [card.paper_id for card in cards],
-        )
+    def _tokens(self, letter: Letter) -> dict[str, bytes]:
+        links = (*_LASTING_LINKS, (Purpose.VIEW, letter.delivery_id))
+        made = self._signer.tokens(letter.subscriber_id, letter.issued_at, letter.link_epoch, links)
+        return dict(zip(_TOKENS, made, strict=True))
 
     def _preview(self, best: Card, others: Sequence[Card]) -> dict[str, bytes]:
         if not others:
@@ -222,19 +217,18 @@ def _from(settings: Settings) -> bytes:
         raise InvalidSettings(f"PAPERBOY_SITE_NAME, PAPERBOY_FROM_ADDRESS: {error}") from None
 
 
-def _in_sections(layout: Layout, tokens: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """The text and the HTML of all sections, each card with its two tokens in it."""
+def _in_sections(layout: Layout, opinion: bytes) -> tuple[list[bytes], list[bytes]]:
+    """The text and the HTML of all sections, with the token in each of a card's two links."""
     text: list[bytes] = []
     html: list[bytes] = []
-    opinions = iter(tokens)
     for heading, placed in layout:
         text.append(heading.text)
         html.append(heading.html)
-        for (_, card), more, less in zip(placed, opinions, opinions, strict=False):
+        for _, card in placed:
             before, between, after = card.text
-            text += (before, more, between, less, after)
+            text += (before, opinion, between, opinion, after)
             before, between, after = card.html
-            html += (before, more, between, less, after)
+            html += (before, opinion, between, opinion, after)
     return text, html
 
 

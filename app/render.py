@@ -126,9 +126,8 @@ class Renderer:
         """One paper that cannot be shown must not cost the reader the others."""
         try:
             shown = presentable(pick, summary_chars)
-            more = self._link(letter, Purpose.LIKE, shown.paper_id)
-            less = self._link(letter, Purpose.DISLIKE, shown.paper_id)
-            return shown, self.card(shown, self.reason(shown.reason), more, less)
+            links = self._signer.opinion_links(shown.paper_id, self._token(letter, Purpose.OPINION, 0))
+            return shown, self.card(shown, self.reason(shown.reason), *links)
         except Exception:
             return None
 
@@ -209,10 +208,13 @@ class Renderer:
 
     def _links(self, letter: Letter) -> dict[str, str]:
         ids = {Purpose.VIEW: letter.delivery_id}
-        return {each.value: self._link(letter, each, ids.get(each, 0)) for each in LINKS[letter.kind]}
+        return {
+            each.value: self._signer.link(each, self._token(letter, each, ids.get(each, 0)))
+            for each in LINKS[letter.kind]
+        }
 
-    def _link(self, letter: Letter, purpose: Purpose, argument: int) -> str:
-        return self._signer.url(
+    def _token(self, letter: Letter, purpose: Purpose, argument: int) -> str:
+        return self._signer.token(
             purpose, letter.subscriber_id, letter.issued_at, epoch=letter.link_epoch, argument=argument
         )
 

@@ -3,8 +3,9 @@
 A token is 22 bytes of who, what and when, and 16 bytes of keyed hash (BLAKE2s, RFC 7693) over them and
 the purpose, so a token made for one purpose never passes for another. All tokens are 51 characters.
 
-A digest holds dozens of them. So the hashes are prepared with key and purpose once, and `tokens` encodes all
-that it makes in one go.
+Every digest holds several. So the hashes are prepared with key and purpose once, and `tokens` encodes all
+that it makes in one go; and what a reader says of papers is one purpose, whose token stands in the links of
+all cards.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ _VERP_MAC_BYTES = 10
 _VERP, _MESSAGE_ID = "verp", "message-id"  # purposes that no link has
 # A token's 38 bytes are encoded as 39, so that base64 ends where the token does. What is too long is cut.
 _RAW = struct.Struct(f"{_PAYLOAD.size}s{_MAC_BYTES}sx")
-_RAW_PAIR = struct.Struct(_RAW.format * 2)
-_STEP = TOKEN_CHARS + 1
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
@@ -43,8 +42,7 @@ class Purpose(StrEnum):
     UNSUBSCRIBE = "unsubscribe"
     PAUSE = "pause"
     VIEW = "view"  # one digest in the browser; the argument is the delivery's id
-    LIKE = "like"  # more like this paper; the argument is the paper's id
-    DISLIKE = "dislike"
+    OPINION = "opinion"  # tell what one thinks of papers; the rest of the path says of which, and what
     EXPORT = "export"
     ERASE = "erase"
 
@@ -81,28 +79,16 @@ class Signer:
         return token.decode()
 
     def tokens(
-        self,
-        subscriber_id: int,
-        issued: datetime,
-        epoch: int,
-        links: Iterable[tuple[Purpose, int]],
-        papers: Iterable[int] = (),
-    ) -> list[bytes]:
-        """A token for each purpose and argument, and then for each paper those to like and to dislike it."""
+        self, subscriber_id: int, issued: datetime, epoch: int, links: Iterable[tuple[Purpose, int]]
+    ) -> tuple[bytes, ...]:
+        """A token for each purpose and argument."""
         second, key = int(issued.timestamp()), self._keys[0]
         raw = []
         for purpose, argument in links:
             payload = _PAYLOAD.pack(subscriber_id, argument, second, epoch)
             raw.append(_RAW.pack(payload, key.mac(purpose, payload)))
-        opinion = key.opinion.copy
-        for paper in papers:
-            payload = _PAYLOAD.pack(subscriber_id, paper, second, epoch)
-            state = opinion()
-            state.update(payload)
-            both = state.digest()
-            raw.append(_RAW_PAIR.pack(payload, both, payload, both[_MAC_BYTES:]))
         encoded = binascii.b2a_base64(b"".join(raw), newline=False).translate(_URL_SAFE)
-        return list(_cut(len(encoded) // _STEP).unpack(encoded))
+        return _cut(len(raw)).unpack(encoded)
 
     def url(
         self, purpose: Purpose, subscriber_id: int, issued: datetime, *, epoch: int = 0, argument: int = 0
@@ -114,6 +100,11 @@ class Signer:
     def link(self, purpose: Purpose, token: str) -> str:
         """The absolute link that a token makes."""
         return f"{self._base_url}/{purpose}/{token}"
+
+    def opinion_links(self, paper_id: int, token: str) -> tuple[str, str]:
+        """Those that ask for more and for less like a paper, with a token for OPINION."""
+        start = self.link(Purpose.OPINION, token)
+        return f"{start}/like/{paper_id}", f"{start}/dislike/{paper_id}"
 
     def verify(self, purpose: Purpose, token: str, now: datetime) -> Grant:
         """Raise LinkForged or LinkExpired, or say what the token grants."""
@@ -148,27 +139,21 @@ class Signer:
 
 
 class _Key:
-    """One secret, ready to hash for any purpose.
-
-    A hash has room for two: its first half is a purpose's own, and the second one of LIKE's is DISLIKE's.
-    Without the secret one half tells nothing of the other.
-    """
+    """One secret, ready to hash for any purpose."""
 
     def __init__(self, secret: str) -> None:
         self._key = hashlib.blake2b(secret.encode(), digest_size=32).digest()
         self._prepared = {purpose: self._hash(purpose) for purpose in (*Purpose, _VERP, _MESSAGE_ID)}
-        self.opinion = self._prepared[Purpose.LIKE]
 
     def _hash(self, purpose: str) -> hashlib.blake2s:
         # Half the time of BLAKE2b for so few bytes. Its personalisation alone is too short for our names.
         name = purpose.encode()
-        return hashlib.blake2s(digest_size=2 * _MAC_BYTES, key=self._key, person=name[:8], salt=name[8:])
+        return hashlib.blake2s(digest_size=_MAC_BYTES, key=self._key, person=name[:8], salt=name[8:])
 
     def mac(self, purpose: str, payload: bytes) -> bytes:
-        second = purpose is Purpose.DISLIKE
-        state = (self.opinion if second else self._prepared[purpose]).copy()
+        state = self._prepared[purpose].copy()
         state.update(payload)
-        return state.digest()[_MAC_BYTES:] if second else state.digest()[:_MAC_BYTES]
+        return state.digest()
 
 
 def _verp_mac(key: _Key, delivery_id: int) -> str:
@@ -176,7 +161,7 @@ def _verp_mac(key: _Key, delivery_id: int) -> str:
     return key.mac(_VERP, str(delivery_id).encode())[:_VERP_MAC_BYTES].hex()
 
 
-@lru_cache(maxsize=128)
+@lru_cache
 def _cut(count: int) -> struct.Struct:
     """Cuts tokens that were encoded together; the last character of each is the filler's."""
     return struct.Struct(f"{TOKEN_CHARS}sx" * count)

@@ -24,7 +24,7 @@ from tests import samples
 
 pytestmark = pytest.mark.once
 
-LINK = re.compile(r"https://paperboy\.test/(\w+)/([\w-]{51})")
+LINK = re.compile(r"https://paperboy\.test/(\w+)/([\w-]{51})(?![\w-])(?:/(\w+)/(\d+))?")
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_each_link_can_do_one_thing(renderer: Renderer, signer: Signer, now: dat
     """They are this reader's, and of the purpose that their path says."""
     mail = renderer.render(letter_of(now, samples.digest()))
     for part in (mail.text, mail.html):
-        links = {name: token for name, token in LINK.findall(part) if name not in ("like", "dislike")}
+        links = {name: token for name, token, wish, _ in LINK.findall(part) if not wish}
         assert set(links) == {"preferences", "pause", "unsubscribe", "view"}
         grants = {name: signer.verify(Purpose(name), token, now) for name, token in links.items()}
         assert {grant.subscriber_id for grant in grants.values()} == {7}
@@ -235,14 +235,13 @@ def test_each_paper_can_be_liked_and_disliked(renderer: Renderer, signer: Signer
     """By two links of its own, in both parts, in the order of the cards."""
     mail = renderer.render(letter_of(now, samples.digest()))
     for part in (mail.text, mail.html):
-        found = [(Purpose(name), token) for name, token in LINK.findall(part) if name in ("like", "dislike")]
-        grants = [signer.verify(purpose, token, now) for purpose, token in found]
-        assert [(grant.purpose, grant.argument) for grant in grants] == [
-            (purpose, pick.paper_id)
-            for pick in samples.digest().picks
-            for purpose in (Purpose.LIKE, Purpose.DISLIKE)
+        found = [each for each in LINK.findall(part) if each[2]]
+        assert [(wish, int(paper)) for _, _, wish, paper in found] == [
+            (wish, pick.paper_id) for pick in samples.digest().picks for wish in ("like", "dislike")
         ]
-        assert {grant.subscriber_id for grant in grants} == {7}
+        assert {name for name, *_ in found} == {Purpose.OPINION}
+        (token,) = {token for _, token, *_ in found}
+        assert signer.verify(Purpose.OPINION, token, now).subscriber_id == 7
 
 
 def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: Signer, now: datetime) -> None:
@@ -276,7 +275,7 @@ def test_the_service_mails(
     """Short, in both parts, with the links that belong to it and no others, and who is writing."""
     mail = renderer.render(letter_of(now, kind=kind))
     for part in (mail.text, mail.html):
-        links = dict(LINK.findall(part))
+        links = {name: token for name, token, *_ in LINK.findall(part)}
         assert set(links) == purposes
         assert all(signer.verify(Purpose(name), token, now) for name, token in links.items())
         assert "1 Example Street, Springfield" in part

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Request, Response
+from fastapi import APIRouter, Form, Path, Request, Response
 from sqlmodel import Session
 
 from app import archive, bibliography, clock, subscribers, taste
@@ -28,10 +29,17 @@ SAID = {
     "forgotten": "Forgotten: your digests go by your interests alone, until you say something new.",
 }
 
-Like = Annotated[Grant, allows(Purpose.LIKE)]
-Dislike = Annotated[Grant, allows(Purpose.DISLIKE)]
+Opine = Annotated[Grant, allows(Purpose.OPINION)]
 Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
 Id = Annotated[int, Form(ge=0, lt=2**63)]
+Paper = Annotated[int, Path(ge=0, lt=2**63)]
+
+
+class Wish(StrEnum):
+    """What a link in a card asks for."""
+
+    MORE = "like"
+    LESS = "dislike"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,47 +66,32 @@ def learned(session: Session, subscriber_id: int) -> Learned:
 # --- from a card
 
 
-@router.get("/like/{token}")
-def ask_like(request: Request, grant: Like) -> Response:
-    return _asking(request, grant)
+@router.get("/opinion/{token}/{wish}/{paper}")
+def ask(request: Request, grant: Opine, wish: Wish, paper: Paper) -> Response:
+    return _asking(request, grant, wish, paper)
 
 
-@router.post("/like/{token}")
-def like(request: Request, grant: Like, action: Text = "") -> Response:
-    return _answered(request, grant, action)
-
-
-@router.get("/dislike/{token}")
-def ask_dislike(request: Request, grant: Dislike) -> Response:
-    return _asking(request, grant)
-
-
-@router.post("/dislike/{token}")
-def dislike(request: Request, grant: Dislike, action: Text = "") -> Response:
-    return _answered(request, grant, action)
-
-
-def _answered(request: Request, grant: Grant, action: str) -> Response:
+@router.post("/opinion/{token}/{wish}/{paper}")
+def say(request: Request, grant: Opine, wish: Wish, paper: Paper, action: Text = "") -> Response:
     """Record it, or take it back: but only what this very link has said, not what another said since."""
-    liked = grant.purpose is Purpose.LIKE
-    reader, paper = grant.subscriber_id, grant.argument
+    reader, liked = grant.subscriber_id, wish is Wish.MORE
     with db(request).write() as session:
         if action != "undo":
             subscribers.say(session, reader, paper, liked, clock.utcnow())
         elif subscribers.word_on(session, reader, paper) is liked:
             subscribers.take_back(session, reader, paper)
-    return _asking(request, grant, undone=action == "undo")
+    return _asking(request, grant, wish, paper, undone=action == "undo")
 
 
-def _asking(request: Request, grant: Grant, *, undone: bool = False) -> Response:
+def _asking(request: Request, grant: Grant, wish: Wish, paper: int, *, undone: bool = False) -> Response:
     """The paper with one button. Whose link it is does not stand on the page: mails are forwarded."""
     with db(request).read() as session:
-        paper = archive.papers(session, [grant.argument]).get(grant.argument)
-        if paper is None:
+        known = archive.papers(session, [paper]).get(paper)
+        if known is None:
             raise NotFound("This paper is not in the archive any more.")
-        said = subscribers.word_on(session, grant.subscriber_id, grant.argument)
-    liked = grant.purpose is Purpose.LIKE
-    return page(request, "opinion.html", title=paper.title, liked=liked, said=said, undone=undone)
+        said = subscribers.word_on(session, grant.subscriber_id, paper)
+    liked = wish is Wish.MORE
+    return page(request, "opinion.html", title=known.title, liked=liked, said=said, undone=undone)
 
 
 # --- beside the preferences

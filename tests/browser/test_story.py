@@ -80,7 +80,7 @@ def sign_up(page: Page, url: str, mail_server: MailServer) -> Received:
 
 def like_it(app: App, page: Page, digest: Received) -> None:
     """From the received mail through the real page: a scanner changes nothing, the button does, and undo."""
-    more = link_to(digest, "like")
+    more = link_to(digest, r"opinion/[\w-]+/like")
     for _ in range(2):
         assert httpx.get(more).status_code == 200
     assert said(app) == []
@@ -88,7 +88,7 @@ def like_it(app: App, page: Page, digest: Received) -> None:
     assert FITTING in page.inner_text("main")
     page.get_by_role("button", name="More like this").click()
     assert said(app) == [(FITTING, True)]
-    page.goto(link_to(digest, "dislike"))
+    page.goto(link_to(digest, r"opinion/[\w-]+/dislike"))
     page.get_by_role("button", name="Less like this").click()
     assert said(app) == [(FITTING, False)]
     page.get_by_role("button", name="Take it back").click()

@@ -47,12 +47,15 @@ def pending(app: App) -> int:
 
 @pytest.fixture
 def link(app: App) -> Link:
-    """The path of a link: link(purpose, reader)."""
+    """The path of a link: link(purpose, reader). An opinion asks for more like the paper `argument`."""
 
     def path(purpose: Purpose, reader: int, *, issued: datetime | None = None, argument: int = 0) -> str:
         with app.db.read() as session:
-            epoch = subscribers.get(session, reader).link_epoch
+            known = session.get(Subscriber, reader)
+        epoch = known.link_epoch if known else 0
         when = issued or clock.utcnow() - timedelta(minutes=5)
+        if purpose is Purpose.OPINION:
+            return f"/{purpose}/{app.signer.token(purpose, reader, when, epoch=epoch)}/like/{argument}"
         return f"/{purpose}/" + app.signer.token(purpose, reader, when, epoch=epoch, argument=argument)
 
     return path

@@ -17,6 +17,7 @@ from app.records import PaperRecord
 from app.subscribers import Recognised
 from app.tokens import Purpose
 from app.web import security
+from app.web.feedback import Wish
 from tests import shelves
 from tests.web.conftest import ALICE, Link
 
@@ -67,15 +68,19 @@ def like(app: App, reader: int, *paper_ids: int, liked: bool = True) -> None:
             subscribers.say(session, reader, paper_id, liked, clock.utcnow())
 
 
+def opinion(link: Link, reader: int, wish: Wish, paper: int) -> str:
+    return link(Purpose.OPINION, reader, argument=paper).replace("/like/", f"/{wish}/")
+
+
 # --- from a card
 
 
-@pytest.mark.parametrize("purpose", [Purpose.LIKE, Purpose.DISLIKE])
+@pytest.mark.parametrize("wish", Wish)
 def test_a_click_is_recorded_by_its_button_alone(
-    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link, purpose: Purpose
+    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link, wish: Wish
 ) -> None:
     """Opening the link shows the paper; the button records; twice is once; and it can be taken back."""
-    path = link(purpose, alice, argument=papers[0])
+    path = opinion(link, alice, wish, papers[0])
     for _ in range(2):
         asked = client.get(path).text
     assert "Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans" in asked
@@ -83,7 +88,7 @@ def test_a_click_is_recorded_by_its_button_alone(
     assert said_by(app, alice) == {}
     for _ in range(2):
         assert "Noted" in client.post(path).text
-        assert said_by(app, alice) == {TITLE: purpose is Purpose.LIKE}
+        assert said_by(app, alice) == {TITLE: wish is Wish.MORE}
     assert "Take it back" in client.get(path).text
     for _ in range(2):
         assert "Taken back." in client.post(path, data={"action": "undo"}).text
@@ -94,7 +99,7 @@ def test_a_second_link_changes_ones_mind(
     app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link
 ) -> None:
     """And a page that was left open takes back only what it had said itself."""
-    more, less = (link(purpose, alice, argument=papers[0]) for purpose in (Purpose.LIKE, Purpose.DISLIKE))
+    more, less = (opinion(link, alice, wish, papers[0]) for wish in Wish)
     client.post(more)
     assert "So far you have asked for more like it" in client.get(less).text
     client.post(less)
@@ -103,25 +108,36 @@ def test_a_second_link_changes_ones_mind(
     assert said_by(app, alice) == {TITLE: False}
 
 
-def test_a_link_speaks_for_one_reader_of_one_paper(
+def test_a_link_speaks_for_one_reader(
     app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
     """A forwarded mail does not name its reader, and its link leads to nothing else of theirs."""
     like(app, bob, *papers)
-    answer = client.post(link(Purpose.LIKE, alice, argument=papers[0]))
+    answer = client.post(opinion(link, alice, Wish.MORE, papers[0]))
     assert ALICE not in answer.text
     assert "/preferences/" not in answer.text
     assert said_by(app, alice) == {TITLE: True}
-    client.post(link(Purpose.LIKE, alice, argument=papers[1]), data={"action": "undo"})
+    client.post(opinion(link, alice, Wish.MORE, papers[1]), data={"action": "undo"})
     assert len(said_by(app, bob)) == 2
 
 
 def test_a_paper_that_is_gone_is_said_kindly(client: TestClient, alice: int, link: Link) -> None:
     """A good link over a paper that the archive does not have."""
     for method in ("GET", "POST"):
-        answer = client.request(method, link(Purpose.LIKE, alice, argument=4711))
+        answer = client.request(method, opinion(link, alice, Wish.MORE, 4711))
         assert answer.status_code == 404
         assert "not in the archive any more" in answer.text
+
+
+@pytest.mark.parametrize("rest", ["love/1", "like/one", "like/-1", f"like/{2**63}", "like", "like/1/2"])
+def test_a_link_that_was_typed_wrongly_is_no_crash(
+    client: TestClient, alice: int, link: Link, rest: str
+) -> None:
+    """Whatever follows a good token, the answer is a page that says so."""
+    for method in ("GET", "POST"):
+        answer = client.request(method, link(Purpose.OPINION, alice).removesuffix("like/0") + rest)
+        assert answer.status_code in (404, 422)
+        assert "<h1>" in answer.text
 
 
 # --- pasting
