@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import (
@@ -166,12 +167,12 @@ def migrate(url: str, revision: str = "head") -> None:
 def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         url = url.set(query={"connect_timeout": CONNECT_SECONDS, **url.query})
-        return create_engine(url, json_serializer=_written, pool_pre_ping=True, pool_size=10, max_overflow=20)
+        return create_engine(url, **_JSON, pool_pre_ping=True, pool_size=10, max_overflow=20)
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
         url,
-        json_serializer=_written,
+        **_JSON,
         connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
     )
     event.listen(engine, "connect", _configure_sqlite)
@@ -179,7 +180,18 @@ def _make_engine(url: URL) -> Engine:
     return engine
 
 
-_written = partial(json.dumps, separators=(",", ":"))
+def _read(text: str | bytes) -> Any:
+    """JSON as it was written. Half a surrogate, which Python writes and reads, is foreign to orjson."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text)
+
+
+_JSON: dict[str, Any] = {
+    "json_serializer": partial(json.dumps, separators=(",", ":")),
+    "json_deserializer": _read,
+}
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

@@ -230,9 +230,11 @@ def _recorded(app: App, session: Session, reader: int, paper: int) -> tuple[Reco
     """Each digest with the paper, whatever id it went by then; the newest first."""
     digests = select(Delivery).where(Delivery.subscriber_id == reader, Delivery.kind == MailKind.DIGEST)
     rows = session.exec(digests.order_by(col(Delivery.created_at).desc())).all()
-    today = archive.canonical(session, {n for row in rows for n in deliver.paper_ids(row.digest)})
-    rows = [row for row in rows if paper in map(today.get, deliver.paper_ids(row.digest))]
-    read = app.cards.restore(session, [row.digest for row in rows])
+    kept = deliver.digests(session, [row.id for row in rows])
+    had = {number: deliver.paper_ids(digest) for number, digest in kept.items()}
+    today = archive.canonical(session, {number for numbers in had.values() for number in numbers})
+    rows = [row for row in rows if paper in map(today.get, had.get(row.id or 0, ()))]
+    read = app.cards.restore(session, [kept[row.id or 0] for row in rows])
     pauses = {pause.edition: pause.reason for pause in deliver.pauses(session)}
     return tuple(
         _mention(row, section, pick, pauses)

@@ -252,9 +252,6 @@ class Delivery(SQLModel, table=True):
     edition: str = Field(max_length=40)
     state: DeliveryState = Field(default=DeliveryState.PENDING, sa_type=enum_type(DeliveryState))
     reason: str = Field(default="", sa_type=Text)  # why skipped, failed, suppressed or held
-    digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # with its cards: see deliver.cards
-    signature: str = Field(default="", sa_type=Text)  # the DKIM-Signature header lines, made ahead
-    signed_as: str = Field(default="", max_length=64)  # the fingerprint of what they sign
     subject: str = Field(default="", sa_type=Text)
     message_id: str = Field(default="", max_length=200)
     attempts: int = 0
@@ -268,6 +265,15 @@ class Delivery(SQLModel, table=True):
     due_at: datetime = Field(sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class Contents(SQLModel, table=True):
+    """What a digest of the ledger says. It never changes, while its row there does at each attempt."""
+
+    delivery_id: int = Field(primary_key=True, foreign_key="delivery.id", ondelete="CASCADE", sa_type=BigId)
+    digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # with its cards: see deliver.cards
+    signature: str = Field(default="", sa_type=Text)  # the DKIM-Signature header lines, made ahead
+    signed_as: str = Field(default="", max_length=64)  # the fingerprint of what they sign
 
 
 class Feedback(SQLModel, table=True):

@@ -11,11 +11,14 @@ from sqlmodel import Session, col, delete, select
 from app.db import insert_new, one_of
 from app.models import Subscriber, Suppression
 
+_PREPARED = hashlib.blake2b(digest_size=32, person=b"suppression")
+
 
 def address_hash(email: str) -> str:
     """The name under which an address is listed; spelling of case and outer space does not matter."""
-    spelled = email.strip().casefold().encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(spelled, digest_size=32, person=b"suppression").hexdigest()
+    state = _PREPARED.copy()
+    state.update(email.strip().casefold().encode("utf-8", "surrogatepass"))
+    return state.hexdigest()
 
 
 def suppress(session: Session, email: str, reason: str, now: datetime) -> None:

@@ -17,12 +17,11 @@ from pathlib import Path
 from playwright.sync_api import Browser
 from rich.console import Console
 
-from app import clock, demo, main, subscribers
+from app import clock, deliver, demo, main, subscribers
 from app.demo import people
 from app.demo.postbox import Postbox
 from app.models import DeliveryState
 from app.pipeline import App
-from app.records import Digest
 from app.tokens import Purpose
 from tests import live
 
@@ -55,10 +54,12 @@ def pages(app: App, now: datetime) -> dict[str, str]:
         digests = [
             row for row in subscribers.history(session, alice.id or 0) if row.state == DeliveryState.SENT
         ]
-    richest = max(digests, key=lambda row: len(Digest.from_dict(row.digest).picks))
+        kept = deliver.digests(session, [row.id for row in digests])
+    papers = {number: deliver.paper_ids(digest) for number, digest in kept.items()}
+    richest = max(digests, key=lambda row: len(papers[row.id or 0]))
     with app.db.write() as session:
-        for place, pick in enumerate(Digest.from_dict(richest.digest).picks[:4]):
-            subscribers.say(session, alice.id or 0, pick.paper_id, place < 3, now)
+        for place, paper in enumerate(papers[richest.id or 0][:4]):
+            subscribers.say(session, alice.id or 0, paper, place < 3, now)
 
     def path(purpose: Purpose, argument: int = 0) -> str:
         token = app.signer.token(purpose, alice.id or 0, now, epoch=alice.link_epoch, argument=argument)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlmodel import Session, select
 
-from app import dedupe
+from app import dedupe, deliver
 from app.db import insert_new
 from app.models import (
     Cadence,
@@ -68,7 +68,8 @@ def archive(session: Session, count: int, now: datetime, first: int = 0) -> None
 def digest(app: App, delivery: Delivery) -> Digest:
     """What a delivery shows, as it was composed."""
     with app.db.read() as session:
-        return app.cards.restore(session, [delivery.digest])[0].digest
+        kept = deliver.digests(session, [delivery.id])
+        return app.cards.restore(session, list(kept.values()))[0].digest
 
 
 def reader(session: Session, email: str, interests: list[str], next_due_at: datetime, **fields: Any) -> int:

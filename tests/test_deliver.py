@@ -14,7 +14,16 @@ from sqlmodel import Session, select
 
 from app import deliver, main, pipeline, subscribers, suppression
 from app.journal import Ending, Journal, Remains
-from app.models import Delivery, DeliveryState, Event, MailKind, Subscriber, SubscriberState, Suppression
+from app.models import (
+    Contents,
+    Delivery,
+    DeliveryState,
+    Event,
+    MailKind,
+    Subscriber,
+    SubscriberState,
+    Suppression,
+)
 from app.pipeline import App
 from app.records import Answer, Skip, Verdict
 from app.settings import Settings, UncertainPolicy
@@ -454,11 +463,11 @@ def test_one_broken_mail_does_not_stop_the_others(app: App, mail_server: MailSer
     """An empty digest fails, one that cannot be read waits for that to be mended, one paper is left out."""
     queue(app, now, "alice", "bob", "carol")
     with app.db.write() as session:
-        session.get_one(Delivery, 1).digest = {"edition": "2026-11-20", "sections": []}
-        session.get_one(Delivery, 2).digest = {"edition": "2026-11-20", "sections": "no sections"}
-        carol = session.get_one(Delivery, 3)
+        session.get_one(Contents, 1).digest = {"edition": "2026-11-20", "sections": []}
+        session.get_one(Contents, 2).digest = {"edition": "2026-11-20", "sections": "no sections"}
+        carol = session.get_one(Contents, 3)
         spoiled = deepcopy(carol.digest)
-        spoiled["sections"][0]["picks"][0][0] = 99
+        spoiled["sections"][0]["cards"][0] = 99
         carol.digest = spoiled
     counts = pipeline.send_pending(app, now)
     assert counts == {"failed": 1, "deferred": 1, "sent": 1, "cards_left_out": 1}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlmodel import select
 
-from app import desk, match, pipeline, planning, subscribers, taste
+from app import deliver, desk, match, pipeline, planning, subscribers, taste
 from app.desk import Desk
 from app.interest import Query
-from app.models import Delivery, DeliveryState
+from app.models import Contents, Delivery, DeliveryState
 from app.pipeline import App
 from app.records import Opinion, Wish
 from tests import corpora, shelves
@@ -43,10 +43,11 @@ def test_what_a_reader_liked_brings_papers_of_its_kind(
             subscribers.say(session, bob, ids[paper.id], False, now)
     pipeline.send_due(app, now)
     with app.db.read() as session:
-        digests = {row.subscriber_id: row.digest for row in session.exec(select(Delivery)) if row.digest}
+        said = select(Delivery.subscriber_id, Contents.digest).select_from(Delivery).join(Contents)
+        digests = dict(session.exec(said).all())
     close = next(s for s in digests[alice]["sections"] if s["heading"] == "Close to what you liked")
-    assert {paper for _, paper, _, _ in close["picks"]} == sequels
-    assert all("that you liked, through" in reason for _, _, reason, _ in close["picks"])
+    assert set(close["papers"]) == sequels
+    assert all("that you liked, through" in reason for reason in close["reasons"])
     assert bob not in digests or not any(section["heading"] for section in digests[bob]["sections"])
 
 
@@ -72,10 +73,10 @@ def test_a_broken_interest_costs_its_own_reader_alone(
     planning.plan(app, now)
     with app.db.read() as session:
         planned = {row.subscriber_id: row for row in session.exec(select(Delivery))}
+        digests = deliver.digests(session, [row.id for row in planned.values()])
     assert planned[alice].state is DeliveryState.SKIPPED
     assert "could not be composed (InvalidInterest)" in planned[alice].reason
-    assert planned[bob].digest
-    assert planned[carol].digest
+    assert digests.keys() == {planned[bob].id, planned[carol].id}
     assert [texts for texts in asked if texts] == [["agents", "video"]]
 
 

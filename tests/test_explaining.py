@@ -65,7 +65,8 @@ def planned(app: App) -> set[int]:
     """What Alice's digest holds once it is planned."""
     planning.plan(app, NOW)
     with app.db.read() as session:
-        return {number for row in deliveries(session) for number in deliver.paper_ids(row.digest)}
+        digests = deliver.digests(session, [row.id for row in deliveries(session)])
+        return {number for digest in digests.values() for number in deliver.paper_ids(digest)}
 
 
 @pytest.mark.parametrize(

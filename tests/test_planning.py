@@ -10,7 +10,7 @@ from sqlmodel import Session, col, select
 
 from app import deliver, pipeline, planning, subscribers, suppression
 from app.desk import Desk
-from app.models import Delivery, DeliveryState, Paper, Subscriber
+from app.models import Contents, Delivery, DeliveryState, Paper, Subscriber
 from app.pipeline import App
 from app.records import Skip, Wish
 from app.subscribers import Preferences
@@ -217,15 +217,12 @@ def test_a_broken_digest_of_yesterday_does_not_stop_today(app: App) -> None:
     planning.plan(app, HOUR - DAY)
     with app.db.write() as session:
         session.get_one(Subscriber, 1).next_due_at = HOUR
-        session.add(
-            Delivery(
-                subscriber_id=1,
-                edition="2026-11-19",
-                digest={"sections": [{"picks": 7}, {"interest": "", "heading": "", "picks": [{}, None]}]},
-                due_at=HOUR - DAY,
-                created_at=HOUR - DAY,
-            )
-        )
+        delivery = Delivery(subscriber_id=1, edition="2026-11-19", due_at=HOUR - DAY, created_at=HOUR - DAY)
+        session.add(delivery)
+        session.flush()
+        columns = {"cards": [1], "papers": ["one"], "why": [0], "scores": [0], "reasons": []}
+        broken = {"sections": [{"cards": 7}, {"interest": "", "heading": "", **columns}]}
+        session.add(Contents(delivery_id=delivery.id or 0, digest=broken))
     assert planning.plan(app, HOUR) == {"planned": 1}
 
 
@@ -236,5 +233,7 @@ def test_shards_share_their_cards(app: App, monkeypatch: pytest.MonkeyPatch) -> 
         for number in range(5):
             shelves.reader(session, f"reader{number}@example.org", ["agents"], HOUR)
     assert planning.plan(app, AHEAD) == {"planned": 6}
-    picks = [section["picks"] for row in deliveries(app) for section in row.digest["sections"]]
-    assert {card for each in picks for card, *_ in each} == {1}
+    with app.db.read() as session:
+        digests = session.exec(select(Contents.digest)).all()
+    assert {card for digest in digests for section in digest["sections"] for card in section["cards"]} == {1}
+    assert len(digests) == 6

@@ -35,7 +35,7 @@ from app.deliver.entries import UNDELIVERED, Entry, enqueue, enter, papers_promi
 from app.deliver.hand import Ledger
 from app.deliver.operating import cancel, pause, pauses, release, resume
 from app.deliver.outcomes import record, retry_delay
-from app.deliver.queries import balance
+from app.deliver.queries import balance, digests
 from app.deliver.recovery import anything_to_do, recover
 from app.deliver.signatures import keep_signatures, unsigned
 
@@ -52,6 +52,7 @@ __all__ = [
     "balance",
     "cancel",
     "claim",
+    "digests",
     "enqueue",
     "enter",
     "keep_signatures",

@@ -1,14 +1,16 @@
 """What digests show of papers: written down once a day however many readers get it, and read back.
 
-`Delivery.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "picks": [[card,
-paper_id, reason, score]]}]}. All else that a pick shows is its card's, which no change of the paper reaches:
-a delivery can be rendered again, byte for byte, as long as it is kept. Picks are lists, because they are read
-for each mail that leaves.
+`Contents.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "cards", "papers",
+"why", "scores", "reasons"}]}: a section's picks in columns, each as long as the others, but that "why" counts
+in "reasons", which are there once. All else that a pick shows is its card's, which no change of the paper
+reaches: a delivery can be rendered again, byte for byte, as long as it is kept. Picks are columns, because
+they are read for each mail that leaves.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -24,7 +26,7 @@ from app.models import Card
 from app.records import Digest, Pick, Section
 
 OWN = ("paper_id", "reason", "score")  # what the delivery itself keeps of a pick
-CARD, PAPER, SCORE = 0, 1, 3  # where
+COLUMNS = ("cards", "papers", "why", "scores")
 SHOWN = tuple(field.name for field in fields(Pick) if field.name not in OWN)
 A_DAY = timedelta(days=1)
 CARDS_KEPT, PICKS_KEPT = 5_000, 50_000  # in memory, of those read lately: some megabytes
@@ -32,27 +34,38 @@ CARDS_KEPT, PICKS_KEPT = 5_000, 50_000  # in memory, of those read lately: some 
 # What makes a card what it is: the paper's id, and then everything that is SHOWN.
 Face = tuple[Any, ...]
 Shown = Mapping[str, Any]
-_Read = tuple[str, str, list[Any]]
+_Picks = defaultdict[str, dict[int, Pick]]
+_Row = tuple[Any, Any, Any, Any]  # card, paper_id, reason, score
+_Read = tuple[str, str, list[_Row]]  # interest, heading, and picks
 _face = attrgetter("paper_id", *SHOWN)
 
 
 def stored(session: Session, digests: Sequence[Digest], now: datetime) -> list[dict[str, Any]]:
-    """What `Delivery.digest` is to hold of these, in this order. Cards that are new today are written."""
+    """What `Contents.digest` is to hold of these, in this order. Cards that are new today are written."""
     ids = _ids(session, {_face(pick) for digest in digests for pick in digest.picks}, now)
     return [_written(digest, ids) for digest in digests]
 
 
 def _written(digest: Digest, ids: Mapping[Face, int]) -> dict[str, Any]:
-    sections = [
-        {
-            "interest": section.interest,
-            "heading": section.heading,
-            "picks": [[ids[_face(pick)], pick.paper_id, pick.reason, pick.score] for pick in section.picks],
-        }
-        for section in digest.sections
-    ]
-    head = {"edition": digest.edition, "note": digest.note, "considered": digest.considered}
-    return {**head, "sections": sections}
+    return {
+        "edition": digest.edition,
+        "note": digest.note,
+        "considered": digest.considered,
+        "sections": [_section_written(section, ids) for section in digest.sections],
+    }
+
+
+def _section_written(section: Section, ids: Mapping[Face, int]) -> dict[str, Any]:
+    reasons = list(dict.fromkeys(pick.reason for pick in section.picks))
+    return {
+        "interest": section.interest,
+        "heading": section.heading,
+        "cards": [ids[_face(pick)] for pick in section.picks],
+        "papers": [pick.paper_id for pick in section.picks],
+        "why": [reasons.index(pick.reason) for pick in section.picks],
+        "scores": [pick.score for pick in section.picks],
+        "reasons": reasons,
+    }
 
 
 def _ids(session: Session, faces: Collection[Face], now: datetime) -> dict[Face, int]:
@@ -105,14 +118,17 @@ class Restored:
 
 
 class Cards:
-    """Reads digests back. The same card with the same reason and score is the same `Pick` for all readers.
+    """Reads digests back.
 
     Made once in a process, for one database. Threads may share it.
     """
 
     def __init__(self) -> None:
         self._cards: dict[int, Shown] = {}
-        self._picks: dict[tuple[int, str, float], Pick] = {}
+        # By reason and card: where a pick is a digest's best, and where it is not.
+        self._best: _Picks = defaultdict(dict)
+        self._others: _Picks = defaultdict(dict)
+        self._count = 0
 
     def restore(
         self, session: Session, stored: Sequence[Mapping[str, Any]], *, scored: bool = True
@@ -120,7 +136,8 @@ class Cards:
         """The digests that deliveries hold, in this order, with one question to the database at most.
 
         A pick that cannot be read costs its reader that pick, and is counted. Scores are each reader's own:
-        where only the best pick matters, not `scored`, it has 1 and all others 0, so that they are shared.
+        where only the best pick matters, not `scored`, it has 1 and all others 0, so that the same card with
+        the same reason is the same `Pick` for all readers.
         """
         if scored:
             return self._read(session, stored, scored)
@@ -131,19 +148,20 @@ class Cards:
 
     def _at_hand(self, stored: Mapping[str, Any]) -> Restored | None:
         """A digest all of whose picks others have, too: nearly every one of a morning."""
-        kept = self._picks
+        found = []
         try:
             sections = stored["sections"]
-            best = max([pick[SCORE] for section in sections for pick in section["picks"]])
-            found = [
-                Section(
-                    section["interest"],
-                    tuple([kept[card, why, score == best] for card, _, why, score in section["picks"]]),
-                    section["heading"],
-                )
-                for section in sections
-            ]
-        except (KeyError, TypeError, ValueError):
+            highest = [max(section["scores"]) for section in sections]
+            best = highest.index(max(highest))
+            for number, section in enumerate(sections):
+                others = [self._others[reason] for reason in section["reasons"]]
+                cards, why = section["cards"], section["why"]
+                picks = [others[reason][card] for card, reason in zip(cards, why, strict=True)]
+                if number == best:
+                    place = section["scores"].index(highest[best])
+                    picks[place] = self._best[section["reasons"][why[place]]][cards[place]]
+                found.append(Section(section["interest"], tuple(picks), section["heading"]))
+        except (IndexError, KeyError, TypeError, ValueError):
             return None
         return Restored(_digest(stored, found))
 
@@ -173,22 +191,25 @@ class Cards:
                 found.append(Section(interest, readable, heading))
         return Restored(_digest(stored, found), unreadable)
 
-    def _pick(self, stored: Any, cards: Mapping[int, Shown], best: float | None) -> Pick | None:
+    def _pick(self, stored: _Row, cards: Mapping[int, Shown], best: float | None) -> Pick | None:
+        card, _, reason, score = stored
+        if not (isinstance(reason, str) and _is_score(score)):
+            return None
         try:
-            card, _, reason, score = stored
-            score = score if best is None else float(score == best)
-            known = card, reason, score
-            pick = self._picks.get(known)
-            if pick is None:
-                pick = self._picks[known] = Pick(**cards[card], reason=reason, score=score)
+            if best is None:
+                return Pick(**cards[card], reason=reason, score=score)
+            kept = (self._best if score == best else self._others)[reason]
+            if (pick := kept.get(card)) is None:
+                pick = kept[card] = Pick(**cards[card], reason=reason, score=float(score == best))
+                self._count += 1
         except (KeyError, TypeError, ValueError):
             return None
         return pick
 
-    def _cards_of(self, session: Session, picks: Iterable[Any]) -> Mapping[int, Shown]:
+    def _cards_of(self, session: Session, picks: Iterable[_Row]) -> Mapping[int, Shown]:
         """The cards of these picks, read where they are not in memory."""
         self._forget_some()
-        wanted = {pick[CARD] for pick in picks if _is_pick(pick) and _is_id(pick[CARD])}
+        wanted = {card for card, *_ in picks if _is_id(card)}
         cards = {number: card for number in wanted if (card := self._cards.get(number))}
         if new := wanted - cards.keys():
             rows = session.execute(select(Card.id, Card.paper_id, Card.shown).where(col(Card.id).in_(new)))
@@ -198,15 +219,18 @@ class Cards:
         return cards
 
     def _forget_some(self) -> None:
-        for kept, most in ((self._cards, CARDS_KEPT), (self._picks, PICKS_KEPT)):
-            if len(kept) > most:
-                kept.clear()
+        if len(self._cards) > CARDS_KEPT:
+            self._cards.clear()
+        if self._count > PICKS_KEPT:
+            self._best.clear()
+            self._others.clear()
+            self._count = 0
 
 
 def paper_ids(stored: Mapping[str, Any]) -> list[int]:
     """The papers of a stored digest; no card is read for it."""
     picks = (pick for section in _sections(stored) if section for pick in section[2])
-    return [pick[PAPER] for pick in picks if _is_pick(pick) and _is_id(pick[PAPER])]
+    return [paper for _, paper, *_ in picks if _is_id(paper)]
 
 
 def _sections(stored: Mapping[str, Any]) -> list[_Read | None]:
@@ -217,10 +241,18 @@ def _sections(stored: Mapping[str, Any]) -> list[_Read | None]:
 
 def _section(stored: Any) -> _Read | None:
     try:
-        interest, heading, picks = stored["interest"], stored["heading"], stored["picks"]
-    except (KeyError, TypeError):
+        columns, reasons = [stored[name] for name in COLUMNS], stored["reasons"]
+        if not all(isinstance(column, list) for column in (*columns, reasons)):
+            return None
+        rows = list(zip(*columns, strict=True))
+        interest, heading = str(stored["interest"]), str(stored["heading"])
+    except (KeyError, TypeError, ValueError):
         return None
-    return (str(interest), str(heading), picks) if isinstance(picks, list) else None
+    return interest, heading, [(card, paper, _at(why, reasons), score) for card, paper, why, score in rows]
+
+
+def _at(place: object, reasons: Sequence[object]) -> object:
+    return reasons[place] if isinstance(place, int) and 0 <= place < len(reasons) else None
 
 
 def _digest(stored: Mapping[str, Any], sections: Sequence[Section]) -> Digest:
@@ -235,13 +267,13 @@ def _digest(stored: Mapping[str, Any], sections: Sequence[Section]) -> Digest:
 
 def _best(sections: Iterable[_Read | None], cards: Mapping[int, Shown]) -> float:
     """The highest score of those picks that can be read."""
-    picks = [pick for section in sections if section for pick in section[2] if _is_pick(pick)]
-    scored = [pick for pick in picks if _is_id(pick[CARD]) and isinstance(pick[SCORE], float | int)]
-    return max((pick[SCORE] for pick in scored if pick[CARD] in cards), default=0.0)
+    picks = [pick for section in sections if section for pick in section[2]]
+    scores = [score for card, _, _, score in picks if _is_id(card) and card in cards and _is_score(score)]
+    return max(scores, default=0.0)
 
 
-def _is_pick(stored: object) -> bool:
-    return isinstance(stored, list) and len(stored) == 4
+def _is_score(score: object) -> bool:
+    return isinstance(score, float | int)
 
 
 def _is_id(number: object) -> bool:

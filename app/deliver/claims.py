@@ -14,7 +14,7 @@ from sqlmodel import Session, col
 from app import suppression
 from app.db import one_of
 from app.deliver.cards import Cards
-from app.models import Delivery, MailKind, SendingPause, Subscriber, SubscriberState
+from app.models import Contents, Delivery, MailKind, SendingPause, Subscriber, SubscriberState
 from app.models import DeliveryState as State
 from app.records import Letter
 
@@ -28,12 +28,16 @@ HELD_BY_A_SENDER = (State.CLAIMED, State.COMMITTING)
 
 _ROWS = cast("Table", inspect(Delivery).local_table)
 _READERS = cast("Table", inspect(Subscriber).local_table)
-_WRITTEN = select(
-    *(_ROWS.c[name] for name in (
-        "id", "kind", "edition", "created_at", "digest", "message_id", "signature", "signed_as",
-        "subscriber_id")),
-    *(_READERS.c[name] for name in ("email", "link_epoch", "state")),
-).join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)  # fmt: skip
+_CONTENTS = cast("Table", inspect(Contents).local_table)
+_WRITTEN = (
+    select(
+        *(_ROWS.c[name] for name in ("id", "kind", "edition", "created_at", "message_id", "subscriber_id")),
+        *(_READERS.c[name] for name in ("email", "link_epoch", "state")),
+        *(_CONTENTS.c[name] for name in ("digest", "signature", "signed_as")),
+    )
+    .join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)
+    .outerjoin(_CONTENTS, _CONTENTS.c.delivery_id == _ROWS.c.id)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,24 +143,14 @@ def _end(session: Session, refusals: dict[int, tuple[State, str]]) -> None:
 
 
 def _letters(session: Session, rows: Sequence[Any], cards: Cards) -> tuple[Letter, ...]:
-    restored = cards.restore(session, [row.digest for row in rows], scored=False)
-    return tuple(
-        Letter(
-            row.id,
-            row.kind,
-            row.edition,
-            row.subscriber_id,
-            row.email,
-            row.link_epoch,
-            row.created_at,
-            read.digest if row.kind is MailKind.DIGEST else None,
-            row.message_id,
-            read.unreadable,
-            row.signature,
-            row.signed_as,
-        )
-        for row, read in zip(rows, restored, strict=True)
-    )
+    restored = cards.restore(session, [row.digest or {} for row in rows], scored=False)
+    made = []
+    for row, read in zip(rows, restored, strict=True):
+        number, kind, edition, at, message_id, reader, email, epoch, _, _, signature, signed_as = row
+        digest = read.digest if kind is MailKind.DIGEST else None
+        written = (message_id, read.unreadable, signature or "", signed_as or "")
+        made.append(Letter(number, kind, edition, reader, email, epoch, at, digest, *written))
+    return tuple(made)
 
 
 def letters(session: Session, ids: Collection[int], cards: Cards) -> tuple[Letter, ...]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import or_
-from sqlmodel import Session, col, delete, select
+from sqlmodel import Session, col, delete, insert, select
 
 from app.db import insert_all_new
 from app.deliver.cards import paper_ids, stored
-from app.models import Delivery, MailKind
+from app.models import Contents, Delivery, MailKind
 from app.models import DeliveryState as State
 from app.records import Digest, Skip
 
@@ -35,8 +35,18 @@ def enter(session: Session, entries: Sequence[Entry], now: datetime) -> list[int
     """The ids of new rows, in this order. None: this reader has this edition already."""
     digests = [entry.digest for entry in entries if isinstance(entry.digest, Digest)]
     kept = iter(stored(session, digests, now))
-    rows = [_row(entry, next(kept) if isinstance(entry.digest, Digest) else {}, now) for entry in entries]
-    return insert_all_new(session, Delivery, ("subscriber_id", "edition"), rows)
+    says = [next(kept) if isinstance(entry.digest, Digest) else None for entry in entries]
+    ids = insert_all_new(
+        session, Delivery, ("subscriber_id", "edition"), [_row(entry, now) for entry in entries]
+    )
+    written = [
+        {"delivery_id": number, "digest": digest}
+        for number, digest in zip(ids, says, strict=True)
+        if number and digest
+    ]
+    if written:
+        session.execute(insert(Contents), written)
+    return ids
 
 
 def enqueue(
@@ -54,7 +64,7 @@ def enqueue(
     return enter(session, [Entry(subscriber_id, edition, due_at, digest, kind, give_up_at)], now)[0]
 
 
-def _row(entry: Entry, digest: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _row(entry: Entry, now: datetime) -> dict[str, Any]:
     skipped = entry.digest.reason if isinstance(entry.digest, Skip) else None
     return {
         "subscriber_id": entry.subscriber_id,
@@ -62,7 +72,6 @@ def _row(entry: Entry, digest: Mapping[str, Any], now: datetime) -> dict[str, An
         "edition": entry.edition,
         "state": State.PENDING if skipped is None else State.SKIPPED,
         "reason": skipped or "",
-        "digest": digest,
         "due_at": entry.due_at,
         "created_at": now,
         "next_attempt_at": entry.due_at if skipped is None else None,
@@ -81,7 +90,10 @@ def papers_promised(
     session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, set[int]]:
     """The papers that each reader has got, will get, or may have got, in digests made since a moment."""
-    theirs = select(Delivery.subscriber_id, Delivery.digest).where(
+    digests = select(Delivery.subscriber_id, Contents.digest).join(
+        Contents, col(Contents.delivery_id) == Delivery.id
+    )
+    theirs = digests.where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         Delivery.created_at >= since,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import func
-from sqlmodel import Session, select
+from collections.abc import Collection
+from typing import Any
 
-from app.models import Delivery, MailKind
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from app.db import one_of
+from app.models import Contents, Delivery, MailKind
 from app.models import DeliveryState as State
 
 
@@ -23,3 +27,10 @@ def balance(session: Session, edition: str | None = None) -> dict[str, int | boo
     states = {state.value: 0 for state in State} | {State(state).value: n for state, n, _ in counted}
     due = counted[0][2] if counted else 0
     return {"due": due, **states, "holds": due == sum(states.values())}
+
+
+def digests(session: Session, delivery_ids: Collection[int | None]) -> dict[int, dict[str, Any]]:
+    """What digests say, as it is stored (see `cards`). Missing are mails that are none, and the forgotten."""
+    named = one_of(session, col(Contents.delivery_id), delivery_ids)
+    rows = session.exec(select(Contents.delivery_id, Contents.digest).where(named))
+    return {number: dict(digest) for number, digest in rows}

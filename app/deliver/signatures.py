@@ -9,13 +9,13 @@ from typing import cast
 from sqlalchemy import Table, bindparam, inspect, update
 from sqlmodel import Session, col, select
 
-from app.models import Delivery, MailKind
+from app.models import Contents, Delivery
 from app.models import DeliveryState as State
 
-_ROWS = cast("Table", inspect(Delivery).local_table)
+_ROWS = cast("Table", inspect(Contents).local_table)
 _STORE = (
     update(_ROWS)
-    .where(_ROWS.c.id == bindparam("of_id"), _ROWS.c.state == State.PENDING)
+    .where(_ROWS.c.delivery_id == bindparam("of_id"))
     .values(signature=bindparam("made"), signed_as=bindparam("mark"))
 )
 
@@ -23,13 +23,13 @@ _STORE = (
 def unsigned(session: Session, now: datetime) -> list[int]:
     """Digests that wait for their hour without a signature."""
     waits = (col(Delivery.state) == State.PENDING) & (col(Delivery.next_attempt_at) > now)
-    bare = (col(Delivery.kind) == MailKind.DIGEST) & (col(Delivery.signature) == "")
-    ids = session.exec(select(col(Delivery.id)).where(waits, bare).order_by(col(Delivery.id)))
-    return [one for one in ids if one]
+    theirs = select(col(Contents.delivery_id)).join(Delivery, col(Delivery.id) == Contents.delivery_id)
+    bare = col(Contents.signature) == ""
+    return list(session.exec(theirs.where(waits, bare).order_by(col(Contents.delivery_id))))
 
 
 def keep_signatures(session: Session, signed: Sequence[tuple[int, str, str]]) -> None:
-    """Store the id, the signature and its fingerprint of each, where it still waits."""
+    """Store the id, the signature and its fingerprint of each, where it still is."""
     rows = [{"of_id": one, "made": signature, "mark": mark} for one, signature, mark in signed]
     if rows:
         session.connection().execute(_STORE, rows)

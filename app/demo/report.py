@@ -83,7 +83,9 @@ def _mailbox(session: Session, email: str) -> Mailbox:
         .order_by(col(Delivery.due_at))
     ).all()
     sent = [digest for digest in digests if digest.state is DeliveryState.SENT]
-    times = Counter(number for each in sent for number in deliver.paper_ids(each.digest))
+    kept = deliver.digests(session, [digest.id for digest in sent])
+    papers = {number: deliver.paper_ids(digest) for number, digest in kept.items()}
+    times = Counter(number for numbers in papers.values() for number in numbers)
     silences = [digest.reason for digest in digests if digest.state is not DeliveryState.SENT]
     return Mailbox(
         email=email,
@@ -91,7 +93,7 @@ def _mailbox(session: Session, email: str) -> Mailbox:
         papers=len(times),
         doubles=sum(count > 1 for count in times.values()),
         silence=silences[-1] if silences else "",
-        latest=deliver.paper_ids(sent[-1].digest)[0] if sent else None,
+        latest=papers[sent[-1].id or 0][0] if sent else None,
     )
 
 

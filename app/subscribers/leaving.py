@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import update
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, delete, select
 
 from app import deliver, suppression
 from app.errors import Conflict
-from app.models import Delivery, Event, MailKind, Subscriber
+from app.models import Contents, Delivery, Event, MailKind, Subscriber
 from app.models import SubscriberState as State
 from app.subscribers import feedback
 from app.subscribers.preferences import Preferences
@@ -61,11 +61,11 @@ def forget(session: Session, subscriber: Subscriber, now: datetime) -> None:
     store_preferences(session, subscriber, Preferences())
     feedback.forget(session, identity)
     session.execute(update(Event).where(col(Event.subscriber_id) == identity).values(detail=""))
+    theirs = col(Delivery.subscriber_id) == identity
     session.execute(
-        update(Delivery)
-        .where(col(Delivery.subscriber_id) == identity)
-        .values(digest={}, signature="", subject="", smtp_text="", reason="")
+        delete(Contents).where(col(Contents.delivery_id).in_(select(col(Delivery.id)).where(theirs)))
     )
+    session.execute(update(Delivery).where(theirs).values(subject="", smtp_text="", reason=""))
     session.add(subscriber)
 
 
@@ -84,7 +84,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
 
 _MACHINERY = {
     "subscriber": {"link_epoch"},
-    "delivery": {"lease_owner", "lease_until", "maybe_delivered", "signature", "signed_as"},
+    "delivery": {"lease_owner", "lease_until", "maybe_delivered"},
 }
 
 
@@ -100,11 +100,10 @@ def _opinions(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
 def _deliveries(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
     """The mails, with all that the digests among them show."""
     rows = _rows(session, Delivery, subscriber_id, _MACHINERY["delivery"])
-    read = deliver.Cards().restore(session, [row["digest"] for row in rows])
-    return [
-        row | {"digest": asdict(restored.digest) if row["digest"] else {}}
-        for row, restored in zip(rows, read, strict=True)
-    ]
+    digests = deliver.digests(session, [row["id"] for row in rows])
+    read = deliver.Cards().restore(session, list(digests.values()))
+    shown = {number: asdict(restored.digest) for number, restored in zip(digests, read, strict=True)}
+    return [row | {"digest": shown.get(row["id"], {})} for row in rows]
 
 
 def _rows(

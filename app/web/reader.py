@@ -14,7 +14,7 @@ from sqlmodel import Session
 
 from app import clock, deliver, subscribers
 from app.errors import InvalidPreference, LinkForged, NotFound
-from app.models import Delivery, MailKind, Subscriber
+from app.models import Delivery, Subscriber
 from app.pipeline import App
 from app.tokens import Grant, Purpose
 from app.web import feedback, forms, public
@@ -212,9 +212,9 @@ def view(request: Request, grant: View) -> Response:
         subscribers.get(session, grant.subscriber_id)
         if delivery is None or delivery.subscriber_id != grant.subscriber_id:
             raise LinkForged
-        if delivery.kind is not MailKind.DIGEST or not delivery.digest:
-            raise NotFound("This digest is not kept any more.")
         (letter,) = deliver.letters(session, [delivery.id or 0], app.cards)
+        if not (letter.digest and letter.digest.edition):
+            raise NotFound("This digest is not kept any more.")
     html = app.renderer.render(letter).html
     return HTMLResponse(html, headers={**PRIVATE, "Content-Security-Policy": MAIL_CSP})
 
@@ -260,13 +260,17 @@ def _preferences(
         reader = subscribers.get(session, grant.subscriber_id)
         form = form or forms.filled(subscribers.preferences_of(session, reader))
         history = subscribers.history(session, grant.subscriber_id)
+        kept = deliver.digests(session, [delivery.id for delivery in history])
         learned = feedback.learned(session, grant.subscriber_id)
     return page(
         request, "preferences.html", status=status, reader=reader, form=form, said=said,
         learned=learned, said_of_papers=said_of_papers, problem_of_pause=problem_of_pause,
         links=_links(request, reader, now), zones=forms.zones(),
         token=request.path_params["token"],
-        history=[(delivery, _view_link(request, delivery, reader)) for delivery in history],
+        history=[
+            (delivery, _view_link(request, delivery, reader) if delivery.id in kept else "")
+            for delivery in history
+        ],
         suggested=request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip
 
@@ -282,8 +286,6 @@ def _links(request: Request, reader: Subscriber, now: datetime) -> dict[str, str
 
 
 def _view_link(request: Request, delivery: Delivery, reader: Subscriber) -> str:
-    if not delivery.digest:
-        return ""
     signer = request.app.state.paperboy.signer
     epoch, argument = reader.link_epoch, delivery.id or 0
     token = signer.token(Purpose.VIEW, reader.id or 0, delivery.created_at, epoch=epoch, argument=argument)

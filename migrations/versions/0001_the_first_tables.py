@@ -193,9 +193,6 @@ def upgrade() -> None:
     sa.Column('edition', sqlmodel.sql.sqltypes.AutoString(length=40), nullable=False),
     sa.Column('state', sa.Enum('pending', 'claimed', 'committing', 'sent', 'deferred', 'failed', 'suppressed', 'uncertain', 'skipped', name='deliverystate', native_enum=False, create_constraint=True, length=20), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
-    sa.Column('digest', sa.JSON(), nullable=False),
-    sa.Column('signature', sa.Text(), nullable=False),
-    sa.Column('signed_as', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
     sa.Column('subject', sa.Text(), nullable=False),
     sa.Column('message_id', sqlmodel.sql.sqltypes.AutoString(length=200), nullable=False),
     sa.Column('attempts', sa.Integer(), nullable=False),
@@ -218,6 +215,14 @@ def upgrade() -> None:
         batch_op.create_index('ix_delivery_due', ['state', 'next_attempt_at'], unique=False)
         batch_op.create_index('ix_delivery_edition', ['edition', 'state'], unique=False)
 
+    op.create_table('contents',
+    sa.Column('delivery_id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
+    sa.Column('digest', sa.JSON(), nullable=False),
+    sa.Column('signature', sa.Text(), nullable=False),
+    sa.Column('signed_as', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
+    sa.ForeignKeyConstraint(['delivery_id'], ['delivery.id'], name=op.f('fk_contents_delivery_id_delivery'), ondelete='CASCADE'),
+    sa.PrimaryKeyConstraint('delivery_id', name=op.f('pk_contents'))
+    )
     op.create_table('feedback',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
     sa.Column('subscriber_id', sa.Integer(), nullable=False),
@@ -368,6 +373,7 @@ def downgrade() -> None:
 
     op.drop_table('interest')
     op.drop_table('feedback')
+    op.drop_table('contents')
     with op.batch_alter_table('delivery', schema=None) as batch_op:
         batch_op.drop_index('ix_delivery_edition')
         batch_op.drop_index('ix_delivery_due')

@@ -74,9 +74,9 @@ def get_delivery(app: Paperboy, _key: Reader, delivery_id: Id) -> DeliveryDetail
         row = session.get(Delivery, delivery_id)
         if row is None:
             raise NotFound(f"there is no delivery {delivery_id}")
-        (restored,) = app.cards.restore(session, [row.digest])
-    digest = asdict(restored.digest) if row.digest else {}
-    return DeliveryDetail(**row.model_dump(exclude={"digest"}), digest=digest)
+        kept = deliver.digests(session, [delivery_id])
+        read = app.cards.restore(session, list(kept.values()))
+    return DeliveryDetail(**row.model_dump(), digest=asdict(read[0].digest) if read else {})
 
 
 @router.post("/{delivery_id}/release", responses=problems.responses(404, 409))
