@@ -1,8 +1,9 @@
 """What a sender is about to do, and what came of it, written down where a dying process cannot lose it.
 
 A journal is one file of one sender. A short line is written right before a mail's body leaves, another
-after its answer; a write has reached the file when it returns, so `kill -9` loses none. The file is locked
-as long as its sender lives. Whoever finds it unlocked settles what that sender had in hand (`left_behind`).
+after its answer. The file is mapped into memory: what stands there is the kernel's, so `kill -9` loses none,
+and no line costs a system call. The file is locked as long as its sender lives. Whoever finds it unlocked
+settles what that sender had in hand (`left_behind`).
 
     <crc>  O  <owner>  <boot>  <durable or empty>    the first line
     <crc>  I  <id>                                   about to be handed over: where the disk is waited for
@@ -10,14 +11,15 @@ as long as its sender lives. Whoever finds it unlocked settles what that sender 
     <crc>  E  <id>  <time>  <verdict>  <code>  <the relay's words>
 
 Fields are set apart by tabs. The file is filled with zeros ahead of its lines, so that there is room for
-every answer before a body leaves: a full disk stops sending in time. A line that is torn, or not ours, has
-a wrong checksum and is passed over.
+every answer before a body leaves: a full disk stops sending in time, as an error and not as a broken map. A
+line that is torn, or not ours, has a wrong checksum and is passed over.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -63,13 +65,17 @@ class Remains:
 class Journal:
     """The journal of one living sender. Not to be used by two threads at once."""
 
+    _file: int
+    _map: mmap.mmap
+    _at: int  # where the next line goes
+    _ready: int  # bytes that there is room for
+
     def __init__(self, folder: Path, owner: str, *, durable: bool = False) -> None:
         self.durable = durable
         self._path = folder / f"{owner.rpartition(':')[2]}.journal"
         self._first = _line("O", owner, _boot(), "durable" if durable else "")
         self._lines: dict[int, bytes] = {}  # what must not be cut off yet, by delivery
         self._open: set[int] = set()
-        self._file, self._at, self._ready = -1, 0, 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with _alone(folder):
@@ -92,7 +98,7 @@ class Journal:
 
     def sync(self) -> None:
         """Wait for the disk. This one may run in another thread."""
-        try:
+        try:  # not `mmap.flush`, which lets nobody else run meanwhile
             os.fsync(self._file)
         except OSError as error:
             raise _unwritable(self._path, error) from error
@@ -125,6 +131,7 @@ class Journal:
         the journal where not all that was claimed is `settled`: that tells that it never left."""
         if settled and not self._lines:
             _remove(self._path)
+        self._map.close()
         os.close(self._file)
 
     def _keep(self, delivery_id: int, line: bytes, answers_to_come: int) -> None:
@@ -138,26 +145,32 @@ class Journal:
     def _make_room(self, size: int) -> None:
         if self._at + size > self._ready:
             grown = max(ROOM, size)
-            _write_all(self._file, bytes(grown), self._ready)
+            _fill(self._file, grown, self._ready)
             self._ready += grown
+            mapped = mmap.mmap(self._file, self._ready)
+            self._map.close()
+            self._map = mapped
 
     def _write(self, line: bytes) -> None:
-        _write_all(self._file, line, self._at)
-        self._at += len(line)
+        end = self._at + len(line)
+        self._map[self._at : end] = line
+        self._at = end
 
     def _cut(self) -> None:
         """The lines that are still needed, in a file of their own that takes the place of the old one."""
-        old = self._file, self._at, self._ready
+        old = self._file, self._map, self._at, self._ready
         try:
             self._start_file(self._path.with_suffix(".new"), *self._lines.values())
         except OSError:
-            self._file, self._at, self._ready = old
+            self._file, self._map, self._at, self._ready = old
             raise
         self._path.with_suffix(".new").replace(self._path)
+        old[1].close()
         os.close(old[0])
 
     def _start_file(self, path: Path, *lines: bytes) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._map = mmap.mmap(-1, mmap.PAGESIZE)  # until there is room in the file
         self._at = self._ready = 0
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -168,6 +181,7 @@ class Journal:
                 os.fsync(self._file)
                 _sync_folder(path.parent)
         except OSError:
+            self._map.close()
             os.close(self._file)
             raise
 
@@ -283,10 +297,9 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(file)
 
 
-def _write_all(file: int, data: bytes, at: int) -> None:
-    """OSError when not all of it could be written."""
-    written = os.pwrite(file, data, at)
-    if written < len(data):
+def _fill(file: int, size: int, at: int) -> None:
+    """Zeros; OSError when not all of them could be written."""
+    if os.pwrite(file, bytes(size), at) < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

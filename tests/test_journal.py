@@ -34,6 +34,7 @@ def end(sender: Journal, *delivery_ids: int, answer: Answer = QUEUED) -> None:
 
 def die(sender: Journal) -> None:
     """What the system does for a process that was killed."""
+    sender._map.close()
     os.close(sender._file)
 
 
