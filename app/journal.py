@@ -24,8 +24,9 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -41,8 +42,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """What came of one attempt. `at` is in seconds since 1970; message_id is empty when nothing was begun."""
 
     delivery_id: int
@@ -239,7 +239,7 @@ def _read(data: bytes) -> Remains | None:
         elif kind == "E":
             ending = _ending(*fields)
             message_id, subject = begun.pop(ending.delivery_id, ("", ""))
-            ended[ending.delivery_id] = replace(ending, message_id=message_id, subject=subject)
+            ended[ending.delivery_id] = ending._replace(message_id=message_id, subject=subject)
     return None if owner is None else Remains(owner, complete, begun, tuple(ended.values()))
 
 

@@ -242,7 +242,7 @@ class Delivery(SQLModel, table=True):
     __table_args__ = (
         UniqueConstraint("subscriber_id", "edition"),
         Index("ix_delivery_due", "state", "next_attempt_at"),
-        Index("ix_delivery_edition", "edition", "state"),
+        Index("ix_delivery_edition", "edition"),  # not with the state, which every attempt changes twice
         {"sqlite_autoincrement": True},  # journals, links and signatures name ids: none is given twice
     )
 

@@ -24,6 +24,7 @@ from app.smtp import Relay
 GROUP = 16  # letters that are written, and then sealed by one thread, before others get a word in
 AHEAD = 4  # groups that are being sealed while the relay takes earlier ones
 GRACE = 10.0  # seconds for which a mail in flight may wait for its answer when the service is to end
+FIRST = 32  # letters of the first shard: so that connections open while the next one is taken
 OFTEN = 0.1  # seconds
 OBJECTS = 50_000  # new ones after which garbage is searched for while sending
 TURN = 0.0005  # seconds for which a thread may keep others waiting meanwhile
@@ -119,7 +120,7 @@ class _Sender:
 
     async def _send_what_waits(self) -> bool:
         anything = False
-        coming = asyncio.create_task(self.ledger.claim(self.ids))
+        coming = asyncio.create_task(self.ledger.claim(self.ids, FIRST))
         while (shard := await coming) and not self.relay.stopped:
             anything = True
             coming = asyncio.create_task(self.ledger.claim(self.ids))

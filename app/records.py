@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class SourceKind(StrEnum):
@@ -226,8 +227,7 @@ class Skip:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(NamedTuple):
     """A mail that is to be written: what goes into it. The same letter always gives the same bytes."""
 
     delivery_id: int  # 0: outside of the ledger; its links grant nothing
@@ -255,8 +255,7 @@ class RenderedMail:
     left_out: int = 0  # picks that could not be rendered
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """A mail as it goes over the wire, and the envelope around it."""
 
     delivery_id: int
@@ -285,8 +284,7 @@ class Verdict(StrEnum):
     HELD = "held"  # not tried: the run had stopped before its turn
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A verdict with the relay's own words."""
 
     verdict: Verdict

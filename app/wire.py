@@ -58,10 +58,14 @@ class Replies:
             if len(line) > self.LONGEST_LINE or (code is None and line[:4] not in _OTHER_LINES):
                 self.garbled = True
                 break
-            self._lines.append(line[4:].strip())
-            if code:
-                replies.append(Reply(code, b" ".join(self._lines)))
+            words = line[4:].strip()
+            if code is None:
+                self._lines.append(words)
+            elif self._lines:
+                replies.append(Reply(code, b" ".join([*self._lines, words])))
                 self._lines.clear()
+            else:
+                replies.append(Reply(code, words))
         if len(self._rest) > self.LONGEST_LINE or len(self._lines) > self.MOST_LINES:
             self.garbled = True
         return replies

@@ -151,7 +151,6 @@ def _send(folder: Path, warming: range, more: dict[str, Any], ready: Callable[[]
     pipeline.send_pending(app, workload.EARLIER, warming)
     ready()
     counts = pipeline.send_pending(app, workload.NOW)
-    app.db.dispose()
     if counts.keys() - {"sent"}:
         raise RuntimeError(f"not all were sent: {dict(counts)}")
     return counts["sent"]

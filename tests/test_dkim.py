@@ -106,7 +106,7 @@ def test_every_mail_verifies(
 ) -> None:
     """Digests and service mails, by RSA, by Ed25519, and by both at once."""
     composer = composing(*algorithms)
-    data = sent(composer, replace(letter, kind=kind))
+    data = sent(composer, letter._replace(kind=kind))
     assert composer.signs
     assert verified(data, key_files) == [True] * len(algorithms)
     assert re.findall(rb"a=(\w+)-sha256; c=relaxed/relaxed; d=paperboy.test;", data) == [
@@ -136,8 +136,8 @@ def test_names_and_subjects_of_any_kind_verify(
     digest = samples.digest()
     best = replace(digest.sections[0].picks[0], title=title, summary=title)
     digest = replace(digest, sections=(replace(digest.sections[0], picks=(best,)),), note=title)
-    for one in (letter, replace(letter, kind=MailKind.CONFIRM)):
-        data = sent(composing(*ALL, site_name=site_name), replace(one, digest=digest, email=address))
+    for one in (letter, letter._replace(kind=MailKind.CONFIRM)):
+        data = sent(composing(*ALL, site_name=site_name), one._replace(digest=digest, email=address))
         assert verified(data, key_files) == [True, True]
 
 
@@ -224,7 +224,7 @@ def test_a_signature_made_ahead_is_the_one_made_later(
     """It is taken as it is: not even a hash is computed."""
     composer = composing(*ALL)
     signature, signed_as = composer.signature(composer.draft(letter))
-    ahead = replace(letter, signature=signature, signed_as=signed_as)
+    ahead = letter._replace(signature=signature, signed_as=signed_as)
     draft = composing(*ALL).draft(ahead)
     assert draft.signed
     assert len(signed_as) <= 64
@@ -251,7 +251,7 @@ def test_what_a_letter_says_decides_whether_its_signature_holds(
     """Another address, epoch or id: the mail is signed anew."""
     composer = composing(*ALL)
     signature, signed_as = composer.signature(composer.draft(letter))
-    other = replace(letter, signature=signature, signed_as=signed_as, **changed)  # type: ignore[arg-type]
+    other = letter._replace(signature=signature, signed_as=signed_as, **changed)  # type: ignore[arg-type]
     draft = composer.draft(other)
     assert not draft.signed
     assert verified(composer.seal(draft).data, key_files) == [True, True]
@@ -261,7 +261,7 @@ def test_settings_and_keys_decide_whether_a_signature_holds(composing: Composing
     """Whatever shows in a mail, and the keys themselves."""
     composer = composing(*ALL)
     signature, signed_as = composer.signature(composer.draft(letter))
-    ahead = replace(letter, signature=signature, signed_as=signed_as)
+    ahead = letter._replace(signature=signature, signed_as=signed_as)
     assert composing(*ALL).draft(ahead).signed
     for other in (
         composing(*ALL, site_name="Newsboy"),
@@ -287,7 +287,7 @@ def test_templates_decide_whether_a_signature_holds(
     with (released / template).open("a") as file:
         file.write("\n")
     monkeypatch.setattr(render, "FOLDER", released)
-    assert not composing(*ALL).draft(replace(letter, signature=signature, signed_as=signed_as)).signed
+    assert not composing(*ALL).draft(letter._replace(signature=signature, signed_as=signed_as)).signed
 
 
 # --- keys

@@ -346,7 +346,7 @@ def test_a_digest_without_any_paper_is_no_mail(composer: Composer, now: datetime
 @pytest.mark.parametrize("kind", [kind for kind in MailKind if kind is not MailKind.DIGEST])
 def test_the_service_mails(composer: Composer, renderer: Renderer, now: datetime, kind: MailKind) -> None:
     """They are written by their templates, under the same rules."""
-    letter = replace(letter_of(now), kind=kind, digest=None)
+    letter = letter_of(now)._replace(kind=kind, digest=None)
     check(composer, renderer, letter)
 
 

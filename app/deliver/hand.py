@@ -126,29 +126,29 @@ class Ledger:
 
     # --- for the one who sends
 
-    async def claim(self, ids: Collection[int] | None = None) -> Shard:
+    async def claim(self, ids: Collection[int] | None = None, limit: int | None = None) -> Shard:
         """Take the next shard; empty when nothing may leave. Waits for a database that is away."""
         if self.trouble:
             return Shard()
         # A task of its own: whoever asked may be gone when the database has given the rows out.
-        claiming = asyncio.create_task(self._take(ids))
+        claiming = asyncio.create_task(self._take(ids, limit))
         self._claiming.add(claiming)
         claiming.add_done_callback(self._claiming.discard)
         return await asyncio.shield(claiming)
 
-    async def _take(self, ids: Collection[int] | None) -> Shard:
-        shard, at = await self._persistently(lambda: self._claim(ids))
+    async def _take(self, ids: Collection[int] | None, limit: int | None) -> Shard:
+        shard, at = await self._persistently(partial(self._claim, ids, limit))
         if not self._in_hand:
             self._seen = self._prolonged = at
         self._in_hand.update(letter.delivery_id for letter in shard.letters)
         self.counts += shard.ended
         return shard
 
-    def _claim(self, ids: Collection[int] | None) -> tuple[Shard, float]:
+    def _claim(self, ids: Collection[int] | None, limit: int | None) -> tuple[Shard, float]:
         with self._database.write() as session:
             take_turns(session, self._owner)  # see recovery.settle
-            shard = claim(session, owner=self._owner, now=self._clock(), cards=self._cards, ids=ids)
-            return shard, monotonic()
+            now, mine = self._clock(), self._cards
+            return claim(session, owner=self._owner, now=now, cards=mine, limit=limit, ids=ids), monotonic()
 
     async def intend(self, ids: Collection[int]) -> None:
         """To be awaited before these are handed to the relay, so that `commit` need not wait for the disk."""

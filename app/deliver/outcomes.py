@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -126,7 +125,7 @@ def _record_others(
 
 def _without_words(ending: Ending) -> Ending:
     """What came of a mail whose reader was erased while it was in flight: a relay's words may name them."""
-    return replace(ending, answer=replace(ending.answer, text=""), subject="")
+    return ending._replace(answer=ending.answer._replace(text=""), subject="")
 
 
 def _draw_consequences(session: Session, delivery: Delivery, answer: Answer, now: datetime) -> None:

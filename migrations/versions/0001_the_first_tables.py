@@ -213,7 +213,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table('delivery', schema=None) as batch_op:
         batch_op.create_index('ix_delivery_due', ['state', 'next_attempt_at'], unique=False)
-        batch_op.create_index('ix_delivery_edition', ['edition', 'state'], unique=False)
+        batch_op.create_index('ix_delivery_edition', ['edition'], unique=False)
 
     op.create_table('contents',
     sa.Column('delivery_id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
