@@ -80,7 +80,7 @@ def _due(session: Session, now: datetime, limit: int, ids: Collection[int] | Non
         if ids is not None:
             due = due.where(_ROWS.c.id.in_(ids))
         due = due.order_by(_ROWS.c.next_attempt_at).limit(limit - len(taken))
-        taken += session.connection().execute(due.with_for_update(skip_locked=True)).scalars()
+        taken += session.connection().execute(due.with_for_update(skip_locked=True)).scalars().all()
         if len(taken) == limit:
             break
     return taken
