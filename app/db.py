@@ -64,6 +64,11 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
+def in_sqlite(moment: datetime) -> str:
+    """How SQLite holds an aware moment in UTC, for statements that go past the type."""
+    return moment.isoformat(" ", "microseconds")[:26]
+
+
 def enum_type(kind: type[StrEnum]) -> Enum:
     """A StrEnum stored as its value in a short text column with a CHECK, portable and readable."""
     return Enum(

@@ -73,7 +73,7 @@ class Journal:
     def __init__(self, folder: Path, owner: str, *, durable: bool = False) -> None:
         self.durable = durable
         self._path = folder / f"{owner.rpartition(':')[2]}.journal"
-        self._first = _line("O", owner, _boot(), "durable" if durable else "")
+        self._first = _line(f"O\t{owner}\t{_boot()}\t{'durable' if durable else ''}")
         self._lines: dict[int, bytes] = {}  # what must not be cut off yet, by delivery
         self._open: set[int] = set()
         try:
@@ -94,7 +94,7 @@ class Journal:
     def intend(self, delivery_ids: Iterable[int]) -> None:
         """These may leave soon. Followed by `sync`, that much survives the machine."""
         for delivery_id in delivery_ids:
-            self._keep(delivery_id, _line("I", delivery_id), len(self._open))
+            self._keep(delivery_id, _line(f"I\t{delivery_id}"), len(self._open))
 
     def sync(self) -> None:
         """Wait for the disk. This one may run in another thread."""
@@ -105,7 +105,7 @@ class Journal:
 
     def begin(self, delivery_id: int, at: float, message_id: str, subject: str) -> None:
         """The body leaves now. JournalError: it must not, for there is no room to write down its answer."""
-        line = _line("B", delivery_id, f"{at:.3f}", message_id, subject)
+        line = _line(f"B\t{delivery_id}\t{at:.3f}\t{message_id}\t{subject}")
         self._keep(delivery_id, line, len(self._open) + 1)
         self._open.add(delivery_id)
 
@@ -113,7 +113,7 @@ class Journal:
         """The answer is here. What was begun has its room already."""
         delivery_id, answer = ending.delivery_id, ending.answer
         words = answer.text.encode("utf-8", "replace")[:LONGEST_WORDS].decode("utf-8", "ignore")
-        line = _line("E", delivery_id, f"{ending.at:.3f}", answer.verdict, answer.code or "", words)
+        line = _line(f"E\t{delivery_id}\t{ending.at:.3f}\t{answer.verdict}\t{answer.code or ''}\t{words}")
         self._keep(delivery_id, line, len(self._open) - (delivery_id in self._open))
         self._open.discard(delivery_id)
 
@@ -248,8 +248,8 @@ def _ending(delivery_id: str, at: str, verdict: str, code: str, words: str) -> E
     return Ending(int(delivery_id), answer, float(at))
 
 
-def _line(*fields: object) -> bytes:
-    text = "\t".join(map(str, fields)).replace("\n", " ").encode("utf-8", "replace")
+def _line(fields: str) -> bytes:
+    text = fields.replace("\n", " ").encode("utf-8", "replace")
     return b"%08x\t%s\n" % (zlib.crc32(text), text)
 
 

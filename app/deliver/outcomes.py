@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import cast
 
-from sqlalchemy import inspect, text
+import orjson
+from sqlalchemy import text
 from sqlmodel import Session, col, select
 
 from app import bounces, suppression
+from app.db import in_sqlite
 from app.deliver import marking, operating
 from app.deliver.claims import HELD_BY_A_SENDER, refusal_of
 from app.journal import Ending
@@ -70,21 +70,11 @@ _ACCEPTED_BY_POSTGRES = text("""
 
 def _accepted_by_sqlite(session: Session, endings: Sequence[Ending], owner: str) -> int:
     """Row by row would be less work, but the driver lets go of Python at each, and waits to get it back."""
-    dialect = session.get_bind().dialect
-    moment = inspect(Delivery).columns["sent_at"].type.dialect_impl(dialect).bind_processor(dialect)
-    written = cast("Callable[[datetime], str]", moment)
     rows = [
-        (
-            each.delivery_id,
-            written(datetime.fromtimestamp(each.at, UTC)),
-            each.answer.code,
-            each.answer.text,
-            each.message_id,
-            each.subject,
-        )
-        for each in endings
+        (number, in_sqlite(datetime.fromtimestamp(at, UTC)), code, words, message_id, subject)
+        for number, (_, code, words), at, message_id, subject in endings
     ]
-    return session.connection().exec_driver_sql(_ACCEPTED, (json.dumps(rows), owner)).rowcount
+    return session.connection().exec_driver_sql(_ACCEPTED, (orjson.dumps(rows).decode(), owner)).rowcount
 
 
 def _accepted_by_postgres(session: Session, endings: Sequence[Ending], owner: str) -> int:
