@@ -378,10 +378,10 @@ def test_two_claimers_never_get_the_same_row(app: App, now: datetime) -> None:
         mine: list[int] = []
         while True:
             with app.db.write() as session:
-                shard = deliver.claim(session, owner=str(owner), now=now, limit=7)
-            if not shard:
+                taken = deliver.claim(session, owner=str(owner), now=now, limit=7)
+            if not taken:
                 return mine
-            mine += [letter.delivery_id for letter in shard.letters]
+            mine += taken
 
     with ThreadPoolExecutor(8) as pool:
         claimed = [one for mine in pool.map(claim_all, range(8)) for one in mine]
@@ -440,7 +440,7 @@ def test_what_must_not_leave_any_more(app: App, now: datetime, when: str) -> Non
     """The sender that has claimed a mail is told so, for as long as it has it in hand."""
     alice, bob = queue(app, now, "alice", "bob")
     with app.db.write() as session:
-        assert deliver.claim(session, owner="me", now=now).letters
+        assert deliver.claim(session, owner="me", now=now)
         assert deliver.may_still_leave(session, "me") == {alice, bob}
         if when == "left":
             session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
@@ -486,14 +486,14 @@ def test_a_pause_holds_what_was_claimed_already(app: App, now: datetime) -> None
     """Whatever has not left waits, costs no attempt, and may leave when the pause is lifted."""
     (alice,) = queue(app, now, "alice")
     with app.db.write() as session:
-        assert deliver.claim(session, owner="me", now=now).letters
+        assert deliver.claim(session, owner="me", now=now)
         deliver.pause(session, "the wrong template", now)
     assert record(app, "me", {alice: Answer(Verdict.WITHDRAWN)}, now) == {alice: DeliveryState.PENDING}
     assert rows(app)["alice"].attempts == 0
     with app.db.write() as session:
         assert not deliver.claim(session, owner="me", now=now)
         deliver.resume(session)
-        assert deliver.claim(session, owner="me", now=now).letters
+        assert deliver.claim(session, owner="me", now=now)
 
 
 @pytest.mark.parametrize("verdict", [Verdict.HELD, Verdict.DEFERRED, Verdict.HARD])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -40,6 +40,9 @@ _WRITTEN = (
 )
 
 
+Refusal = tuple[State, str]  # in which state a mail ends unsent, and why
+
+
 @dataclass(frozen=True, slots=True)
 class Shard:
     """What one claim took: letters to send, and a count of those that were ended instead."""
@@ -56,10 +59,9 @@ def claim(
     *,
     owner: str,
     now: datetime,
-    cards: Cards | None = None,
     limit: int | None = None,
     ids: Collection[int] | None = None,
-) -> Shard:
+) -> list[int]:
     """Take what may leave now. No two claimers ever get the same row, in any number of processes."""
     taken = _due(session, now, limit or SHARD, ids)
     session.connection().execute(
@@ -69,7 +71,7 @@ def claim(
             state=State.CLAIMED, lease_owner=owner, lease_until=now + LEASE, attempts=_ROWS.c.attempts + 1
         )
     )
-    return _sort_out(session, taken, cards or Cards())
+    return taken
 
 
 def _due(session: Session, now: datetime, limit: int, ids: Collection[int] | None) -> list[int]:
@@ -101,13 +103,13 @@ def _not_paused() -> ColumnElement[bool]:
     return col(Delivery.edition).not_in(paused) & ~everything
 
 
-def _sort_out(session: Session, ids: Sequence[int], cards: Cards) -> Shard:
-    """Readers who left since the mail was composed get none: those rows end here, with the reason."""
-    rows = _read(session, ids)
+def sort_out(
+    session: Session, taken: Collection[int], cards: Cards
+) -> tuple[tuple[Letter, ...], dict[int, Refusal]]:
+    """The letters of what was claimed; and why some must not leave: their readers left meanwhile."""
+    rows = _read(session, taken)
     refusals = _refusals(session, rows)
-    _end(session, refusals)
-    letters = _letters(session, [row for row in rows if row.id not in refusals], cards)
-    return Shard(letters, Counter(state for state, _ in refusals.values()))
+    return _letters(session, [row for row in rows if row.id not in refusals], cards), refusals
 
 
 def _read(session: Session, ids: Collection[int]) -> Sequence[Any]:
@@ -116,13 +118,13 @@ def _read(session: Session, ids: Collection[int]) -> Sequence[Any]:
     return session.connection().execute(_WRITTEN.where(named).order_by(_ROWS.c.id)).all()
 
 
-def _refusals(session: Session, rows: Iterable[Any]) -> dict[int, tuple[State, str]]:
+def _refusals(session: Session, rows: Iterable[Any]) -> dict[int, Refusal]:
     suppressed = suppression.among(session, [row.email for row in rows])
     found = ((row.id, refusal_of(row.kind, row.state, suppressed.get(row.email))) for row in rows)
     return {delivery_id: refusal for delivery_id, refusal in found if refusal}
 
 
-def refusal_of(kind: MailKind, reader: SubscriberState, suppressed: str | None) -> tuple[State, str] | None:
+def refusal_of(kind: MailKind, reader: SubscriberState, suppressed: str | None) -> Refusal | None:
     """The state and reason in which a mail ends unsent, or None when it may go."""
     if suppressed is not None:
         return State.SUPPRESSED, f"the address is suppressed: {suppressed}"
@@ -133,13 +135,15 @@ def refusal_of(kind: MailKind, reader: SubscriberState, suppressed: str | None) 
     return None
 
 
-def _end(session: Session, refusals: dict[int, tuple[State, str]]) -> None:
+def end(session: Session, owner: str, refusals: Mapping[int, Refusal]) -> None:
+    """End what its sender has claimed and must not send."""
     alike = defaultdict(list)
     for delivery_id, refusal in refusals.items():
         alike[refusal].append(delivery_id)
     for (state, reason), ids in alike.items():
         ended = {"state": state, "reason": reason, "next_attempt_at": None, "lease_until": None}
-        session.execute(update(Delivery).where(col(Delivery.id).in_(ids)).values(**ended))
+        theirs = update(Delivery).where(col(Delivery.id).in_(ids), _in_hand_of(owner))
+        session.execute(theirs.values(**ended))
 
 
 def _letters(session: Session, rows: Sequence[Any], cards: Cards) -> tuple[Letter, ...]:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from app.db import Database, take_turns
 from app.deliver import operating
 from app.deliver.cards import Cards
-from app.deliver.claims import LEASE, Shard, claim, mark_begun, may_still_leave, prolong
+from app.deliver.claims import LEASE, Shard, claim, end, mark_begun, may_still_leave, prolong, sort_out
 from app.deliver.outcomes import record
 from app.errors import JournalError
 from app.journal import Ending, Journal
@@ -147,8 +147,15 @@ class Ledger:
     def _claim(self, ids: Collection[int] | None, limit: int | None) -> tuple[Shard, float]:
         with self._database.write() as session:
             take_turns(session, self._owner)  # see recovery.settle
-            now, mine = self._clock(), self._cards
-            return claim(session, owner=self._owner, now=now, cards=mine, limit=limit, ids=ids), monotonic()
+            taken = claim(session, owner=self._owner, now=self._clock(), limit=limit, ids=ids)
+        at = monotonic()
+        # They are ours by now. Whoever else wants to write need not wait until they are read.
+        with self._database.read() as session:
+            letters, refusals = sort_out(session, taken, self._cards)
+        if refusals:
+            with self._database.write() as session:
+                end(session, self._owner, refusals)
+        return Shard(letters, Counter(state for state, _ in refusals.values())), at
 
     async def intend(self, ids: Collection[int]) -> None:
         """To be awaited before these are handed to the relay, so that `commit` need not wait for the disk."""

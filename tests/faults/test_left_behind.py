@@ -47,10 +47,10 @@ def test_a_claim_that_is_answered_after_its_sender_ended(app: App, now: datetime
         async with ledger_of(app, now, "host:1:hasty") as ledger:
             claim = ledger._claim
 
-            def slowly(ids: object) -> object:
+            def slowly(*_: object) -> object:
                 asked.set()
                 slow.wait(10)
-                return claim(None)
+                return claim(None, None)
 
             ledger._claim = slowly  # type: ignore[assignment, method-assign]
             asking = asyncio.create_task(ledger.claim())
@@ -70,8 +70,8 @@ def test_a_claim_that_is_not_answered(app: App, now: datetime) -> None:
         async with ledger_of(app, now, "host:1:cut") as ledger:
             claim, calls = ledger._claim, iter([True, False])
 
-            def cut_off(ids: object) -> object:
-                claimed = claim(None)
+            def cut_off(*_: object) -> object:
+                claimed = claim(None, None)
                 if next(calls):
                     raise OperationalError("COMMIT", {}, Exception("the connection was cut"))
                 return claimed
