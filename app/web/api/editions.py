@@ -114,6 +114,7 @@ def cancel_edition(app: Paperboy, key: Sender, now: Now, edition: Name) -> Editi
     What is in flight gets its answer. Readers whose digest is not composed yet still get theirs, when their
     hour comes: to hold those back, pause the edition.
     """
+    get_edition(app, key, edition)  # or there is none, and nothing to be noted
     with app.db.write() as session:
         ended = deliver.cancel(session, edition)
         audit.note(session, key.name, "edition.cancel", edition, now, ended=ended)
