@@ -15,7 +15,21 @@ from app.pipeline import App
 from app.render import Renderer
 from app.settings import Settings
 from app.tokens import Signer
-from app.web import api, errors, feedback, hooks, ops, pages, public, reader, security, shelf, tracing
+from app.web import (
+    api,
+    crawlers,
+    errors,
+    feedback,
+    feeds,
+    hooks,
+    ops,
+    pages,
+    public,
+    reader,
+    security,
+    shelf,
+    tracing,
+)
 
 
 def build(settings: Settings) -> App:
@@ -43,6 +57,8 @@ def create_app(app: App) -> FastAPI:
     site.include_router(public.router)
     site.include_router(reader.router)
     site.include_router(feedback.router)
+    site.include_router(feeds.router)
+    site.include_router(crawlers.router)
     site.include_router(ops.router)
     site.mount("/api", api.create(app))
     site.mount("/hooks", hooks.create(app))

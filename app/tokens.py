@@ -43,6 +43,7 @@ class Purpose(StrEnum):
     PAUSE = "pause"
     VIEW = "view"  # one digest in the browser; the argument is the delivery's id
     OPINION = "opinion"  # tell what one thinks of papers; the rest of the path says of which, and what
+    FEED = "feed"  # read the papers of one's digests with a feed reader
     EXPORT = "export"
     ERASE = "erase"
 
@@ -89,13 +90,6 @@ class Signer:
             raw.append(_RAW.pack(payload, key.mac(purpose, payload)))
         encoded = binascii.b2a_base64(b"".join(raw), newline=False).translate(_URL_SAFE)
         return _cut(len(raw)).unpack(encoded)
-
-    def url(
-        self, purpose: Purpose, subscriber_id: int, issued: datetime, *, epoch: int = 0, argument: int = 0
-    ) -> str:
-        """The absolute link. The same arguments always give the same link."""
-        token = self.token(purpose, subscriber_id, issued, epoch=epoch, argument=argument)
-        return self.link(purpose, token)
 
     def link(self, purpose: Purpose, token: str) -> str:
         """The absolute link that a token makes."""

@@ -7,6 +7,10 @@ forms         what people typed, kept as it was typed
 shelf         the papers of a day, and words to begin an interest with
 public        the front page, a day's papers, signing up
 reader        what a signed link lets a reader do
+feeds         Atom and JSON Feed: of the last days, a day, an interest, a reader's own digests
+syndication   PURE: entries → Atom and JSON Feed
+crawlers      the sitemap and robots.txt
+conditional   answers that are sent again only when they have changed
 api           the admin API
 hooks         where relays tell of bounces
 ops           health and metrics, for machines that watch

@@ -50,6 +50,7 @@ _FORGED = Trouble(
     offer_link=True,
 )
 _TROUBLES = {
+    400: Trouble("That could not be understood", "Please change it, and try again."),
     403: Trouble("That is not allowed", "Please open the page itself and try again from there."),
     404: Trouble("There is no such page", "The address may be mistyped, or the page was never here."),
     405: Trouble("That cannot be done here", "The page is there, but not for this kind of request."),

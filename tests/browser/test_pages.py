@@ -19,6 +19,7 @@ from tests.live import Live
 pytestmark = pytest.mark.browser
 
 LONG = "Superkalifragilistik-expialigetische-Weltmodellvorhersage" * 2
+NO_PAGE = (Purpose.VIEW, Purpose.FEED)  # a mail, which is named by its delivery; and a feed
 WANTED = Preferences(zone="Europe/Berlin", interests=(Wish("world models"), Wish("x" * 290, 1.7, 3)))
 
 # The texts whose colour stands too little apart from what is behind them (WCAG 2.2, AA).
@@ -88,7 +89,7 @@ def paths(live_server: Live) -> dict[str, str]:
     def path(purpose: Purpose, argument: int = 0) -> str:
         return f"/{purpose}/{app.signer.token(purpose, alice, now, argument=argument)}"
 
-    named = {purpose.value: path(purpose, argument=1) for purpose in Purpose if purpose is not Purpose.VIEW}
+    named = {purpose.value: path(purpose, argument=1) for purpose in Purpose if purpose not in NO_PAGE}
     named["view"] = path(Purpose.VIEW, digest_id or 0)
     named["forget"] = path(Purpose.PREFERENCES) + "/forget"
     return {"front": "/", "day": f"/day/{now.date()}", "manage": "/manage", "error": "/nothing", **named}

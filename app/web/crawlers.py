@@ -1,0 +1,81 @@
+"""What search engines are told: which pages there are, and which are nobody's business."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
+from sqlmodel import Session, col, func, select
+
+from app import clock
+from app.models import Listing, Paper
+from app.pipeline import App
+from app.tokens import Purpose
+from app.web import conditional
+
+router = APIRouter(include_in_schema=False)
+
+MOST = 50_000  # addresses that a sitemap may hold
+HOURLY = {"Cache-Control": "public, max-age=3600"}
+# A page for every link that was ever mailed, for every interest that anybody may think of, and for machines.
+CLOSED = (
+    *(f"/{purpose}/" for purpose in Purpose),
+    "/feed.atom?",
+    "/feed.json?",
+    "/api/",
+    "/hooks/",
+    "/metrics",
+    "/suggest",
+)
+
+Page = tuple[str, datetime]  # its path, and when it last changed
+
+
+@router.get("/robots.txt")
+def robots(request: Request) -> Response:
+    app: App = request.app.state.paperboy
+    closed = "".join(f"Disallow: {path}\n" for path in CLOSED)
+    text = f"User-agent: *\n{closed}\nSitemap: {app.settings.base_url}/sitemap.xml\n"
+    return PlainTextResponse(text, headers=HOURLY)
+
+
+@router.get("/sitemap.xml")
+def sitemap(request: Request) -> Response:
+    """The front page, every day, and as many papers as there is room for, the newest first."""
+    app: App = request.app.state.paperboy
+    with app.db.read() as session:
+        days = list(_days(session))
+        newest = max((at for _, at in days), default=clock.utcnow())
+        pages = [("/", newest), *days][:MOST]
+        pages += _papers(session, MOST - len(pages))
+    body = _written(app.settings.base_url, pages)
+    return conditional.answer(request, body, "application/xml", max(at for _, at in pages), HOURLY)
+
+
+def _days(session: Session) -> Iterator[Page]:
+    listed = select(col(Listing.listed_on), func.max(col(Paper.updated_at))).join(
+        Paper, col(Paper.id) == Listing.paper_id
+    )
+    shown = listed.where(col(Paper.withdrawn_at).is_(None)).group_by(col(Listing.listed_on))
+    for day, at in session.exec(shown.order_by(col(Listing.listed_on).desc())):
+        yield f"/day/{day}", at
+
+
+def _papers(session: Session, limit: int) -> Iterator[Page]:
+    kept = select(col(Paper.id), col(Paper.updated_at))
+    kept = kept.where(col(Paper.merged_into_id).is_(None), col(Paper.withdrawn_at).is_(None))
+    for number, at in session.exec(kept.order_by(col(Paper.id).desc()).limit(limit)):
+        yield f"/paper/{number}", at
+
+
+def _written(base_url: str, pages: Iterable[Page]) -> bytes:
+    """In the sitemap protocol, 0.9."""
+    root = Element("urlset", {"xmlns": "http://www.sitemaps.org/schemas/sitemap/0.9"})
+    for path, at in pages:
+        url = SubElement(root, "url")
+        SubElement(url, "loc").text = base_url + path
+        SubElement(url, "lastmod").text = f"{at:%Y-%m-%d}"
+    return bytes(tostring(root, encoding="utf-8", xml_declaration=True))

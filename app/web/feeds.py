@@ -1,0 +1,206 @@
+"""What feed readers get: the papers of the last days, of one day, of an interest, of a reader's digests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, HTTPException, Request, Response
+from jinja2 import Environment
+from sqlmodel import Session
+
+from app import archive, clock, deliver, interest, pipeline, subscribers
+from app.errors import InvalidInterest, NotFound
+from app.models import Paper, Subscriber
+from app.pipeline import App
+from app.records import Digest, Pick, Wish
+from app.tokens import Grant, Purpose
+from app.web import conditional, shelf, syndication
+from app.web.links import PRIVATE, allows
+from app.web.syndication import Entry, Feed
+
+router = APIRouter(include_in_schema=False)
+
+MOST = 100  # entries
+DAYS, OF_A_DAY = 7, 20  # of what is trending
+BACK = 14  # days of an interest: as many as a preview looks back on
+DIGESTS = 60  # of a reader
+PUBLIC = {"Cache-Control": "public, max-age=900"}
+
+Own = Annotated[Grant, allows(Purpose.FEED)]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A paper of a feed, and how it came there."""
+
+    pick: Pick
+    shown_at: datetime  # since when it is shown as it is
+    interest: str = ""
+    sent: bool = False  # by a digest, whose date and words it keeps
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a feed says of itself. Its path is the Atom feed's, without the ending."""
+
+    title: str
+    words: str
+    path: str
+    home: str = "/"
+    query: str = ""
+
+
+@router.get("/feed.atom")
+@router.get("/feed.json")
+def trending(request: Request, interest: str = "") -> Response:
+    """What is trending; or, of the last two weeks, what fits an interest."""
+    return _of_interest(request, interest) if interest.strip() else _of_last_days(request)
+
+
+@router.get("/day/{day}/feed.atom")
+@router.get("/day/{day}/feed.json")
+def one_day(request: Request, day: date) -> Response:
+    """The papers of a day."""
+    now, words = clock.utcnow(), f"{day:%A}, {day.day} {day:%B %Y}"
+    with _app(request).db.read() as session:
+        shown = shelf.of_day(session, day, MOST, now)
+        if not shown.total:
+            raise NotFound(f"No paper was listed on {words}.")
+        about = About(words, f"The papers of {words}, most votes first.", f"/day/{day}/feed", f"/day/{day}")
+        return _answer(request, session, about, [_of_card(card, day) for card in shown.cards], now)
+
+
+@router.get("/feed/{token}")
+@router.get("/feed/{token}.json")
+def own(request: Request, grant: Own) -> Response:
+    """What a reader's own digests brought, the newest first."""
+    app, now = _app(request), clock.utcnow()
+    with app.db.read() as session:
+        reader = subscribers.get(session, grant.subscriber_id)
+        about = About("your papers", "The papers of your digests.", request.url.path.removesuffix(".json"))
+        return _answer(request, session, about, [*_sent(app, session, reader, now)], now, PRIVATE)
+
+
+def paths(app: App, reader: Subscriber) -> dict[str, str]:
+    """Where a reader's own feed is: the same as long as their links live."""
+    number, at = reader.id or 0, reader.created_at
+    path = f"/{Purpose.FEED}/{app.signer.token(Purpose.FEED, number, at, epoch=reader.link_epoch)}"
+    return {"atom": path, "json": f"{path}.json"}
+
+
+def _of_last_days(request: Request) -> Response:
+    app, now = _app(request), clock.utcnow()
+    about = About("trending papers", "The most discussed papers of each of the last days.", "/feed")
+    with app.db.read() as session:
+        choices = [
+            _of_card(card, day)
+            for day, _ in archive.days(session, DAYS)
+            for card in shelf.of_day(session, day, OF_A_DAY, now).cards
+        ]
+        return _answer(request, session, about, choices, now)
+
+
+def _of_interest(request: Request, text: str) -> Response:
+    app, now, text = _app(request), clock.utcnow(), interest.normalise(text)
+    try:
+        editions = pipeline.backtest(app, now, [Wish(text)], BACK)
+    except InvalidInterest as error:
+        raise HTTPException(400, str(error)) from None
+    brought = [(each.digest, each.at) for each in reversed(editions) if isinstance(each.digest, Digest)]
+    choices = [choice for digest, at in brought for choice in _of_digest(digest, at)]
+    words = "The papers of the last two weeks that fit, each with the reason."
+    about = About(text, words, "/feed", query="?" + urlencode({"interest": text}))
+    with app.db.read() as session:
+        return _answer(request, session, about, choices, now)
+
+
+def _sent(app: App, session: Session, reader: Subscriber, now: datetime) -> Iterator[Choice]:
+    """Not what is composed ahead of its hour, nor what never left: a later digest brings those papers."""
+    due = [
+        delivery
+        for delivery in subscribers.history(session, reader.id or 0, DIGESTS)
+        if delivery.due_at <= now and delivery.state not in deliver.UNDELIVERED
+    ]
+    kept = deliver.digests(session, [delivery.id for delivery in due])
+    times = [(kept[number], row.due_at) for row in due if (number := row.id or 0) in kept]
+    read = app.cards.restore(session, [digest for digest, _ in times])
+    for (_, at), restored in zip(times, read, strict=True):
+        yield from _of_digest(restored.digest, at, sent=True)
+
+
+def _of_digest(digest: Digest, at: datetime, *, sent: bool = False) -> Iterator[Choice]:
+    for section in digest.sections:
+        for pick in section.picks:
+            yield Choice(pick, at, section.interest, sent)
+
+
+def _of_card(card: shelf.Card, day: date) -> Choice:
+    paper = card.paper
+    pick = Pick(
+        paper.id, paper.title, card.authors, card.summary, "", card.trend, paper.url, paper.pdf_url,
+        paper.code_url, paper.project_url, summary_by=paper.tldr_by,
+    )  # fmt: skip
+    return Choice(pick, paper.votes[-1].at if paper.votes else _midnight(day))
+
+
+def _answer(
+    request: Request, session: Session, about: About, choices: Sequence[Choice], now: datetime,
+    headers: dict[str, str] = PUBLIC,
+) -> Response:  # fmt: skip
+    """The feed in the format of the path; or 304."""
+    app, in_json = _app(request), request.url.path.endswith(".json")
+    papers = archive.papers(session, {choice.pick.paper_id for choice in choices})
+    once = {choice.pick.paper_id: choice for choice in reversed(choices)}.values()  # a digest's first
+    entries = [_entry(request, choice, papers.get(choice.pick.paper_id)) for choice in reversed(once)]
+    newest = sorted(entries, key=lambda entry: entry.published, reverse=True)[:MOST]
+    updated = max((entry.updated for entry in newest), default=_midnight(now.date()))
+    feed = Feed(
+        url=app.settings.base_url + _self(about, in_json),
+        home=app.settings.base_url + about.home,
+        title=f"{app.settings.site_name}: {about.title}",
+        about=about.words,
+        publisher=app.settings.site_name,
+        updated=updated,
+        entries=tuple(newest),
+    )
+    body = syndication.json_feed(feed) if in_json else syndication.atom(feed)
+    media = syndication.JSON if in_json else f"{syndication.ATOM}; charset=utf-8"
+    modified = max([updated, *(choice.shown_at for choice in choices)])
+    return conditional.answer(request, body, media, modified, headers)
+
+
+def _self(about: About, in_json: bool) -> str:
+    """A reader's own Atom feed has no ending: it is the link itself."""
+    ending = ".json" if in_json else "" if about.path.startswith(f"/{Purpose.FEED}/") else ".atom"
+    return f"{about.path}{ending}{about.query}"
+
+
+def _entry(request: Request, choice: Choice, paper: Paper | None) -> Entry:
+    """A paper that is not in the archive any more is told as far as its digest tells it."""
+    pick, at = choice.pick, choice.shown_at
+    listed = _midnight(paper.first_listed_on) if paper and paper.first_listed_on else at
+    templates: Environment = request.app.state.templates
+    return Entry(
+        url=f"{_app(request).settings.base_url}/paper/{pick.paper_id}",
+        title=pick.title,
+        summary=pick.summary,
+        content=templates.get_template("entry.html").render(pick=pick),
+        published=at if choice.sent else listed,
+        updated=at if choice.sent or not paper else paper.updated_at,
+        authors=tuple(paper.authors) if paper else (pick.authors,),
+        tags=(*(paper.categories if paper else ()), choice.interest),
+        source=pick.url,
+    )
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
+
+
+def _app(request: Request) -> App:
+    app: App = request.app.state.paperboy
+    return app
