@@ -149,6 +149,16 @@ class Desk:
         asked = ranking.Reader(distinct, max_papers=max_papers, had=had, since=since)
         return compose.compose(edition, *ranking.rank(self.shelf, [asked]))
 
+    def fitting(self, text: str) -> list[PaperView]:
+        """The papers of all these days that a matched interest would bring by itself."""
+        fits = self._matches.evidence[self._matches.places[text]] >= ranking.ENOUGH
+        return [self._all[number] for number in self._matches.ids[fits].tolist()]
+
+    @property
+    def papers(self) -> list[PaperView]:
+        """Every paper of the days that are laid out."""
+        return [*self._all.values()]
+
     def liking(self, opinions: tuple[Opinion, ...]) -> Liking | None:
         """What a reader's opinions say of the candidates, worked out at once; a young archive cannot tell."""
         if not opinions or opinions in self._tastes or not self._tasted:

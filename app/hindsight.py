@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from app import cadence
 from app.desk import Desk
@@ -44,6 +45,12 @@ def digests(app: App, now: datetime, wishes: Sequence[Wish], days: int, max_pape
         had |= {pick.paper_id for pick in digest.picks} if isinstance(digest, Digest) else set()
         editions.append(Edition(name, moment, digest))
     return editions
+
+
+def daily(desk: Desk, text: str, days: Sequence[date]) -> tuple[int, ...]:
+    """How many papers fit an interest that were new on each of these days, however many a digest holds."""
+    new = Counter(paper.first_listed_on for paper in desk.fitting(text))
+    return tuple(new[day] for day in days)
 
 
 def _moments(app: App, now: datetime, days: int) -> list[datetime]:

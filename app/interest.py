@@ -16,6 +16,7 @@ MAX_INTEREST_CHARS = 300
 
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # copied from a page; nobody sees them
 _FOREIGN = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # filters of other services
+_MARKED = re.compile(r'"|(?:^|\s)-\S|\b(?:author|cat):', re.IGNORECASE)  # more than plain words
 _AROUND = " ,;.()[]*"  # what a filter's value may stand in
 _PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
@@ -77,6 +78,15 @@ def parse(text: str) -> Query:
         example = ": what, and then what not, as in “agents -robot”" if query.strict else ""
         raise InvalidInterest(f"An interest needs at least one word to look for{example}.", "interests")
     return query
+
+
+def pieces(text: str) -> tuple[str, ...]:
+    """What commas part in an interest of plain words, where it looks like several; else nothing."""
+    text = normalise(text)
+    if "," not in text or _MARKED.search(text):
+        return ()
+    parts = dict.fromkeys(part.strip() for part in text.split(",") if WORD.search(part))
+    return tuple(parts) if len(parts) > 1 else ()
 
 
 def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:

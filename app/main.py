@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.staticfiles import StaticFiles
 
 from app import jobs
@@ -24,6 +25,7 @@ from app.web import (
     hooks,
     ops,
     pages,
+    preview,
     public,
     reader,
     security,
@@ -51,7 +53,10 @@ def create_app(app: App) -> FastAPI:
     site.state.paperboy = app
     site.state.templates = pages.environment(app.settings)
     site.state.limits = security.Limits(app.settings.signups_per_hour)
+    site.state.previews = preview.Previews(app)
     site.state.suggestions = shelf.Suggestions(app.db)
+    # A size tells no secret: without cookies, no other site can have a page with one answered.
+    site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     site.add_middleware(security.Guard, common=security.headers(app.settings))
     errors.install(site)
     site.include_router(public.router)

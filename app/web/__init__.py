@@ -5,6 +5,7 @@ pages         the one template environment of the web pages
 errors        what went wrong, as a status and a page
 forms         what people typed, kept as it was typed
 shelf         the papers of a day, and words to begin an interest with
+preview       what interests would bring: today's digest, and how many papers a day
 public        the front page, a day's papers, signing up
 reader        what a signed link lets a reader do
 feeds         Atom and JSON Feed: of the last days, a day, an interest, a reader's own digests

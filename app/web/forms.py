@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import groupby, zip_longest
@@ -12,7 +12,7 @@ from zoneinfo import available_timezones
 
 from fastapi import Form
 
-from app import bibliography, cadence, subscribers
+from app import bibliography, cadence, interest, subscribers
 from app.errors import InvalidAddress, InvalidInput
 from app.models import Cadence, WhenEmpty
 from app.records import Wish
@@ -93,6 +93,19 @@ def rows(texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str
     """The interests that were typed; an empty line is none."""
     lines = zip_longest(texts, weights[: len(texts)], quotas[: len(texts)])
     return tuple(Row(text, weight or "1", quota or "") for text, weight, quota in lines if text.strip())
+
+
+def kept_apart(form: Filled, text: str) -> Filled:
+    """The form with an interest that looked like several parted into them."""
+    lines = ([*map(Row, interest.pieces(row.text))] if row.text == text else [] for row in form.rows)
+    parted = (own or [row] for row, own in zip(form.rows, lines, strict=True))
+    return replace(form, rows=tuple(row for own in parted for row in own))
+
+
+def problems_of_interests(form: Filled) -> dict[str, str]:
+    """What is wrong with the interests alone."""
+    problems = subscribers.problems(form.wanted())
+    return {field: said for field, said in problems.items() if field.startswith("interests")}
 
 
 def problems_of_paste(liked: str) -> dict[str, str]:

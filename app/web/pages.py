@@ -81,7 +81,8 @@ _OUTCOMES = {
 
 def _fingerprinted() -> dict[str, str]:
     """File name → URL that changes with the content, so that it may be cached for ever."""
+    files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
     return {
-        path.name: f"/static/{path.name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
-        for path in STATIC.iterdir()
+        name: f"/static/{name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+        for name, path in files.items()
     }

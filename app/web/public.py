@@ -10,13 +10,14 @@ import structlog
 from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 
 from app import bibliography, clock, pipeline, subscribers
-from app.errors import NotFound
+from app.errors import NotFound, TooManyRequests
 from app.models import WhenEmpty
 from app.pipeline import App
 from app.subscribers import Recognised, SignUp
 from app.web import forms, shelf
 from app.web.forms import Filled, Text, Texts
 from app.web.pages import page
+from app.web.preview import Preview, Previews
 from app.web.security import PUBLIC_REFERRER, Limits, client_ip, same_site
 
 router = APIRouter(include_in_schema=False)
@@ -86,6 +87,32 @@ def subscribe(
     return _on_its_way(request, later, delivery_id, "subscribed.html", **became)
 
 
+@router.post("/preview", dependencies=[Depends(same_site)])
+def preview(request: Request, form: Annotated[Filled, Depends(sign_up_form)], split: Text = "") -> Response:
+    """What the interests would bring: for a script the preview alone, for everybody else the whole page."""
+    form = forms.kept_apart(form, split) if split else form
+    form = replace(form, problems=forms.problems_of_interests(form))
+    shown, status = _previewed(request, form)
+    if "hx-request" in request.headers:
+        return page(request, "preview.html", status=status, headers=PUBLIC_REFERRER, form=form, preview=shown)
+    return _front(request, form, status, shown)
+
+
+def _previewed(request: Request, form: Filled) -> tuple[Preview, int]:
+    """The preview, or the reason why there is none now: nobody is kept from signing up by that."""
+    limits: Limits = request.app.state.limits
+    previews: Previews = request.app.state.previews
+    try:
+        limits.preview(client_ip(request))
+        return previews.of([row.text for row in form.rows], clock.utcnow()), 200
+    except TooManyRequests as error:
+        wait = "a second" if error.retry_after == 1 else f"{error.retry_after} seconds"
+        return Preview(trouble=f"That was a lot at once: the next preview can be had in {wait}."), 429
+    except Exception:
+        log.exception("no preview")
+        return Preview(trouble="No preview could be made just now. It has been noted."), 500
+
+
 @router.get("/manage")
 def manage(request: Request) -> Response:
     """Where to ask for the link to one's preferences."""
@@ -142,7 +169,7 @@ def _on_its_way(
     return page(request, template, headers=headers, **values)
 
 
-def _front(request: Request, form: Filled, status: int = 200) -> Response:
+def _front(request: Request, form: Filled, status: int = 200, preview: Preview | None = None) -> Response:
     app: App = request.app.state.paperboy
     now = clock.utcnow()
     with app.db.read() as session:
@@ -151,5 +178,5 @@ def _front(request: Request, form: Filled, status: int = 200) -> Response:
     words = request.app.state.suggestions.matching("", now, 40)
     return page(
         request, "front.html", status=status, headers=PUBLIC_REFERRER,
-        form=form, shown=shown, words=words, zones=forms.zones(),
+        form=form, shown=shown, words=words, zones=forms.zones(), preview=preview,
     )  # fmt: skip

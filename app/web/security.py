@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
-from limits import RateLimitItem, RateLimitItemPerHour
+from limits import RateLimitItem, RateLimitItemPerHour, RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 from starlette.datastructures import MutableHeaders
@@ -25,6 +25,7 @@ MAX_FORM_BYTES = 768 * 1024  # 200 kB of pasted papers may be three times as muc
 MAX_API_BYTES = 1024 * 1024  # the body is read before the key is looked at
 PER_ADDRESS_AN_HOUR = 5
 PASTES_AN_HOUR = 20  # a reader: to read two hundred thousand letters may take a second or two
+PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
 ALL_VISITORS = 25  # together they may ask for as much as this many addresses of the internet
 
 PAGE_CSP = (
@@ -134,7 +135,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Limits:
-    """How often mail may be asked for, and papers be pasted. Kept in this process."""
+    """How often mail and previews may be asked for, and papers be pasted. Kept in this process."""
 
     def __init__(self, per_visitor: int) -> None:
         self._window = MovingWindowRateLimiter(MemoryStorage())
@@ -142,6 +143,7 @@ class Limits:
         self._in_all = RateLimitItemPerHour(per_visitor * ALL_VISITORS)
         self._per_address = RateLimitItemPerHour(PER_ADDRESS_AN_HOUR)
         self._pastes = RateLimitItemPerHour(PASTES_AN_HOUR)
+        self._previews = RateLimitItemPerMinute(PREVIEWS_A_MINUTE)
 
     def visitor(self, ip: str) -> None:
         """Count a form sent by a visitor, or raise TooManyRequests."""
@@ -155,6 +157,10 @@ class Limits:
     def paste(self, subscriber_id: int) -> None:
         """Count a reader's paste, or raise TooManyRequests."""
         self._count(self._pastes, "paste", str(subscriber_id))
+
+    def preview(self, ip: str) -> None:
+        """Count a look at what interests would bring, which signing up never waits for."""
+        self._count(self._previews, "preview", _household(ip))
 
     def _count(self, limit: RateLimitItem, kind: str, key: str) -> None:
         if not self._window.hit(limit, kind, key):

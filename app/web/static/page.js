@@ -19,6 +19,28 @@ if (cadence && weekday) {
   show();
 }
 
+// What is wrong with an interest, beside it, as far as the preview's last answer still speaks of what stands there.
+const unmarked = (field) => {
+  field.removeAttribute("aria-invalid");
+  if (field.hasAttribute("aria-describedby")) field.setAttribute("aria-describedby", "interest-hint");
+};
+document.addEventListener("htmx:afterSwap", () => {
+  const said = [...document.querySelectorAll(".mistaken li")];
+  document.querySelectorAll(".lines .line").forEach((line, place) => {
+    const field = line.querySelector("input");
+    const problem = said.find((one) => one.dataset.interest === field.value);
+    line.querySelector(".problem")?.remove();
+    unmarked(field);
+    if (!problem) return;
+    const shown = Object.assign(document.createElement("p"), {
+      className: "problem", id: "problem-interests." + place, textContent: problem.textContent,
+    });
+    line.append(shown);
+    field.setAttribute("aria-invalid", "true");
+    field.setAttribute("aria-describedby", shown.id);
+  });
+});
+
 // One more empty line whenever the last one is begun.
 for (const lines of document.querySelectorAll("[data-lines]")) {
   lines.addEventListener("input", (event) => {
@@ -29,7 +51,7 @@ for (const lines of document.querySelectorAll("[data-lines]")) {
     const fresh = last.cloneNode(true);
     for (const problem of fresh.querySelectorAll(".problem")) problem.remove();
     for (const field of fresh.querySelectorAll("input, select")) {
-      field.removeAttribute("aria-invalid");
+      unmarked(field);
       field.setAttribute("aria-label", field.getAttribute("aria-label").replace(/\d+/, all.length + 1));
       field.value = field.tagName === "SELECT" ? "1" : "";
     }

@@ -1,0 +1,119 @@
+"""What interests would bring: the digest of today, and how many papers a day of late. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from threading import BoundedSemaphore, Lock
+
+from app import hindsight, interest, subscribers
+from app.desk import Desk
+from app.errors import InvalidInput, TooManyRequests
+from app.parts import App
+from app.records import Digest, Skip, Wish
+from app.subscribers import MAX_INTERESTS
+
+DAYS = 14
+YOUNG = 7  # fewer days with papers than this are no fortnight to speak of
+DIGEST = 10  # papers, unless a reader chooses otherwise
+NARROW = 2  # papers in two weeks
+
+FRESH = timedelta(minutes=1)  # for so long everybody is shown the papers of the same moment
+MATCHED = 300  # interests that are kept for so long: a row for each, as wide as three weeks of papers
+AT_ONCE = 8  # previews that may wait for their turn: threads are left for those who sign up
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What an interest would have brought."""
+
+    text: str
+    counts: tuple[int, ...]  # by day
+    words: str
+    pieces: tuple[str, ...] = ()  # the interests that it looks like, if it looks like several
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What interests would bring, or why that is not told."""
+
+    digest: Digest | None = None
+    silence: str = ""  # why there would be no digest
+    days: tuple[date, ...] = ()
+    interests: tuple[Brought, ...] = ()
+    trouble: str = ""
+
+
+class Previews:
+    """Looks at the same papers for everybody within a minute: reading them is most of the work.
+
+    One preview is made at a time, since they share what was matched before.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._turn = Lock()
+        self._places = BoundedSemaphore(AT_ONCE)
+        self._laid_out: tuple[Desk, datetime] | None = None
+        self._matched: set[str] = set()
+
+    def of(self, texts: Sequence[str], now: datetime) -> Preview:
+        """What somebody with these interests would get; those that cannot be understood are left out."""
+        if not self._places.acquire(blocking=False):
+            raise TooManyRequests(retry_after=2)
+        try:
+            wishes = subscribers.distinct(Wish(text) for text in texts[:MAX_INTERESTS] if readable(text))
+            with self._turn:
+                return self._made(wishes, now)
+        finally:
+            self._places.release()
+
+    def _made(self, wishes: Sequence[Wish], now: datetime) -> Preview:
+        desk = self._current(now)
+        self._matched.update(wish.text for wish in wishes)
+        digest = desk.preview(now.date().isoformat(), wishes, DIGEST)
+        days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
+        known = {paper.first_listed_on for paper in desk.papers}.intersection(days)
+        counted = tuple(_brought(desk, wish.text, days, len(known)) for wish in wishes)
+        silence = digest.reason if isinstance(digest, Skip) else ""
+        return Preview(digest if isinstance(digest, Digest) else None, silence, days, counted)
+
+    def _current(self, now: datetime) -> Desk:
+        """The papers of this minute, laid out."""
+        if self._laid_out and now - self._laid_out[1] < FRESH and len(self._matched) < MATCHED:
+            return self._laid_out[0]
+        with self._app.db.read() as session:
+            desk = Desk(self._app, session, now, back=DAYS - 1)
+        desk.turn_to(now)  # the counts look back over all of it, the digest as far as any does
+        self._laid_out, self._matched = (desk, now), set()
+        return desk
+
+
+def _brought(desk: Desk, text: str, days: Sequence[date], known: int) -> Brought:
+    counts = hindsight.daily(desk, text, days)
+    return Brought(text, counts, in_words(counts, known), interest.pieces(text))
+
+
+def readable(text: str) -> bool:
+    """Whether an interest can be searched for."""
+    try:
+        interest.parse(text)
+    except InvalidInput:
+        return False
+    return True
+
+
+def in_words(counts: Sequence[int], known: int) -> str:
+    """How many papers a day that is, where papers are known of so many of the days."""
+    total = sum(counts)
+    if not total:
+        return "none: try fewer words"
+    if known < YOUNG:
+        return f"{total} on {known} days that are known so far" if known > 1 else f"{total} on one day so far"
+    a_day = total / known
+    if a_day > DIGEST:
+        return f"about {a_day:.0f} a day: you get the best"
+    if a_day >= 0.75:
+        return f"about {a_day:.0f} a day"
+    return f"{total} in two weeks" + (": rather narrow" if total <= NARROW else "")

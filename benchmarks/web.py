@@ -1,0 +1,210 @@
+"""How long the public pages take, beside an empty endpoint of the same application, in the same run.
+
+    python -m benchmarks.web [--quick] [--json]
+
+10,000 made-up papers, 50 a day, a model learned from them, and a real uvicorn in a process of its own on
+127.0.0.1. One client asks for one page after the other, in turns, over a connection that is kept; each
+preview has interests that nobody had asked for before, so that they are matched, and every 60 seconds one
+meets papers that have to be read anew, as in life. --quick: 1,000 papers and fewer rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import random
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import httpx
+import uvicorn
+from fastapi import FastAPI, Response
+from sqlmodel import Session, insert
+
+from app import clock, db, main, pipeline
+from app.models import Listing, Paper, Source, SourceKind, Votes
+from app.pipeline import App
+from benchmarks import workload
+from tests.corpora import COMMON, SUBJECTS
+
+A_DAY = 50
+PAPERS, ROUNDS = 10_000, 400
+QUICK_PAPERS, QUICK_ROUNDS = 1_000, 40
+WARMING = 20
+PEER = "127.0.0.1"  # believed when it says whom it asks for: every request is another visitor's
+
+
+def fill(app: App, papers: int, now: datetime) -> None:
+    """An archive of so many papers, the newest of today."""
+    dice = random.Random(1)  # noqa: S311 - no secret
+    with app.db.write() as session:
+        source = Source(name="Made up", kind=SourceKind.HUGGINGFACE, created_at=now)
+        session.add(source)
+        session.flush()
+        for start in range(0, papers, 1000):
+            _add(session, source.id or 0, range(start, min(start + 1000, papers)), dice, now)
+    pipeline.learn(app, now)
+
+
+def _add(session: Session, source_id: int, numbers: range, dice: random.Random, now: datetime) -> None:
+    days = [(now - timedelta(days=number // A_DAY)).date() for number in numbers]
+    rows = [
+        {
+            "id": number + 1, "title_key": str(number), "content_hash": "", "arxiv_id": f"2611.{number:05}",
+            "first_listed_on": day, "last_listed_on": day, "created_at": now, "updated_at": now,
+            "authors": ["Ada Lovelace", "Alan Turing"], "author_count": 5, **_said(dice),
+        }
+        for number, day in zip(numbers, days, strict=True)
+    ]  # fmt: skip
+    session.execute(insert(Paper), rows)
+    seen = [{"paper_id": number + 1, "seen_as_id": number + 1, "source_id": source_id} for number in numbers]
+    listed = [one | {"listed_on": day} for one, day in zip(seen, days, strict=True)]
+    session.execute(insert(Listing), listed)
+    for hours in (0, 12, 24):  # votes come in over a day
+        at = [now - timedelta(days=number // A_DAY, hours=30 - hours) for number in numbers]
+        votes = [one | {"at": when, "upvotes": hours * 2} for one, when in zip(seen, at, strict=True)]
+        session.execute(insert(Votes), votes)
+
+
+def _said(dice: random.Random) -> dict[str, object]:
+    """A title, an abstract of some 150 words, and keywords."""
+    subject = dice.choice([*SUBJECTS])
+    own, common = SUBJECTS[subject].split(), COMMON.split()
+    sentences = (
+        f"We study {' '.join(dice.sample(own, 5))} for {subject} with a {' '.join(dice.sample(common, 6))}."
+        for _ in range(8)
+    )
+    words = dice.sample(own, 3)
+    title = f"{' '.join(words).title()} in {subject.title()} {dice.randrange(1000)}"
+    return {"title": title, "abstract": " ".join(sentences), "keywords": [subject, words[0]]}
+
+
+def interests() -> Iterator[list[str]]:
+    """Three interests of two or three words, never the same ones twice."""
+    dice = random.Random(2)  # noqa: S311 - no secret
+    for number in itertools.count():
+        subjects = dice.sample([*SUBJECTS], 3)
+        yield [f"{each} {dice.choice(SUBJECTS[each].split())} {number}" for each in subjects]
+
+
+def serve(folder: Path, bound: socket.socket) -> None:
+    """The service as it comes, and an endpoint that does nothing."""
+    app = workload.build(folder, trusted_proxies=(PEER,))
+    site: FastAPI = main.create_app(app)
+    site.add_api_route("/empty", lambda: Response(), methods=["GET"])
+    config = uvicorn.Config(site, log_level="error", access_log=False, proxy_headers=False)
+    uvicorn.Server(config).run([bound])
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    bound = socket.socket()
+    bound.bind((PEER, 0))
+    process = multiprocessing.get_context("fork").Process(target=serve, args=(folder, bound))
+    process.start()
+    try:
+        yield f"http://{PEER}:{bound.getsockname()[1]}"
+    finally:
+        process.terminate()
+        process.join()
+        bound.close()
+
+
+def measure(url: str, day: str, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds from question to whole answer, by page."""
+    typed, visitors = interests(), itertools.count()
+    with httpx.Client(base_url=url, timeout=60) as client:
+
+        def preview(path: str = "/preview") -> httpx.Response:
+            visitor = {"X-Forwarded-For": str(ipv6(next(visitors))), "HX-Request": "true"}
+            return client.post(path, data={"interest": next(typed)}, headers=visitor)
+
+        asks: dict[str, Callable[[], httpx.Response]] = {
+            "empty": lambda: client.get("/empty"),
+            "front": lambda: client.get("/"),
+            "day": lambda: client.get(f"/day/{day}"),
+            "preview": preview,
+        }
+        _wait(client)
+        for ask in itertools.islice(itertools.cycle(asks.values()), WARMING):
+            ask().raise_for_status()
+        found: dict[str, list[float]] = {name: [] for name in asks}
+        for _ in range(rounds):
+            for name, ask in asks.items():
+                found[name].append(_timed(ask))
+    return found
+
+
+def ipv6(number: int) -> str:
+    """A visitor of a network of their own."""
+    return f"2001:db8:{number >> 16:x}:{number & 0xFFFF:x}::1"
+
+
+def _wait(client: httpx.Client) -> None:
+    for _ in range(200):
+        try:
+            client.get("/empty").raise_for_status()
+        except httpx.TransportError:
+            time.sleep(0.05)
+        else:
+            return
+    raise SystemExit("the service did not start")
+
+
+def _timed(ask: Callable[[], httpx.Response]) -> float:
+    began = time.perf_counter()
+    ask().raise_for_status()
+    return (time.perf_counter() - began) * 1000
+
+
+def figures(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    """The median and the 95th percentile of each page in milliseconds, and the medians' ratio to nothing."""
+    nothing = statistics.median(found["empty"])
+    return {
+        name: {
+            "p50_ms": round(statistics.median(times), 2),
+            "p95_ms": round(statistics.quantiles(times, n=20)[-1], 2),
+            "most_ms": round(max(times), 2),
+            "times_empty": round(statistics.median(times) / nothing, 1),
+        }
+        for name, times in found.items()
+    }
+
+
+def run(quick: bool) -> dict[str, dict[str, float]]:
+    papers, rounds = (QUICK_PAPERS, QUICK_ROUNDS) if quick else (PAPERS, ROUNDS)
+    now = clock.utcnow()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        db.migrate(workload.settings(folder).database_url)
+        app = workload.build(folder)
+        fill(app, papers, now)
+        app.db.dispose()
+        with served(folder) as url:
+            return figures(measure(url, now.date().isoformat(), rounds))
+
+
+def cli() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("--quick", action="store_true")
+    options.add_argument("--json", action="store_true")
+    chosen = options.parse_args()
+    found = run(chosen.quick)
+    if chosen.json:
+        print(json.dumps(found, indent=2))
+        return
+    print("page          p50 ms    p95 ms   most ms   × empty")
+    for page, of in found.items():
+        print(f"{page:10}" + "".join(f"{value:10.1f}" for value in of.values()))
+
+
+if __name__ == "__main__":
+    cli()
