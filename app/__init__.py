@@ -7,6 +7,7 @@ The stages, in the order in which data passes through them:
     planning      its middle: everyone who is due gets a delivery, or a reason why not
     desk          where planning lays out digests: candidates ranked and matched once a run
     hindsight     what interests would have brought over the last days
+    search        the whole archive, by words and by meaning
     explaining    why a reader was sent a paper, or why not
     posting       its second half: what the ledger gives out is written and handed to the relay
     signing       what was composed ahead of its hour is signed ahead
@@ -25,6 +26,7 @@ The stages, in the order in which data passes through them:
     trend         PURE: votes over time → how a paper is doing, in words
     interest      PURE: what a reader typed → words, phrases, exclusions, filters
     passages      PURE: what literally stands in a paper
+    concordance   PURE: where runs of words stand, in many papers at once
     match         PURE: interests × papers → relevance with its reason
     taste         PURE: likes and dislikes → how close papers are to them
     cadence       PURE: who is due, and when next, in their own time zone

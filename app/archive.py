@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import NamedTuple
 
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, func, or_, select
 
 from app.models import Listing, Merge, Paper, Source, Votes, WrittenSummary
@@ -16,6 +17,26 @@ from app.records import PaperView, VotePoint
 # SQLite takes 32,766 variables in a statement; ids are asked for in slices well below.
 SLICE = 5_000
 ARXIV = "https://arxiv.org"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which papers are wanted; an empty one wants all that are not withdrawn."""
+
+    day: date | None = None  # on which a source listed them
+    source: str = ""  # by its name
+    code: bool = False  # only those with code
+
+    def __bool__(self) -> bool:
+        return bool(self.day or self.source or self.code)
+
+
+class Listed(NamedTuple):
+    """Where and when a paper was listed, and at which place."""
+
+    day: date
+    source: str
+    rank: int | None
 
 
 class VoteRow(NamedTuple):
@@ -44,6 +65,12 @@ def views(session: Session, ids: Collection[int]) -> list[PaperView]:
     """These papers, by ascending id; an id that was merged away gives the paper that it is now."""
     found = {paper.id or 0: paper for paper in papers(session, ids).values()}
     return _views(session, [found[kept] for kept in sorted(found)])
+
+
+def in_order(session: Session, ids: Sequence[int]) -> list[PaperView]:
+    """These papers in this order; what was merged away meanwhile is left out."""
+    known = {paper.id: paper for paper in views(session, ids)}
+    return [known[number] for number in ids if number in known]
 
 
 def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
@@ -129,6 +156,85 @@ def search(
     if before is not None:
         found = found.where(col(Paper.id) < before)
     return _views(session, session.exec(found.order_by(col(Paper.id).desc()).limit(limit)).all())
+
+
+def passing(session: Session, only: Filter) -> set[int]:
+    """The ids of the papers that pass a filter."""
+    return {number for number in session.exec(select(Paper.id).where(*_passes(only))) if number is not None}
+
+
+def newest(session: Session, only: Filter, limit: int, offset: int = 0) -> list[PaperView]:
+    """The papers that pass a filter, those that were listed last first."""
+    found = select(Paper).where(*_passes(only))
+    order = (func.coalesce(Paper.last_listed_on, date.min).desc(), col(Paper.id).desc())
+    return _views(session, session.exec(found.order_by(*order).limit(limit).offset(offset)).all())
+
+
+def count(session: Session, only: Filter) -> int:
+    """How many papers pass a filter."""
+    return session.exec(select(func.count()).select_from(Paper).where(*_passes(only))).one()
+
+
+def _passes(only: Filter) -> list[ColumnElement[bool]]:
+    wanted: list[ColumnElement[bool]] = [
+        col(Paper.merged_into_id).is_(None),
+        col(Paper.withdrawn_at).is_(None),
+    ]
+    if only.code:
+        wanted.append(col(Paper.code_url) != "")
+    if only.day or only.source:
+        listed = select(Listing.paper_id).join(Source)
+        listed = listed.where(Listing.listed_on == only.day) if only.day else listed
+        listed = listed.where(Source.name == only.source) if only.source else listed
+        wanted.append(col(Paper.id).in_(listed))
+    return wanted
+
+
+def texts(session: Session, limit: int) -> list[PaperView]:
+    """The newest papers with what an interest is matched against, and with nothing else."""
+    names = ("id", "title", "abstract", "authors", "categories", "last_listed_on")
+    kept = select(*(getattr(Paper, name) for name in names)).where(*_passes(Filter()))
+    rows = session.execute(kept.order_by(col(Paper.id).desc()).limit(limit))
+    return [
+        PaperView(
+            number, title, abstract, authors=tuple(authors), categories=tuple(categories), last_listed_on=day
+        )
+        for number, title, abstract, authors, categories, day in rows
+    ]
+
+
+def most_voted(session: Session, since: date, until: date, limit: int) -> tuple[list[int], int]:
+    """Of the papers listed in [since, until] those with the most votes, and how many papers those were."""
+    listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()
+    ids = select(Paper.id).where(*_passes(Filter()), col(Paper.id).in_(listed))
+    figures = {number or 0: 0 for number in session.exec(ids)}
+    best = select(Votes.paper_id, func.max(Votes.upvotes)).where(col(Votes.paper_id).in_(ids))
+    for number, upvotes in session.exec(best.group_by(col(Votes.paper_id), col(Votes.source_id))):
+        figures[number] += upvotes
+    ranked = sorted(figures, key=lambda number: (-figures[number], number))
+    return ranked[:limit], len(ranked)
+
+
+def days_between(session: Session, since: date, until: date) -> list[date]:
+    """The days in [since, until] on which papers were listed."""
+    days = select(col(Listing.listed_on)).where(col(Listing.listed_on).between(since, until)).distinct()
+    return sorted(session.exec(days))
+
+
+def listings(session: Session, paper_id: int) -> list[Listed]:
+    """Where a paper was listed, and when, the first time first."""
+    rows = (
+        select(col(Listing.listed_on), col(Source.name), col(Listing.rank))
+        .join(Source)
+        .where(Listing.paper_id == paper_id)
+    )
+    ordered = rows.order_by(col(Listing.listed_on), col(Source.name))
+    return [Listed(*row) for row in session.exec(ordered)]
+
+
+def source_names(session: Session) -> list[str]:
+    """The sources that have listed a paper."""
+    return sorted(session.exec(select(Source.name).where(col(Source.id).in_(select(Listing.source_id)))))
 
 
 def _views(session: Session, papers: Sequence[Paper]) -> list[PaperView]:

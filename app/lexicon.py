@@ -149,7 +149,7 @@ class Lexicon:
         It takes seconds; nothing is locked until the new model is written, in one transaction.
         """
         with db.read() as session:
-            archive = _extent(session)
+            archive = extent(session)
             if archive.papers < YOUNG:
                 return Lesson(None, archive.papers, f"the archive is young: {YOUNG} papers are needed")
             if any(newest.archive == archive and newest.in_use for newest in self.versions(session)[:1]):
@@ -187,9 +187,10 @@ def _size(session: Session) -> int:
     return session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one()
 
 
-def _extent(session: Session) -> Extent:
-    extent = select(func.count(), func.max(Paper.id), func.max(Paper.updated_at))
-    return Extent(*session.exec(extent.where(col(Paper.merged_into_id).is_(None))).one())
+def extent(session: Session) -> Extent:
+    """How the archive is now."""
+    figures = select(func.count(), func.max(Paper.id), func.max(Paper.updated_at))
+    return Extent(*session.exec(figures.where(col(Paper.merged_into_id).is_(None))).one())
 
 
 def _texts(session: Session) -> Sequence[tuple[str, str]]:

@@ -127,12 +127,19 @@ class Index:
             found += [self._kept(query, row) for query, row in zip(batch, relevance, strict=True)]
         return found
 
+    def relevance(self, query: Query) -> Matrix:
+        """The relevance of each paper, in the order in which they came, whatever the interest leaves out."""
+        return self._worth(query, self._scores([query]).relevance[0])
+
+    def _worth(self, query: Query, relevance: Matrix) -> Matrix:
+        """Relevance, and what filters and required phrases are worth to those that pass them."""
+        if not query.terms:
+            return np.full(len(self._passages), FILTER_RELEVANCE)
+        return np.maximum(relevance, PHRASE_RELEVANCE) if any(map(telling, query.phrases)) else relevance
+
     def _kept(self, query: Query, relevance: Matrix) -> dict[int, float]:
         """What is relevant and passes the filters, required phrases and exclusions of one interest."""
-        if not query.terms:
-            relevance = np.full(len(self._passages), FILTER_RELEVANCE)
-        elif any(map(telling, query.phrases)):
-            relevance = np.maximum(relevance, PHRASE_RELEVANCE)
+        relevance = self._worth(query, relevance)
         places = (relevance > 0).nonzero()[0]
         if query.strict:
             allowed = [not self._passages[place].left_out(query) for place in places]

@@ -43,7 +43,7 @@ class Passage:
 
     @cached_property
     def _authors(self) -> list[tuple[str, list[str]]]:
-        return [(name, _name(name)) for name in self.paper.authors]
+        return [(name, words_of_name(name)) for name in self.paper.authors]
 
     def left_out(self, query: Query) -> str:
         """Why a query does not want this paper, whatever its score; nothing where it may."""
@@ -96,17 +96,12 @@ class Passage:
 
     def writers(self, names: Sequence[str]) -> list[str]:
         """The authors who have one of these names, or last names: whole words, any accents."""
-        wanted = [_name(name) for name in names]
+        wanted = [words_of_name(name) for name in names]
         return [author for author, words in self._authors if any(_stands(name, words) for name in wanted)]
 
     def filings(self, names: Sequence[str]) -> list[str]:
         """The paper's categories that are asked for: `cs.CL` means itself, `cs` the whole archive."""
-        wanted = [(name, f"{name}.") for name in names]
-        return [
-            own
-            for own in self.paper.categories
-            if any(own.casefold() == name or own.casefold().startswith(whole) for name, whole in wanted)
-        ]
+        return [own for own in self.paper.categories if belongs(own, names)]
 
     def quotes(self, wanted: set[str], idf: Idf) -> list[str]:
         """The wanted terms as the paper spells them, and where: `“speculative decoding” in the title`.
@@ -161,6 +156,18 @@ class Passage:
         return ""
 
 
+def belongs(category: str, names: Sequence[str]) -> bool:
+    """Whether a category is one of these, or of one of these archives."""
+    own = category.casefold()
+    return any(own == name or own.startswith(f"{name}.") for name in names)
+
+
+def words_of_name(name: str) -> list[str]:
+    """The words of a name, the last one last: "García, José" is José García."""
+    last, _, first = name.partition(",")
+    return WORD.findall(plain(f"{first} {last}"))
+
+
 def _stands(phrase: Sequence[str], stems: Sequence[str]) -> bool:
     """Whether the stems of a phrase stand next to each other, in this order; no stems stand nowhere."""
     size, wanted = len(phrase), list(phrase)
@@ -209,9 +216,3 @@ def _runs(text: str, tokens: Sequence[Token], wanted: set[str]) -> list[list[Tok
         else:
             runs.append([token])
     return runs
-
-
-def _name(name: str) -> list[str]:
-    """The words of a name, the last one last: "García, José" is José García."""
-    last, _, first = name.partition(",")
-    return WORD.findall(plain(f"{first} {last}"))

@@ -44,7 +44,12 @@ def tokenise(text: str) -> list[Token]:
 
 def stems(text: str) -> list[str]:
     """The telling words of a text, stemmed; many times faster than `tokenise`."""
-    return telling(map(_stem, WORD.findall(plain(text))))
+    return telling(running(text))
+
+
+def running(text: str) -> list[str]:
+    """All words of a text in their order, stemmed."""
+    return [*map(_stem, WORD.findall(plain(text)))]
 
 
 class _Plain(dict[int, str]):

@@ -15,14 +15,14 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__
 GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "tokens", "logs"}
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
-    "corpus", "lexicon", "interest", "passages", "trend", "match", "taste", "cadence", "summaries", "gist",
-    "ranking", "compose", "render", "message", "fragments", "letters", "dkim", "wire", "pace", "conversation",
-    "smtp", "refusals", "deliver", "bounces", "suppression", "subscribers",
+    "corpus", "lexicon", "concordance", "interest", "passages", "trend", "match", "taste", "cadence",
+    "summaries", "gist", "ranking", "compose", "render", "message", "fragments", "letters", "dkim", "wire",
+    "pace", "conversation", "smtp", "refusals", "deliver", "bounces", "suppression", "subscribers",
     "catalogue", "runs", "keys", "audit", "journal",
 }  # fmt: skip
 PIPELINE = {
-    "pipeline", "intake", "planning", "desk", "explaining", "hindsight", "posting", "signing", "returns",
-    "parts",
+    "pipeline", "intake", "planning", "desk", "search", "explaining", "hindsight", "posting", "signing",
+    "returns", "parts",
 }  # fmt: skip
 DOORS = {"web", "cli", "jobs", "demo", "main", "doctor"}
 # The pipeline passes values from stage to stage; these few build on another one's words instead.
@@ -44,6 +44,7 @@ STAGE_USES = {
     ("passages", "interest"),
     ("passages", "words"),
     ("lexicon", "corpus"),
+    ("concordance", "space"),
     ("match", "corpus"),
     ("match", "interest"),
     ("match", "passages"),
@@ -88,6 +89,7 @@ PURE = {
     "abbreviations",
     "space",
     "corpus",
+    "concordance",
     "trend",
     "interest",
     "passages",

@@ -1,0 +1,174 @@
+"""The whole archive, searched by words and by meaning: an interest is asked of all its papers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import Lock
+
+import numpy as np
+from sqlmodel import Session
+
+from app import archive, lexicon, match
+from app.archive import Filter
+from app.concordance import Concordance
+from app.corpus import Corpus
+from app.db import Database
+from app.interest import Query
+from app.lexicon import Extent, Lexicon
+from app.passages import belongs, words_of_name
+from app.records import PaperView
+from app.space import Matrix
+from app.words import running, telling
+
+NEWEST = 20_000  # papers that are searched: older ones are found by their day
+SHOWN = 0.1  # relevance: far less than what is worth a place in a digest
+NEAR = 0.4  # cosine from which a paper is related to another
+LOOK_EVERY = timedelta(minutes=1)  # whether the archive has changed
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page of what was found."""
+
+    papers: tuple[PaperView, ...]
+    total: int
+
+
+class Stacks:
+    """The papers of the archive as they were at one moment, ready to be asked."""
+
+    def __init__(self, papers: Sequence[PaperView], corpus: Corpus) -> None:
+        self._index, self._folding = match.Index(papers, corpus), corpus.abbreviations
+        self._ids = np.array([paper.id for paper in papers], np.int64)
+        self._places = {number: place for place, number in enumerate(self._ids.tolist())}
+        days = [paper.last_listed_on.toordinal() if paper.last_listed_on else 0 for paper in papers]
+        self._days = np.array(days, np.int64)
+        texts = [[running(paper.title), running(paper.abstract)] for paper in papers]
+        self._said = Concordance(texts)
+        self._meant = Concordance([self._folding.fold(telling(text)) for text in both] for both in texts)
+        self._authors = Concordance([words_of_name(name) for name in paper.authors] for paper in papers)
+        # A category is one word here: it is found whole.
+        self._filed = Concordance([[category] for category in paper.categories] for paper in papers)
+        self._categories = sorted({category for paper in papers for category in paper.categories})
+        rows = [self._index.vectors[number] for number in self._places]
+        self._vectors = np.array(rows, np.float32) if rows else np.zeros((0, 0), np.float32)
+
+    def find(self, query: Query) -> list[int]:
+        """The papers that fit an interest, the best first; of equal ones the newest."""
+        relevance = self._index.relevance(query)
+        places = np.flatnonzero((relevance >= SHOWN) & self._passing(query))
+        order = np.lexsort((-self._ids[places], -self._days[places], -relevance[places]))
+        ids: list[int] = self._ids[places[order]].tolist()
+        return ids
+
+    def _passing(self, query: Query) -> Matrix:
+        """What has all that must stand in a paper, and nothing that must not: as `Passage.left_out` says."""
+        allowed = np.ones(len(self._ids), bool)
+        for phrase in query.phrases:
+            allowed &= self._said.having(phrase)
+        if query.authors:
+            allowed &= self._by(query.authors)
+        if query.categories:
+            allowed &= self._under(query.categories)
+        for phrase in query.without:
+            allowed &= ~self._means(phrase)
+        return np.asarray(allowed & ~self._by(query.without_authors) & ~self._under(query.without_categories))
+
+    def _means(self, phrase: Sequence[str]) -> Matrix:
+        folded = self._folding.fold(telling(phrase))
+        besides = [stem for stem, says in self._folding.parts.items() if " ".join(folded) in says]
+        stands = self._said.having(phrase) | self._meant.having(folded)
+        return np.asarray(stands | self._meant.having_any(besides))
+
+    def _by(self, names: Sequence[str]) -> Matrix:
+        found = np.zeros(len(self._ids), bool)
+        for name in names:
+            found |= self._authors.having(words_of_name(name))
+        return found
+
+    def _under(self, names: Sequence[str]) -> Matrix:
+        if not names:
+            return np.zeros(len(self._ids), bool)
+        return self._filed.having_any(own for own in self._categories if belongs(own, names))
+
+    def near(self, paper_id: int, limit: int) -> list[int]:
+        """The papers that say what is nearest to what this one says; none where no archive spans a space."""
+        place = self._places.get(paper_id)
+        if place is None:
+            return []
+        likeness = self._vectors @ self._vectors[place]
+        likeness[place] = -1
+        nearest = np.argsort(-likeness, kind="stable")[:limit]
+        ids: list[int] = self._ids[nearest[likeness[nearest] >= NEAR]].tolist()
+        return ids
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    archive: Extent  # as it was
+    corpus: Corpus
+    stacks: Stacks
+
+
+class Library:
+    """Keeps the stacks. To renew them takes seconds; meanwhile the old ones answer."""
+
+    def __init__(self, db: Database, lexicon: Lexicon) -> None:
+        self._db, self._lexicon = db, lexicon
+        self._held: _Held | None = None
+        self._making = Lock()
+        self._look_again_at: datetime | None = None
+
+    def search(self, session: Session, query: Query | None, only: Filter, start: int, size: int) -> Found:
+        """What fits the interest, the best first; without one all papers, the newest first."""
+        if query is None:
+            papers = archive.newest(session, only, size, start)
+            return Found(tuple(papers), archive.count(session, only))
+        ids = self._stacks().find(query)
+        if only:
+            passing = archive.passing(session, only)
+            ids = [number for number in ids if number in passing]
+        return Found(tuple(archive.in_order(session, ids[start : start + size])), len(ids))
+
+    def related(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
+        """The nearest papers, as far as the stacks are there already: no page waits for them."""
+        ids = self._held.stacks.near(paper_id, limit) if self._held else []
+        return archive.in_order(session, ids)
+
+    def outdated(self, session: Session, now: datetime) -> bool:
+        """Whether to renew the stacks; looked at every minute at most."""
+        if self._held is None:
+            return True
+        if self._look_again_at is None or self._look_again_at <= now:
+            self._look_again_at = now + LOOK_EVERY
+            held = self._held
+            return held.corpus is not self._lexicon.current(session) or held.archive != lexicon.extent(
+                session
+            )
+        return False
+
+    def renew(self) -> None:
+        """Make the stacks anew where the archive has changed, unless somebody does so already."""
+        if self._making.acquire(blocking=False):
+            try:
+                self._held = self._made()
+            finally:
+                self._making.release()
+
+    def _stacks(self) -> Stacks:
+        held = self._held
+        if held is None:  # there is nothing to go on with: wait for whoever makes them
+            with self._making:
+                held = self._held = self._held or self._made()
+        return held.stacks
+
+    def _made(self) -> _Held:
+        with self._db.read() as session:
+            extent, corpus = lexicon.extent(session), self._lexicon.current(session)
+            held = self._held
+            if held and held.corpus is corpus and held.archive == extent:
+                return held
+            papers = archive.texts(session, NEWEST)
+        return _Held(extent, corpus, Stacks(papers, corpus))
