@@ -20,6 +20,7 @@ from app.records import Digest, Pick, Wish
 from app.tokens import Grant, Purpose
 from app.web import conditional, shelf, syndication
 from app.web.links import PRIVATE, allows
+from app.web.security import Limits, client_ip
 from app.web.syndication import Entry, Feed
 
 router = APIRouter(include_in_schema=False)
@@ -85,11 +86,10 @@ def own(request: Request, grant: Own) -> Response:
         return _answer(request, session, about, [*_sent(app, session, reader, now)], now, PRIVATE)
 
 
-def paths(app: App, reader: Subscriber) -> dict[str, str]:
-    """Where a reader's own feed is: the same as long as their links live."""
+def path_of(app: App, reader: Subscriber) -> str:
+    """Where a reader's own feed is: the same for as long as their links live."""
     number, at = reader.id or 0, reader.created_at
-    path = f"/{Purpose.FEED}/{app.signer.token(Purpose.FEED, number, at, epoch=reader.link_epoch)}"
-    return {"atom": path, "json": f"{path}.json"}
+    return f"/{Purpose.FEED}/{app.signer.token(Purpose.FEED, number, at, epoch=reader.link_epoch)}"
 
 
 def _of_last_days(request: Request) -> Response:
@@ -106,6 +106,8 @@ def _of_last_days(request: Request) -> Response:
 
 def _of_interest(request: Request, text: str) -> Response:
     app, now, text = _app(request), clock.utcnow(), interest.normalise(text)
+    limits: Limits = request.app.state.limits
+    limits.preview(client_ip(request))
     try:
         editions = pipeline.backtest(app, now, [Wish(text)], BACK)
     except InvalidInterest as error:

@@ -17,7 +17,7 @@ from app.errors import InvalidPreference, LinkForged, NotFound
 from app.models import Delivery, Subscriber
 from app.pipeline import App
 from app.tokens import Grant, Purpose
-from app.web import feedback, forms, public
+from app.web import feedback, feeds, forms, public
 from app.web.forms import Filled, Text, Texts
 from app.web.links import PRIVATE, allows, back, db, page
 from app.web.security import MAIL_CSP, client_ip
@@ -279,10 +279,11 @@ def _links(request: Request, reader: Subscriber, now: datetime) -> dict[str, str
     """The links beside the preferences. None to erase: that one is mailed."""
     app: App = request.app.state.paperboy
     purposes = (Purpose.PREFERENCES, Purpose.UNSUBSCRIBE, Purpose.EXPORT)
-    return {
+    links = {
         purpose.value: f"/{purpose}/{app.signer.token(purpose, reader.id or 0, now, epoch=reader.link_epoch)}"
         for purpose in purposes
     }
+    return {**links, "feed": feeds.path_of(app, reader)}
 
 
 def _view_link(request: Request, delivery: Delivery, reader: Subscriber) -> str:
