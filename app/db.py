@@ -186,7 +186,7 @@ def _make_engine(url: URL) -> Engine:
 
 
 def _read(text: str | bytes) -> Any:
-    """JSON as it was written. Half a surrogate, which Python writes and reads, is foreign to orjson."""
+    """JSON, fast. Half a surrogate, which Python writes and reads, is foreign to orjson."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

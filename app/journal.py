@@ -146,10 +146,9 @@ class Journal:
         if self._at + size > self._ready:
             grown = max(ROOM, size)
             _fill(self._file, grown, self._ready)
-            self._ready += grown
-            mapped = mmap.mmap(self._file, self._ready)
+            mapped = mmap.mmap(self._file, self._ready + grown)
             self._map.close()
-            self._map = mapped
+            self._map, self._ready = mapped, self._ready + grown
 
     def _write(self, line: bytes) -> None:
         end = self._at + len(line)
@@ -169,8 +168,8 @@ class Journal:
         os.close(old[0])
 
     def _start_file(self, path: Path, *lines: bytes) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         self._map = mmap.mmap(-1, mmap.PAGESIZE)  # until there is room in the file
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         self._at = self._ready = 0
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

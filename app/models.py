@@ -268,7 +268,7 @@ class Delivery(SQLModel, table=True):
 
 
 class Contents(SQLModel, table=True):
-    """What a digest of the ledger says. It never changes, while its row there does at each attempt."""
+    """What a digest of the ledger says. It stays as it was composed, while its row there changes often."""
 
     delivery_id: int = Field(primary_key=True, foreign_key="delivery.id", ondelete="CASCADE", sa_type=BigId)
     digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # with its cards: see deliver.cards

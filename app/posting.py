@@ -137,9 +137,8 @@ class _Sender:
             await self.ledger.intend([letter.delivery_id for letter in group])
             await self._seal([draft for letter in group if (draft := self._draft(letter))])
             await self._hand_over_sealed(AHEAD)
-            await asyncio.sleep(
-                0
-            )  # the relay has room for a hundred, and must not starve until all are written
+            # The relay has room for a hundred more, and must not starve until all of them are written.
+            await asyncio.sleep(0)
 
     def _draft(self, letter: Letter) -> Draft | None:
         """One broken mail must not stop the others: it waits for its fault to be mended, if there is time."""

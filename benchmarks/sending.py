@@ -10,8 +10,9 @@ product's: mails wait in a migrated SQLite database, and `pipeline.send_pending`
 and records them, in one process or in two on the same database.
 
 The clock runs from when all senders are ready, which is when they have sent 400 mails and so hold the
-fragments of this edition's cards, to when the last mail is recorded and every connection closed; for
-smtp-source, over its whole life. What the fragments cost is told apart.
+fragments of this edition's cards, to when the last mail is recorded and every connection to the sink closed
+(the database stays open, as it does in a service); for smtp-source, over its whole life. What the fragments
+cost is told apart.
 
 Nothing stays behind but what was fetched: smtp-source with smtp-sink, and nodemailer, under var/benchmarks.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -88,18 +89,42 @@ def test_letters_of_all_readers_share_their_picks(app: App, now: datetime) -> No
     assert [pick.score for pick in left.digest.picks] == [1]
 
 
+def test_one_pick_that_is_always_the_best_is_shared_too(
+    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is for the readers of one narrow interest: nothing is worked out twice."""
+    (kept,) = stored(app, now, Digest("2026-11-20", (Section("bees", (samples.pick(1, "A Paper"),)),)))
+    cards = deliver.Cards()
+    with app.db.read() as session:
+        (first,) = cards.restore(session, [kept], scored=False)
+        monkeypatch.setattr(cards, "_read", None)
+        (again,) = cards.restore(session, [kept], scored=False)
+    assert again.digest.picks[0] is first.digest.picks[0]
+
+
+@pytest.mark.parametrize("stored_digest", [[], "nothing", 7])
+def test_what_is_no_digest_costs_itself(app: App, stored_digest: Any) -> None:
+    """Whatever wrote it: it has no paper, and something in it cannot be read."""
+    with app.db.read() as session:
+        for scored in (True, False):
+            (read,) = deliver.Cards().restore(session, [stored_digest], scored=scored)
+            assert (read.digest.picks, read.unreadable) == ((), 1)
+
+
 def test_memory_is_bounded(app: App, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read long ago is forgotten, and read once more."""
     monkeypatch.setattr(deliver.cards, "CARDS_KEPT", 3)
     monkeypatch.setattr(deliver.cards, "PICKS_KEPT", 3)
-    kept = stored(app, now, samples.digest(), Digest("2026-11-20", ()))
+    another = Digest("2026-11-20", (Section("bees", (samples.pick(1, "A Paper"),)),))
+    kept = stored(app, now, samples.digest(), another)
     cards = deliver.Cards()
-    (first,) = restored(app, kept[0], cards=cards)
-    (again,) = restored(app, kept[0], cards=cards)
+    with app.db.read() as session:
+        first, _, again = (cards.restore(session, [kept[n]], scored=False)[0] for n in (0, 1, 0))
     assert again == first
     assert again.digest.picks[0] is not first.digest.picks[0]
 
 
+@pytest.mark.parametrize("at_hand", [True, False])
 @pytest.mark.parametrize("scored", [True, False])
 @pytest.mark.parametrize(
     ("column", "value"),
@@ -110,13 +135,17 @@ def test_memory_is_bounded(app: App, now: datetime, monkeypatch: pytest.MonkeyPa
     ],
 )  # fmt: skip
 def test_a_pick_that_cannot_be_read_costs_itself(
-    app: App, now: datetime, column: str, value: Any, scored: bool
+    app: App, now: datetime, column: str, value: Any, scored: bool, at_hand: bool
 ) -> None:
     """The reader gets the others, and it is counted."""
-    (kept,) = stored(app, now, samples.digest())
+    (whole,) = stored(app, now, samples.digest())
+    kept = deepcopy(whole)
     kept["sections"][0][column][0] = value
+    cards = deliver.Cards()
     with app.db.read() as session:
-        (read,) = deliver.Cards().restore(session, [kept], scored=scored)
+        for _ in range(2 if at_hand else 0):
+            cards.restore(session, [whole], scored=scored)
+        (read,) = cards.restore(session, [kept], scored=scored)
     assert read.unreadable == 1
     wanted = [pick.title for pick in samples.digest().picks[1:]]
     assert [pick.title for pick in read.digest.picks] == wanted

@@ -514,7 +514,7 @@ def test_an_answer_that_comes_after_the_end_changes_nothing(
     assert rows(app)["alice"].reason == "given up, the next digest is due: it was never attempted"
 
 
-@pytest.mark.parametrize("verdict", [Verdict.HARD, Verdict.DEFERRED, Verdict.UNCERTAIN])
+@pytest.mark.parametrize("verdict", [Verdict.ACCEPTED, Verdict.HARD, Verdict.DEFERRED, Verdict.UNCERTAIN])
 def test_an_answer_names_nobody_who_was_erased_meanwhile(app: App, now: datetime, verdict: Verdict) -> None:
     """Erasing clears what the ledger holds of a reader; a mail in flight must not bring it back."""
     (delivery,) = queue(app, now, "alice")

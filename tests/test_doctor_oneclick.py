@@ -28,7 +28,7 @@ def reader(app: App, now: datetime) -> int:
 @pytest.fixture
 def look(app: App, reader: int, now: datetime) -> Callable[[ASGIApp], list[Finding]]:
     """A function that tries the way out of a site."""
-    way_out = app.signer.url(Purpose.UNSUBSCRIBE, reader, now)
+    way_out = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader, now))
     return lambda site: list(oneclick.look(app, site, reader, way_out))
 
 
@@ -114,7 +114,7 @@ def test_a_link_that_unsubscribes_whoever_opens_it_is_found(
 def test_a_request_is_as_by_network(app: App, reader: int, now: datetime) -> None:
     """No cookie and no login goes with it; what the web app answers comes back."""
     site = main.create_app(app)
-    url = app.signer.url(Purpose.UNSUBSCRIBE, reader, now)
+    url = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader, now))
     left = oneclick.asked(site, "POST", url, *oneclick.FORMS["urlencoded"])
     assert (left.status, "set-cookie" in left.headers) == (200, False)
     forged = oneclick.asked(site, "POST", f"{url[:-1]}{'A' if url[-1] != 'A' else 'B'}")

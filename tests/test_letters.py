@@ -57,7 +57,7 @@ def letter_of(now: datetime, digest: Digest | None = None, **fields: Any) -> Let
         issued_at=now,
         digest=digest or samples.digest(),
     )
-    return replace(usual, **fields)
+    return usual._replace(**fields)
 
 
 def holding(*picks: Pick, **fields: Any) -> Digest:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from app.pace import CONNECTIONS_PER_DOMAIN, STRICT_CONNECTIONS, Family, Parcel, Turns, family_of
@@ -95,7 +93,7 @@ def test_a_family_without_mail_is_forgotten() -> None:
         last = parcel
     assert len(waiting._families) == 0
     waiting.put_back(last)
-    waiting.add(replace(last.mail, recipient="other@d99.test"))
+    waiting.add(last.mail._replace(recipient="other@d99.test"))
     assert len(waiting._families) == 1
     assert [mail.recipient for mail in waiting.clear()] == ["r99@d99.test", "other@d99.test"]
 

@@ -50,7 +50,7 @@ def letter_of(
         issued_at=now,
         digest=digest,
     )
-    return replace(usual, **fields)
+    return usual._replace(**fields)
 
 
 def shown(renderer: Renderer, now: datetime, *picks: Pick) -> RenderedMail:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from sqlmodel import Session, col, delete, select
@@ -154,18 +154,22 @@ class Cards:
             highest = [max(section["scores"]) for section in sections]
             best = highest.index(max(highest))
             for number, section in enumerate(sections):
-                others = [self._others[reason] for reason in section["reasons"]]
-                cards, why = section["cards"], section["why"]
-                picks = [others[reason][card] for card, reason in zip(cards, why, strict=True)]
+                reasons, cards, why = section["reasons"], section["cards"], section["why"]
+                others = [self._others[reason] for reason in reasons]
+                picks = [others[reason].get(card) for card, reason in zip(cards, why, strict=True)]
                 if number == best:
                     place = section["scores"].index(highest[best])
-                    picks[place] = self._best[section["reasons"][why[place]]][cards[place]]
+                    picks[place] = self._best[reasons[why[place]]].get(cards[place])
+                sizes = {len(picks), len(section["papers"]), len(section["scores"])}
+                if None in picks or len(sizes) > 1 or min(why) < 0:
+                    return None
                 found.append(Section(section["interest"], tuple(picks), section["heading"]))
         except (IndexError, KeyError, TypeError, ValueError):
             return None
         return Restored(_digest(stored, found))
 
     def _read(self, session: Session, stored: Sequence[Mapping[str, Any]], scored: bool) -> list[Restored]:
+        stored = [each if isinstance(each, dict) else {"sections": None} for each in stored]
         sections = [_sections(each) for each in stored]
         cards = self._cards_of(session, (pick for each in sections for one in each if one for pick in one[2]))
         return [self._restored(*each, cards, scored) for each in zip(stored, sections, strict=True)]
@@ -178,29 +182,29 @@ class Cards:
         scored: bool,
     ) -> Restored:
         found, unreadable = [], 0
-        best = None if scored else _best(sections, cards)
+        best = _best(sections, cards)
         for section in sections:
             if section is None:
                 unreadable += 1
                 continue
             interest, heading, picks = section
-            made = [self._pick(each, cards, best) for each in picks]
+            made = [self._pick(each, cards, None if scored else each is best) for each in picks]
             readable = tuple([pick for pick in made if pick])
             unreadable += len(made) - len(readable)
             if readable:
                 found.append(Section(interest, readable, heading))
         return Restored(_digest(stored, found), unreadable)
 
-    def _pick(self, stored: _Row, cards: Mapping[int, Shown], best: float | None) -> Pick | None:
+    def _pick(self, stored: _Row, cards: Mapping[int, Shown], best: bool | None) -> Pick | None:
         card, _, reason, score = stored
         if not (isinstance(reason, str) and _is_score(score)):
             return None
         try:
             if best is None:
                 return Pick(**cards[card], reason=reason, score=score)
-            kept = (self._best if score == best else self._others)[reason]
+            kept = (self._best if best else self._others)[reason]
             if (pick := kept.get(card)) is None:
-                pick = kept[card] = Pick(**cards[card], reason=reason, score=float(score == best))
+                pick = kept[card] = Pick(**cards[card], reason=reason, score=float(best))
                 self._count += 1
         except (KeyError, TypeError, ValueError):
             return None
@@ -213,7 +217,11 @@ class Cards:
         cards = {number: card for number in wanted if (card := self._cards.get(number))}
         if new := wanted - cards.keys():
             rows = session.execute(select(Card.id, Card.paper_id, Card.shown).where(col(Card.id).in_(new)))
-            read = {number: {"paper_id": paper_id, **shown} for number, paper_id, shown in rows}
+            read = {
+                number: {"paper_id": paper_id, **shown}
+                for number, paper_id, shown in rows
+                if isinstance(shown, dict)
+            }
             cards |= read
             self._cards |= read
         return cards
@@ -265,11 +273,11 @@ def _digest(stored: Mapping[str, Any], sections: Sequence[Section]) -> Digest:
     )
 
 
-def _best(sections: Iterable[_Read | None], cards: Mapping[int, Shown]) -> float:
-    """The highest score of those picks that can be read."""
+def _best(sections: Iterable[_Read | None], cards: Mapping[int, Shown]) -> _Row | None:
+    """The pick with the highest score, the first of several, of those that can be read."""
     picks = [pick for section in sections if section for pick in section[2]]
-    scores = [score for card, _, _, score in picks if _is_id(card) and card in cards and _is_score(score)]
-    return max(scores, default=0.0)
+    readable = [pick for pick in picks if _is_id(pick[0]) and pick[0] in cards and _is_score(pick[3])]
+    return max(readable, key=itemgetter(3), default=None)
 
 
 def _is_score(score: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -45,10 +45,10 @@ Refusal = tuple[State, str]  # in which state a mail ends unsent, and why
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one claim took: letters to send, and a count of those that were ended instead."""
+    """What one claim took: letters to send, and those that were ended instead, each with its state."""
 
     letters: tuple[Letter, ...] = ()
-    ended: Counter[str] = field(default_factory=Counter)
+    ended: Mapping[int, State] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.letters or self.ended)

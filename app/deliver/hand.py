@@ -137,25 +137,29 @@ class Ledger:
         return await asyncio.shield(claiming)
 
     async def _take(self, ids: Collection[int] | None, limit: int | None) -> Shard:
-        shard, at = await self._persistently(partial(self._claim, ids, limit))
+        taken, at = await self._persistently(partial(self._claim, ids, limit))
         if not self._in_hand:
             self._seen = self._prolonged = at
-        self._in_hand.update(letter.delivery_id for letter in shard.letters)
-        self.counts += shard.ended
+        self._in_hand.update(taken)  # whatever fails from here on gives them back
+        shard = await self._persistently(partial(self._sort_out, taken))
+        self._in_hand.difference_update(shard.ended)
+        self.counts.update(shard.ended.values())
         return shard
 
-    def _claim(self, ids: Collection[int] | None, limit: int | None) -> tuple[Shard, float]:
+    def _claim(self, ids: Collection[int] | None, limit: int | None) -> tuple[list[int], float]:
         with self._database.write() as session:
             take_turns(session, self._owner)  # see recovery.settle
             taken = claim(session, owner=self._owner, now=self._clock(), limit=limit, ids=ids)
-        at = monotonic()
-        # They are ours by now. Whoever else wants to write need not wait until they are read.
+        return taken, monotonic()
+
+    def _sort_out(self, taken: Collection[int]) -> Shard:
+        """Not within the transaction that took them: others who want to write need not wait for this."""
         with self._database.read() as session:
             letters, refusals = sort_out(session, taken, self._cards)
         if refusals:
             with self._database.write() as session:
                 end(session, self._owner, refusals)
-        return Shard(letters, Counter(state for state, _ in refusals.values())), at
+        return Shard(letters, {number: state for number, (state, _) in refusals.items()})
 
     async def intend(self, ids: Collection[int]) -> None:
         """To be awaited before these are handed to the relay, so that `commit` need not wait for the disk."""

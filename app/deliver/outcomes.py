@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import Table, inspect, text, update
 from sqlmodel import Session, col, select
 
 from app import bounces, suppression
-from app.db import in_sqlite
+from app.db import in_sqlite, one_of
 from app.deliver import marking, operating
 from app.deliver.claims import HELD_BY_A_SENDER, refusal_of
 from app.journal import Ending
@@ -23,6 +24,7 @@ FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
 # What an attempt of its owner may still settle; all else has been freed, sent by another, or ended.
 IN_HAND = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 NOT_TRIED = (Verdict.WITHDRAWN, Verdict.HELD)
+_ROWS = cast("Table", inspect(Delivery).local_table)
 
 
 def record(
@@ -35,6 +37,7 @@ def record(
     accepted = [each for each in endings if each.answer.verdict is Verdict.ACCEPTED]
     others = [each for each in endings if each.answer.verdict is not Verdict.ACCEPTED]
     states = _record_accepted(session, accepted, owner)
+    _forget_erased(session, states.keys())
     return states | _record_others(session, others, owner, now, policy) if others else states
 
 
@@ -49,6 +52,15 @@ def _record_accepted(session: Session, endings: Sequence[Ending], owner: str) ->
         mine = select(col(Delivery.id)).where(col(Delivery.id).in_(ids), Delivery.lease_owner == owner)
         ids = list(session.exec(mine))  # type: ignore[arg-type]
     return dict.fromkeys(ids, State.SENT)
+
+
+def _forget_erased(session: Session, ids: Collection[int]) -> None:
+    """What was in flight when its reader was erased must not bring back what was cleared then."""
+    reader = (
+        select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id).scalar_subquery()
+    )
+    theirs = one_of(session, col(Delivery.id), ids) & (reader == SubscriberState.ERASED)
+    session.connection().execute(update(_ROWS).where(theirs).values(smtp_text="", subject=""))
 
 
 _ACCEPTED = """

@@ -47,6 +47,8 @@ def say(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: d
     paper = archive.papers(session, [paper_id]).get(paper_id)
     if paper is None:
         raise NotFound("This paper is not in the archive any more.")
+    said = _said(session, subscriber_id)
+    _check_room(len(said) + len(_held(session, subscriber_id)), paper.id not in said)
     _say(session, subscriber_id, [paper], liked, now)
 
 
@@ -165,17 +167,25 @@ def recognise(session: Session, pasted: Sequence[PaperRecord]) -> Recognised:
 def like(session: Session, subscriber_id: int, liked: Recognised, now: datetime) -> None:
     """A reader likes these papers. InvalidInput where there is no room for so many."""
     not_erased(take(session, subscriber_id))
-    said = _said(session, subscriber_id)
-    held = set(session.exec(select(OwnPaper.title_key).where(OwnPaper.subscriber_id == subscriber_id)))
-    has = len(said) + len(held)
+    said, held = _said(session, subscriber_id), _held(session, subscriber_id)
     own = [record for record in liked.own if _key(record.title) not in held]
-    if has + len(own) + sum(identity not in said for identity, _ in liked.known) > MOST_OPINIONS:
-        room = f"There is room for {MOST_OPINIONS:,} papers, and you have {has:,}: please remove some first."
-        raise InvalidInput(room, "liked")
+    more = len(own) + sum(identity not in said for identity, _ in liked.known)
+    _check_room(len(said) + len(held), more)
     today = archive.papers(session, [identity for identity, _ in liked.known])
     _say(session, subscriber_id, list(today.values()), True, now)
     session.add_all(_own(subscriber_id, record, now) for record in own)
     session.flush()
+
+
+def _held(session: Session, subscriber_id: int) -> set[str]:
+    """The papers that a reader pasted and only they have, by their keys."""
+    return set(session.exec(select(OwnPaper.title_key).where(OwnPaper.subscriber_id == subscriber_id)))
+
+
+def _check_room(has: int, more: int) -> None:
+    if more and has + more > MOST_OPINIONS:
+        room = f"There is room for {MOST_OPINIONS:,} papers, and you have {has:,}: please remove some first."
+        raise InvalidInput(room, "liked")
 
 
 def _shelves(session: Session, pasted: Iterable[PaperRecord]) -> dict[str, list[Paper]]:

@@ -62,10 +62,10 @@ def forget(session: Session, subscriber: Subscriber, now: datetime) -> None:
     feedback.forget(session, identity)
     session.execute(update(Event).where(col(Event.subscriber_id) == identity).values(detail=""))
     theirs = col(Delivery.subscriber_id) == identity
+    session.execute(update(Delivery).where(theirs).values(subject="", smtp_text="", reason=""))
     session.execute(
         delete(Contents).where(col(Contents.delivery_id).in_(select(col(Delivery.id)).where(theirs)))
     )
-    session.execute(update(Delivery).where(theirs).values(subject="", smtp_text="", reason=""))
     session.add(subscriber)
 
 

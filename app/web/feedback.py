@@ -31,8 +31,8 @@ SAID = {
 
 Opine = Annotated[Grant, allows(Purpose.OPINION)]
 Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
-Id = Annotated[int, Form(ge=0, lt=2**63)]
-Paper = Annotated[int, Path(ge=0, lt=2**63)]
+Id = Annotated[int, Form(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
+Paper = Annotated[int, Path(ge=0, lt=2**31)]
 
 
 class Wish(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app import db, deliver
+from app.deliver import Shard
 from app.journal import Ending, Journal
 from app.pipeline import App
 from app.records import Answer, Verdict
@@ -83,6 +85,47 @@ def test_a_claim_that_is_not_answered(app: App, now: datetime) -> None:
     assert set(reckoning.states(app).values()) == {"claimed"}
     reckoning.restart(app, now + MINUTE)
     assert set(reckoning.states(app).values()) == {"pending"}
+
+
+def test_what_was_claimed_and_cannot_be_read(app: App, now: datetime) -> None:
+    """Whatever is wrong with it: it is given back, and nobody calls it doubtful."""
+    reckoning.queue(app, now, 3)
+
+    async def claim_once() -> None:
+        async with ledger_of(app, now, "host:1:puzzled") as ledger:
+
+            def puzzled(_: Collection[int]) -> Shard:
+                raise TypeError("no digest")
+
+            ledger._sort_out = puzzled  # type: ignore[method-assign]
+            await ledger.claim()
+
+    with pytest.raises(TypeError):
+        asyncio.run(claim_once())
+    assert set(reckoning.states(app).values()) == {"pending"}
+    assert list(Path(app.settings.journal_dir).iterdir()) == []
+
+
+def test_a_database_that_goes_away_with_what_was_claimed(app: App, now: datetime) -> None:
+    """It is asked for the same mails once more, and for no others."""
+    reckoning.queue(app, now, 3)
+    gone = OperationalError("SELECT", {}, Exception("the connection was cut"))
+
+    async def claim_once() -> int:
+        async with ledger_of(app, now, "host:1:patient") as ledger:
+            sort_out, answers = ledger._sort_out, iter([gone, None])
+
+            def at_the_second_try(taken: Collection[int]) -> Shard:
+                if error := next(answers):
+                    raise error
+                return sort_out(taken)
+
+            ledger._sort_out = at_the_second_try  # type: ignore[method-assign]
+            return len((await ledger.claim([1, 2, 3])).letters)
+
+    assert asyncio.run(claim_once()) == 3
+    assert set(reckoning.states(app).values()) == {"pending"}
+    reckoning.restart(app, now + MINUTE)
 
 
 def test_a_claim_that_ends_after_its_sender_died(app: App, now: datetime) -> None:

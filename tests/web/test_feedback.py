@@ -111,7 +111,7 @@ def test_a_second_link_changes_ones_mind(
 def test_a_link_speaks_for_one_reader(
     app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """A forwarded mail does not name its reader, and its link leads to nothing else of theirs."""
+    """A forwarded mail does not name its reader, and its link leads to no page of theirs."""
     like(app, bob, *papers)
     answer = client.post(opinion(link, alice, Wish.MORE, papers[0]))
     assert ALICE not in answer.text
@@ -129,7 +129,9 @@ def test_a_paper_that_is_gone_is_said_kindly(client: TestClient, alice: int, lin
         assert "not in the archive any more" in answer.text
 
 
-@pytest.mark.parametrize("rest", ["love/1", "like/one", "like/-1", f"like/{2**63}", "like", "like/1/2"])
+@pytest.mark.parametrize(
+    "rest", ["love/1", "like/one", "like/-1", f"like/{2**31}", f"like/{2**63}", "like", "like/1/2"]
+)
 def test_a_link_that_was_typed_wrongly_is_no_crash(
     client: TestClient, alice: int, link: Link, rest: str
 ) -> None:
@@ -138,6 +140,20 @@ def test_a_link_that_was_typed_wrongly_is_no_crash(
         answer = client.request(method, link(Purpose.OPINION, alice).removesuffix("like/0") + rest)
         assert answer.status_code in (404, 422)
         assert "<h1>" in answer.text
+
+
+def test_there_is_room_for_so_many(
+    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Whoever holds a link cannot fill the shelves; to change one's mind needs no room."""
+    monkeypatch.setattr(subscribers.feedback, "MOST_OPINIONS", 1)
+    client.post(opinion(link, alice, Wish.MORE, papers[0]))
+    refused = client.post(opinion(link, alice, Wish.MORE, papers[1]))
+    assert refused.status_code == 422
+    assert "please remove some first" in refused.text
+    assert client.post(opinion(link, alice, Wish.LESS, papers[0])).status_code == 200
+    assert said_by(app, alice) == {TITLE: False}
 
 
 # --- pasting
