@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from sqlmodel import select
 
-from app import archive, pipeline, planning
+from app import archive, hindsight, pipeline, planning
+from app.desk import Desk
 from app.errors import InvalidInput
 from app.hindsight import Edition
 from app.models import Delivery, Listing, Source, Votes
@@ -118,6 +119,23 @@ def test_nothing_is_written(app: App) -> None:
     assert pipeline.backtest(app, NOW, AGENTS) == pipeline.backtest(app, NOW, AGENTS)
     with app.db.read() as session:
         assert session.exec(select(Delivery)).all() == []
+
+
+def test_each_day_has_its_own_new_papers(app: App) -> None:
+    """A paper counts on the day on which it was new, however many there are and however often it is listed."""
+    again = list_paper(app, "Agents again", 2)
+    for ago in (0, 0, 2, 5):
+        list_paper(app, f"Agents of {ago}", ago)
+    list_paper(app, "Video Diffusion", 1)
+    with app.db.write() as session:
+        source_id = session.exec(select(Source)).one().id
+        session.add(Listing(paper_id=again, seen_as_id=again, source_id=source_id, listed_on=TODAY))
+    with app.db.read() as session:
+        desk = Desk(app, session, NOW, back=3)
+    desk.prepare(AGENTS)
+    desk.turn_to(NOW)
+    days = [TODAY - timedelta(days=ago) for ago in (3, 2, 1, 0)]
+    assert hindsight.daily(desk, "agents", days) == (0, 2, 0, 2)
 
 
 @pytest.mark.parametrize("days", [0, -1, 61])

@@ -131,3 +131,23 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
     except InvalidInterest:
         return
     assert interest.parse(query.text) == query
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("agents, RL, quantization", ("agents", "RL", "quantization")),
+        (" agents ,RL,, agents, ?! ", ("agents", "RL")),
+        ("language agents", ()),
+        ("agents,", ()),
+        ('"agents, RL", quantization', ()),
+        ("“agents, RL”", ()),
+        ("agents, -robot", ()),
+        ("author:Smith, Jones", ()),
+        ("agents, cat:cs.CL", ()),
+        ("few-shot, long-context", ("few-shot", "long-context")),
+    ],
+)
+def test_what_looks_like_several_interests(text: str, pieces: tuple[str, ...]) -> None:
+    """Commas part plain words; where there is anything else, they may well belong to it."""
+    assert interest.pieces(text) == pieces

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import groupby, zip_longest
+from itertools import chain, groupby, zip_longest
 from typing import Annotated, TypeVar
 from zoneinfo import available_timezones
 
@@ -97,9 +97,10 @@ def rows(texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str
 
 def kept_apart(form: Filled, text: str) -> Filled:
     """The form with an interest that looked like several parted into them."""
-    lines = ([*map(Row, interest.pieces(row.text))] if row.text == text else [] for row in form.rows)
-    parted = (own or [row] for row, own in zip(form.rows, lines, strict=True))
-    return replace(form, rows=tuple(row for own in parted for row in own))
+    text = interest.normalise(text)
+    pieces = [Row(piece) for piece in interest.pieces(text)]
+    lines = (pieces if pieces and interest.normalise(row.text) == text else [row] for row in form.rows)
+    return replace(form, rows=tuple(chain.from_iterable(lines)))
 
 
 def problems_of_interests(form: Filled) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from threading import BoundedSemaphore, Lock
 
@@ -43,6 +43,18 @@ class Preview:
     days: tuple[date, ...] = ()
     interests: tuple[Brought, ...] = ()
     trouble: str = ""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def busy(cls, seconds: int) -> Preview:
+        wait = "a second" if seconds == 1 else f"{seconds} seconds"
+        said = f"That was a lot at once: the next preview can be had in {wait}."
+        return cls(trouble=said, status=429, headers={"Retry-After": str(seconds)})
+
+    @classmethod
+    def failed(cls) -> Preview:
+        return cls(trouble="No preview could be made just now. It has been noted.", status=500)
 
 
 class Previews:
@@ -64,6 +76,8 @@ class Previews:
             raise TooManyRequests(retry_after=2)
         try:
             wishes = subscribers.distinct(Wish(text) for text in texts[:MAX_INTERESTS] if readable(text))
+            if texts and not wishes:
+                return Preview()
             with self._turn:
                 return self._made(wishes, now)
         finally:
@@ -75,7 +89,8 @@ class Previews:
         digest = desk.preview(now.date().isoformat(), wishes, DIGEST)
         days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
         known = {paper.first_listed_on for paper in desk.papers}.intersection(days)
-        counted = tuple(_brought(desk, wish.text, days, len(known)) for wish in wishes)
+        most = MAX_INTERESTS - len(wishes) + 1  # that one of them may be parted into
+        counted = tuple(_brought(desk, wish.text, days, len(known), most) for wish in wishes)
         silence = digest.reason if isinstance(digest, Skip) else ""
         return Preview(digest if isinstance(digest, Digest) else None, silence, days, counted)
 
@@ -90,9 +105,9 @@ class Previews:
         return desk
 
 
-def _brought(desk: Desk, text: str, days: Sequence[date], known: int) -> Brought:
-    counts = hindsight.daily(desk, text, days)
-    return Brought(text, counts, in_words(counts, known), interest.pieces(text))
+def _brought(desk: Desk, text: str, days: Sequence[date], known: int, most: int) -> Brought:
+    counts, pieces = hindsight.daily(desk, text, days), interest.pieces(text)
+    return Brought(text, counts, in_words(text, counts, known), pieces if len(pieces) <= most else ())
 
 
 def readable(text: str) -> bool:
@@ -104,16 +119,16 @@ def readable(text: str) -> bool:
     return True
 
 
-def in_words(counts: Sequence[int], known: int) -> str:
-    """How many papers a day that is, where papers are known of so many of the days."""
+def in_words(text: str, counts: Sequence[int], known: int) -> str:
+    """How many papers a day that is, where any papers are known of so many of the days."""
     total = sum(counts)
     if not total:
-        return "none: try fewer words"
+        return f"none: try {'fewer' if ' ' in text else 'other'} words"
     if known < YOUNG:
-        return f"{total} on {known} days that are known so far" if known > 1 else f"{total} on one day so far"
+        return f"{total} {'on the one day' if known == 1 else f'in the {known} days'} known so far"
     a_day = total / known
     if a_day > DIGEST:
-        return f"about {a_day:.0f} a day: you get the best"
+        return f"about {a_day:.0f} a day: the best are sent"
     if a_day >= 0.75:
         return f"about {a_day:.0f} a day"
     return f"{total} in two weeks" + (": rather narrow" if total <= NARROW else "")

@@ -92,25 +92,25 @@ def preview(request: Request, form: Annotated[Filled, Depends(sign_up_form)], sp
     """What the interests would bring: for a script the preview alone, for everybody else the whole page."""
     form = forms.kept_apart(form, split) if split else form
     form = replace(form, problems=forms.problems_of_interests(form))
-    shown, status = _previewed(request, form)
-    if "hx-request" in request.headers:
-        return page(request, "preview.html", status=status, headers=PUBLIC_REFERRER, form=form, preview=shown)
-    return _front(request, form, status, shown)
+    shown = _previewed(request, form)
+    if "hx-request" not in request.headers:
+        return _front(request, form, shown.status, shown)
+    headers = PUBLIC_REFERRER | shown.headers
+    return page(request, "preview.html", status=shown.status, headers=headers, form=form, preview=shown)
 
 
-def _previewed(request: Request, form: Filled) -> tuple[Preview, int]:
+def _previewed(request: Request, form: Filled) -> Preview:
     """The preview, or the reason why there is none now: nobody is kept from signing up by that."""
     limits: Limits = request.app.state.limits
     previews: Previews = request.app.state.previews
     try:
         limits.preview(client_ip(request))
-        return previews.of([row.text for row in form.rows], clock.utcnow()), 200
+        return previews.of([row.text for row in form.rows], clock.utcnow())
     except TooManyRequests as error:
-        wait = "a second" if error.retry_after == 1 else f"{error.retry_after} seconds"
-        return Preview(trouble=f"That was a lot at once: the next preview can be had in {wait}."), 429
+        return Preview.busy(error.retry_after)
     except Exception:
         log.exception("no preview")
-        return Preview(trouble="No preview could be made just now. It has been noted."), 500
+        return Preview.failed()
 
 
 @router.get("/manage")
@@ -177,6 +177,6 @@ def _front(request: Request, form: Filled, status: int = 200, preview: Preview |
         shown = shelf.of_day(session, day, ON_FRONT, now) if day else None
     words = request.app.state.suggestions.matching("", now, 40)
     return page(
-        request, "front.html", status=status, headers=PUBLIC_REFERRER,
+        request, "front.html", status=status, headers=PUBLIC_REFERRER | (preview.headers if preview else {}),
         form=form, shown=shown, words=words, zones=forms.zones(), preview=preview,
     )  # fmt: skip

@@ -1,0 +1,143 @@
+"""Looking before signing up: while typing, and by a button where scripts are blocked."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from urllib.parse import parse_qsl
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, expect
+from sqlmodel import select
+
+from app import clock
+from app.models import Subscriber
+from tests import shelves
+from tests.browser.test_pages import FAINT, LONG, NAMELESS
+from tests.live import Live
+
+pytestmark = pytest.mark.browser
+
+AGENTS = "Language Agents that <think> about $\\mathcal{O}(n \\log n)$ " + "and Act " * 15
+HEBREW = "סוכני שפה: agents שחושבים"
+BUTTON = "Show me today’s papers for these"
+
+
+@pytest.fixture
+def url(live_server: Live) -> str:
+    """Where a service is that has papers on agents."""
+    now = clock.utcnow()
+    with live_server.app.db.write() as session:
+        source = shelves.source(session, now)
+        for title in (AGENTS, HEBREW, f"{LONG} agents", "Video Diffusion"):
+            shelves.paper(session, source, title, now.date(), now, abstract=title, url="https://example.org")
+        day = now - timedelta(days=3)
+        shelves.paper(session, source, "Agents of Old", day.date(), day)
+    return live_server.url
+
+
+def test_it_comes_while_typing(url: str, page: Page) -> None:
+    """Nothing but the interests leaves the form, and nothing that was typed is touched."""
+    asked: list[Request] = []
+    page.on("request", lambda request: asked.append(request) if request.url.endswith("/preview") else None)
+    page.goto(url)
+    page.get_by_label("E-mail address").fill("bob@example.org")
+    page.get_by_label("Interest 1").press_sequentially("agents")
+    preview = page.get_by_role("region", name="Your digest, if it came now")
+    expect(preview.get_by_role("link")).to_have_count(4)
+    expect(preview).to_contain_text("“Agents” in the title")
+    expect(page.get_by_role("status")).to_have_text("Today’s digest would bring 4 papers. See them")
+    expect(page.get_by_role("list", name="What each interest")).to_contain_text(
+        "4 in the 2 days known so far"
+    )
+    expect(page.get_by_label("Interest 1")).to_be_focused()
+    expect(page.get_by_label("E-mail address")).to_have_value("bob@example.org")
+    assert [name for request in asked for name, _ in parse_qsl(request.post_data or "")] == ["interest"]
+    expect(page).to_have_url(url + "/")
+
+
+def test_the_last_word_counts(url: str, page: Page) -> None:
+    """Whoever types on is shown what they ended with, even where an earlier answer takes longer."""
+    held: list[object] = []
+    page.route("**/preview", lambda route: held.append(route) if not held else route.continue_())
+    page.goto(url)
+    field = page.get_by_label("Interest 1")
+    with page.expect_request("**/preview"):
+        field.fill("agents")
+    with page.expect_response("**/preview"):
+        field.fill("video")
+    held[0].abort()  # type: ignore[attr-defined]
+    preview = page.get_by_role("region", name="Your digest, if it came now")
+    expect(preview.get_by_role("link")).to_have_text(["Video Diffusion"])
+
+
+def test_a_mistake_is_told_beside_its_line_and_goes_with_it(url: str, page: Page) -> None:
+    """In lines that the page has added, too; the others are looked for all the same."""
+    page.goto(url)
+    page.get_by_label("Interest 1").fill("agents")
+    page.get_by_label("Interest 3").fill("cooking")
+    wrong = page.get_by_label("Interest 4")
+    wrong.fill('"video')
+    expect(wrong).to_have_attribute("aria-invalid", "true")
+    expect(wrong).to_have_accessible_description("A quotation mark is not closed.")
+    expect(page.locator(".line", has=wrong)).to_contain_text("A quotation mark is not closed.")
+    expect(page.get_by_role("region", name="Your digest, if it came now")).to_be_visible()
+    assert page.evaluate(NAMELESS) == []
+    wrong.fill('"video"')
+    expect(page.get_by_text("A quotation mark is not closed.")).to_have_count(0)
+    assert wrong.get_attribute("aria-invalid") is None
+
+
+def test_one_line_is_kept_apart_by_a_button(url: str, page: Page) -> None:
+    """Everything else stays as it was typed, the zone that was chosen as well."""
+    page.goto(url)
+    page.get_by_label("E-mail address").fill("bob@example.org")
+    page.get_by_label("Time zone").select_option("Africa/Cairo")
+    page.get_by_label("Interest 1").fill("agents, video")
+    expect(page.get_by_text("These look like 2 interests.")).to_be_visible()
+    expect(page.get_by_label("Interest 1")).to_have_value("agents, video")
+    page.get_by_role("button", name="Keep them apart").click()
+    expect(page.get_by_label("Interest 1")).to_have_value("agents")
+    expect(page.get_by_label("Interest 2")).to_have_value("video")
+    expect(page.get_by_label("E-mail address")).to_have_value("bob@example.org")
+    expect(page.get_by_label("Time zone")).to_have_value("Africa/Cairo")
+    expect(page.get_by_role("button", name="Keep them apart")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_and_stands_out(url: str, page: Page, width: int, scheme: str) -> None:
+    """Whatever papers and interests are called, in either direction of writing."""
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page.goto(url)
+    page.get_by_label("Interest 1").fill("agents")
+    page.get_by_label("Interest 2").fill(LONG)
+    page.get_by_label("Interest 3").fill("סוכני שפה, video")
+    expect(page.get_by_text("These look like 2 interests.")).to_be_visible()
+    expect(page.locator("#preview.htmx-request")).to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(FAINT) == []
+    assert page.evaluate(NAMELESS) == []
+
+
+def test_a_button_does_it_without_scripts(url: str, live_server: Live, browser: Browser) -> None:
+    """The page comes back with all that was typed; Enter still signs up, with what was kept apart."""
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(url)
+    page.get_by_label("E-mail address").fill("bob@example.org")
+    page.get_by_label("Interest 1").fill("agents, video")
+    page.get_by_label("Interest 2").fill('"unclosed')
+    page.get_by_label("At", exact=True).select_option("5")
+    page.get_by_role("button", name=BUTTON).click()
+    expect(page.get_by_role("region", name="Your digest, if it came now")).to_be_visible()
+    expect(page.get_by_label("Interest 2")).to_have_accessible_description("A quotation mark is not closed.")
+    page.get_by_role("button", name="Keep them apart").click()
+    expect(page.get_by_label("Interest 3")).to_have_value('"unclosed')
+    page.get_by_label("Interest 3").fill("")
+    expect(page.get_by_label("At", exact=True)).to_have_value("5")
+    page.get_by_label("E-mail address").press("Enter")
+    expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
+    context.close()
+    with live_server.app.db.read() as session:
+        assert session.exec(select(Subscriber.hour)).all() == [5]

@@ -1,0 +1,243 @@
+"""What somebody would get, before they give an address."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from datetime import timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlmodel import func, select
+
+from app import clock, main
+from app.errors import TooManyRequests
+from app.models import Delivery, Event, Query, Subscriber
+from app.pipeline import App
+from app.web import pages, preview, security
+from app.web.preview import Previews
+from tests import shelves
+
+AGENTS, VIDEO = "Language Agents that <think> in $\\mathbb{R}^n$", "Video Diffusion in Real Time"
+SCRIPT = {"HX-Request": "true"}
+FORM = {"email": "carol@example", "interest": ["language agents", "", "cooking"], "cadence": "weekly",
+        "weekday": "2", "hour": "7", "zone": "Asia/Tokyo", "liked": "Attention Is All You Need"}  # fmt: skip
+
+
+@pytest.fixture
+def shelf(app: App) -> None:
+    """Two papers of today, and one on agents on each of the three days before."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        source = shelves.source(session, now)
+        for title in (AGENTS, VIDEO):
+            shelves.paper(session, source, title, now.date(), now, abstract=f"{title}, at last.")
+        for back in (1, 2, 3):
+            day = now - timedelta(days=back)
+            shelves.paper(session, source, f"Language Agents, Part {4 - back}", day.date(), day)
+
+
+def looked(client: TestClient, *interests: str) -> str:
+    """What a script is answered."""
+    answer = client.post("/preview", data={"interest": interests}, headers=SCRIPT)
+    assert answer.status_code == 200
+    return answer.text
+
+
+@pytest.mark.usefixtures("shelf")
+def test_the_digest_of_today(client: TestClient) -> None:
+    """By interest, with the reason and the votes; what papers are called does no harm."""
+    said = looked(client, "language agents", "video diffusion")
+    assert "Your digest, if it came now" in said
+    assert said.index("Language Agents that &lt;think&gt;") < said.index(VIDEO)
+    assert "“Language Agents” in the title" in said
+    assert "10 votes" in said
+    assert "Today’s digest would bring 5 papers." in said
+    assert "<html" not in said
+
+
+@pytest.mark.usefixtures("shelf")
+def test_how_much_each_interest_would_have_brought(client: TestClient) -> None:
+    """In words, and day by day for who cannot see the bars."""
+    said = looked(client, "language agents", "cooking")
+    assert re.findall(r'role="img" aria-label="New papers a day, .+: ([\d, ]+)"', said) == [
+        "0, " * 10 + "1, 1, 1, 1",
+        "0, " * 13 + "0",
+    ]
+    assert "4 in the 4 days known so far" in said
+    assert "none: try other words" in said
+
+
+@pytest.mark.parametrize(
+    ("total", "known", "words"),
+    [
+        (0, 10, "none: try fewer words"),
+        (1, 10, "1 in two weeks: rather narrow"),
+        (2, 10, "2 in two weeks: rather narrow"),
+        (5, 10, "5 in two weeks"),
+        (10, 10, "about 1 a day"),
+        (31, 10, "about 3 a day"),
+        (290, 10, "about 29 a day: the best are sent"),
+        (3, 1, "3 on the one day known so far"),
+        (3, 4, "3 in the 4 days known so far"),
+    ],
+)
+def test_numbers_are_said_in_words(total: int, known: int, words: str) -> None:
+    """A day without any papers is none on which more could have come."""
+    assert preview.in_words("language agents", [total] + [0] * 13, known) == words
+
+
+@pytest.mark.usefixtures("shelf")
+def test_nothing_is_written(app: App, client: TestClient) -> None:
+    """Neither who looked, nor what for."""
+    client.post("/preview", data=FORM)
+    with app.db.read() as session:
+        for table in (Subscriber, Delivery, Event, Query):
+            assert session.exec(select(func.count()).select_from(table)).one() == 0
+
+
+@pytest.mark.usefixtures("shelf")
+def test_without_scripts_the_page_comes_back_as_it_was_filled_in(client: TestClient) -> None:
+    """With the preview on it; only what the preview is about is looked over."""
+    page = client.post("/preview", data=FORM).text
+    assert "<html" in page
+    assert "Language Agents that &lt;think&gt;" in page
+    assert 'value="carol@example"' in page
+    assert 'value="cooking"' in page
+    for value in ("weekly", "2", "7", "Asia/Tokyo"):
+        assert f'<option value="{value}" selected>' in page
+    assert "Attention Is All You Need</textarea>" in page
+    assert "data-detect" not in page
+    assert "problem-email" not in page
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_mistake_is_told_beside_its_interest(client: TestClient) -> None:
+    """And the others are looked for all the same."""
+    typed = ["language agents", "", '"unclosed']
+    page = client.post("/preview", data={"interest": typed}).text
+    assert 'value="&#34;unclosed"' in page
+    assert 'id="problem-interests.1"' in page
+    said = looked(client, *typed)
+    assert '<li data-interest="&#34;unclosed">A quotation mark is not closed.</li>' in said
+    for text in (page, said):
+        assert "Language Agents that &lt;think&gt;" in text
+    assert "Your digest" not in looked(client, '"unclosed')
+
+
+@pytest.mark.usefixtures("shelf")
+def test_without_interests_it_is_what_is_trending(client: TestClient) -> None:
+    """As the digest would be."""
+    said = looked(client)
+    assert "Trending now" in said
+    assert VIDEO in said
+
+
+def test_silence_is_explained(client: TestClient) -> None:
+    """An archive without papers is no error."""
+    assert "There would be none today: no new papers." in looked(client, "language agents")
+
+
+@pytest.mark.usefixtures("shelf")
+def test_several_interests_on_one_line_can_be_kept_apart(client: TestClient) -> None:
+    """By a button that says so; nothing else is parted, and nothing lost."""
+    typed = {**FORM, "interest": ["agents, RL,  quantization", "cooking"]}
+    page = client.post("/preview", data=typed).text
+    assert 'value="agents, RL,  quantization"' in page
+    assert "These look like 3 interests" in page
+    page = client.post("/preview", data={**typed, "split": "agents, RL,  quantization"}).text
+    assert re.findall(r'name="interest" value="([^"]+)"', page) == ["agents", "RL", "quantization", "cooking"]
+    assert "These look like" not in page
+    assert 'value="carol@example"' in page
+
+
+@pytest.mark.usefixtures("shelf")
+def test_more_interests_than_fit_are_not_offered(client: TestClient) -> None:
+    """Who keeps them apart could not sign up with them."""
+    many = ", ".join(f"topic {n}" for n in range(15))
+    assert "These look like 15 interests" in looked(client, many)
+    assert "These look like" not in looked(client, many, *(f"other {n}" for n in range(6)))
+
+
+def test_signing_up_parts_nothing(app: App, client: TestClient) -> None:
+    """What was typed is what is wished for."""
+    client.post("/subscribe", data={**FORM, "email": "carol@example.org", "interest": "agents, RL"})
+    with app.db.read() as session:
+        assert session.exec(select(Query.text)).all() == ["agents, RL"]
+
+
+@pytest.mark.usefixtures("shelf")
+def test_who_looks_too_often_is_told_and_signs_up_all_the_same(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is there, with all that was typed."""
+    monkeypatch.setattr(security, "PREVIEWS_A_MINUTE", 2)
+    with TestClient(main.create_app(app), base_url="https://paperboy.test") as client:
+        looked(client, "agents")
+        looked(client, "video")
+        refused = client.post("/preview", data=FORM)
+        signed_up = client.post("/subscribe", data={**FORM, "email": "carol@example.org"})
+    assert refused.status_code == 429
+    assert 0 < int(refused.headers["retry-after"]) <= 60
+    assert "That was a lot at once: the next preview can be had in" in refused.text
+    assert "Signing up works all the same." in refused.text
+    assert 'value="carol@example"' in refused.text
+    assert signed_up.status_code == 200
+
+
+class Broken:
+    """Previews that fail."""
+
+    def of(self, *_asked: object) -> preview.Preview:
+        raise ZeroDivisionError("the secret inside")
+
+
+def test_a_preview_that_fails_is_no_end(app: App) -> None:
+    """The form stays as it was filled in."""
+    site = main.create_app(app)
+    site.state.previews = Broken()
+    with TestClient(site, base_url="https://paperboy.test") as client:
+        answer = client.post("/preview", data=FORM)
+    assert answer.status_code == 500
+    assert "No preview could be made just now" in answer.text
+    assert 'value="carol@example"' in answer.text
+    assert "secret" not in answer.text
+
+
+def test_previews_leave_room_for_others(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many may wait for their turn."""
+    monkeypatch.setattr(preview, "AT_ONCE", 0)
+    with pytest.raises(TooManyRequests):
+        Previews(app).of(["agents"], clock.utcnow())
+
+
+@pytest.mark.usefixtures("shelf")
+def test_papers_are_read_once_a_minute(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all who look; sooner only where so many interests were matched that they would fill the memory."""
+    previews, now = Previews(app), clock.utcnow()
+    desk = previews._current(now)
+    assert previews._current(now + timedelta(seconds=59)) is desk
+    later = previews._current(now + timedelta(seconds=60))
+    assert later is not desk
+    monkeypatch.setattr(preview, "MATCHED", 2)
+    previews.of(["agents", "video"], now + timedelta(seconds=70))
+    assert previews._current(now + timedelta(seconds=80)) is not later
+
+
+def test_another_site_cannot_ask(client: TestClient) -> None:
+    """A page elsewhere uses up nobody's looks."""
+    headers = {"Sec-Fetch-Site": "cross-site"}
+    assert client.post("/preview", data=FORM, headers=headers).status_code == 403
+
+
+@pytest.mark.usefixtures("shelf")
+def test_the_page_is_light(client: TestClient) -> None:
+    """With its styles, its scripts and a preview: under 60 kB on the wire."""
+    files = ("style.css", "page.js", "vendor/htmx/htmx.min.js")
+    page = client.post("/preview", data=FORM)
+    assert page.headers["content-encoding"] == "gzip"
+    parts = [page.content, *((pages.STATIC / name).read_bytes() for name in files)]
+    assert sum(len(gzip.compress(part, 5)) for part in parts) < 60_000
+    for name in files:
+        assert client.get(f"/static/{name}").headers["content-encoding"] == "gzip"
+    assert (pages.STATIC / "vendor/htmx/LICENSE").exists()
