@@ -165,9 +165,9 @@ def passing(session: Session, only: Filter) -> set[int]:
 
 def newest(session: Session, only: Filter, limit: int, offset: int = 0) -> list[PaperView]:
     """The papers that pass a filter, those that were listed last first."""
-    found = select(Paper).where(*_passes(only))
-    order = (func.coalesce(Paper.last_listed_on, date.min).desc(), col(Paper.id).desc())
-    return _views(session, session.exec(found.order_by(*order).limit(limit).offset(offset)).all())
+    day = func.coalesce(Paper.last_listed_on, date.min)
+    found = select(Paper.id).where(*_passes(only)).order_by(day.desc(), col(Paper.id).desc())
+    return in_order(session, [number or 0 for number in session.exec(found.limit(limit).offset(offset))])
 
 
 def count(session: Session, only: Filter) -> int:

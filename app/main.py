@@ -14,6 +14,7 @@ from app.db import Database
 from app.letters import Composer
 from app.pipeline import App
 from app.render import Renderer
+from app.search import Library
 from app.settings import Settings
 from app.tokens import Signer
 from app.web import (
@@ -25,6 +26,7 @@ from app.web import (
     hooks,
     ops,
     pages,
+    papers,
     preview,
     public,
     reader,
@@ -54,12 +56,14 @@ def create_app(app: App) -> FastAPI:
     site.state.templates = pages.environment(app.settings)
     site.state.limits = security.Limits(app.settings.signups_per_hour)
     site.state.previews = preview.Previews(app)
+    site.state.library = Library(app.db, app.lexicon)
     site.state.suggestions = shelf.Suggestions(app.db)
     # A size tells no secret: without cookies, no other site can have a page with one answered.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     site.add_middleware(security.Guard, common=security.headers(app.settings))
     errors.install(site)
     site.include_router(public.router)
+    site.include_router(papers.router)
     site.include_router(reader.router)
     site.include_router(feedback.router)
     site.include_router(feeds.router)

@@ -1,7 +1,8 @@
-"""The papers of a day as the public pages show them, and words to begin an interest with."""
+"""Papers as the public pages show them, and words to begin an interest with."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from threading import Lock
@@ -9,11 +10,13 @@ from threading import Lock
 from sqlmodel import Session
 
 from app import archive, compose, trend
+from app.archive import Listed
 from app.db import Database
-from app.records import PaperView
+from app.records import PaperView, Trend, VotePoint
 
 SUGGEST_FROM = timedelta(days=60)
 KEEP_SUGGESTIONS = timedelta(minutes=10)
+WIDTH, HEIGHT = 240, 60  # of a curve, in its own units
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,25 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
+class Week:
+    """A week of the ISO calendar: it begins on Monday, and the year is that of its Thursday."""
+
+    year: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.year:04}-W{self.number:02}"
+
+    @property
+    def first(self) -> date:
+        return date.fromisocalendar(self.year, self.number, 1)
+
+    @property
+    def last(self) -> date:
+        return date.fromisocalendar(self.year, self.number, 7)
+
+
+@dataclass(frozen=True, slots=True)
 class Day:
     """What was listed on a day, the most votes first, and the days beside it."""
 
@@ -35,6 +57,47 @@ class Day:
     total: int
     before: date | None
     after: date | None
+
+    @property
+    def week(self) -> Week:
+        return week_of(self.day)
+
+
+@dataclass(frozen=True, slots=True)
+class WeekShown:
+    """What was listed in a week, the most votes first, its days, and the weeks beside it."""
+
+    week: Week
+    days: tuple[date, ...]
+    cards: tuple[Card, ...]
+    total: int
+    before: Week | None
+    after: Week | None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Votes over time, to be drawn in a field of WIDTH × HEIGHT, and in words."""
+
+    points: tuple[tuple[float, float], ...]
+    words: str
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """All that a paper's own page shows."""
+
+    card: Card
+    listings: tuple[Listed, ...]
+    curve: Curve | None
+    related: tuple[Card, ...]
+
+
+def week_of(day: date) -> Week:
+    year, number, _ = day.isocalendar()
+    return Week(year, number)
 
 
 def latest(session: Session) -> date | None:
@@ -47,17 +110,66 @@ def of_day(session: Session, day: date, limit: int, now: datetime) -> Day:
     papers = archive.candidates(session, day, day)
     trends = trend.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
-    cards = (
-        Card(
-            paper,
-            compose.byline(paper.authors, paper.author_count),
-            compose.summary(paper),
-            trends[paper.id].words,
-        )
-        for paper in ranked[:limit]
-    )
+    shown = tuple(_card(paper, trends[paper.id]) for paper in ranked[:limit])
     before, after = archive.around(session, day)
-    return Day(day, tuple(cards), len(papers), before, after)
+    return Day(day, shown, len(papers), before, after)
+
+
+def of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekShown:
+    """The papers of a week, at most so many."""
+    ids, total = archive.most_voted(session, week.first, week.last, limit)
+    before, _ = archive.around(session, week.first)
+    _, after = archive.around(session, week.last)
+    return WeekShown(
+        week,
+        tuple(archive.days_between(session, week.first, week.last)),
+        cards(archive.in_order(session, ids), now),
+        total,
+        week_of(before) if before else None,
+        week_of(after) if after else None,
+    )
+
+
+def sheet(session: Session, paper_id: int, related: Iterable[PaperView], now: datetime) -> Sheet:
+    """A paper's own page."""
+    (paper,) = archive.views(session, [paper_id])
+    (card,) = cards([paper], now)
+    listings = tuple(archive.listings(session, paper_id))
+    return Sheet(card, listings, curve(paper.votes), cards(related, now))
+
+
+def cards(papers: Iterable[PaperView], now: datetime) -> tuple[Card, ...]:
+    """Papers of any days. How one stands among those of its own day is not told: they are not all here."""
+    return tuple(_card(paper, trend.trends([paper], now)[paper.id]) for paper in papers)
+
+
+def _card(paper: PaperView, how: Trend) -> Card:
+    byline = compose.byline(paper.authors, paper.author_count)
+    return Card(paper, byline, compose.summary(paper), how.words)
+
+
+def curve(votes: Sequence[VotePoint]) -> Curve | None:
+    """From the first figure to the last, on a scale that begins at no votes; one figure draws none."""
+    if len(votes) < 2:
+        return None
+    first, last = votes[0], votes[-1]
+    span, most = last.at - first.at, max(point.upvotes for point in votes) or 1
+    points = (
+        (round(WIDTH * ((point.at - first.at) / span), 1), round(HEIGHT * (1 - point.upvotes / most), 1))
+        for point in votes
+    )
+    return Curve(tuple(points), _told(first, last))
+
+
+def _told(first: VotePoint, last: VotePoint) -> str:
+    until = f"{last.upvotes} on {_day(last.at)}"
+    if first.at.date() == last.at.date():
+        return f"From {first.upvotes} to {until}."
+    return f"From {first.upvotes} on {_day(first.at)} to {until}."
+
+
+def _day(at: datetime) -> str:
+    return f"{at.day} {at:%B %Y}"
 
 
 class Suggestions:

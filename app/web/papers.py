@@ -1,0 +1,186 @@
+"""The archive for everybody: each paper's own page, search, and the most voted of a week."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
+from fastapi.responses import RedirectResponse
+from sqlmodel import Session
+
+from app import archive, clock, interest
+from app.archive import Filter
+from app.errors import InvalidInterest, NotFound
+from app.interest import Query
+from app.pipeline import App
+from app.search import Found, Library
+from app.web import shelf
+from app.web.errors import Trouble
+from app.web.pages import page
+from app.web.security import PUBLIC_REFERRER
+from app.web.shelf import Week
+
+router = APIRouter(include_in_schema=False)
+
+ON_PAGE = 20
+IN_WEEK = 50
+RELATED = 5
+LAST_PAGE = 100_000
+_WEEK = re.compile(r"(\d{4})-W(\d{2})", re.ASCII)
+_NONE_YET = "The first papers are being fetched. Come back in a few minutes."
+_WITHDRAWN = Trouble(
+    "This paper was withdrawn",
+    "Its authors or its publisher took it back, so it is not shown here any more. Where it was published, "
+    "there may be a word on why.",
+)
+
+
+@router.get("/paper/{number}")
+def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
+    """All that is known of a paper."""
+    app: App = request.app.state.paperboy
+    library: Library = request.app.state.library
+    asked, now = _id(number), clock.utcnow()
+    with app.db.read() as session:
+        row = archive.papers(session, [asked]).get(asked)
+        if row is None:
+            raise NotFound("No paper has this number.")
+        if row.withdrawn_at:
+            return page(request, "error.html", status=404, trouble=_WITHDRAWN, said=row.title, number=404)
+        if number != str(row.id):
+            return RedirectResponse(f"/paper/{row.id}", status_code=308)
+        sheet = shelf.sheet(session, asked, library.related(session, asked, RELATED), now)
+        _keep_up(library, session, now, later)
+    return page(request, "paper.html", headers=PUBLIC_REFERRER, sheet=sheet)
+
+
+def _id(text: str) -> int:
+    """An id that a row may have; 0, which none has, for everything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A search as it was typed."""
+
+    q: str = ""
+    day: str = ""
+    source: str = ""
+    code: str = ""
+    page: str = ""
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What leads to this search again, without the page."""
+        fields = {"q": self.q, "day": self.day, "source": self.source, "code": self.code}
+        return {name: value for name, value in fields.items() if value}
+
+    @property
+    def number(self) -> int:
+        """Which page; the first for what is none."""
+        return min(max(_id(self.page), 1), LAST_PAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a search asks for, or what is wrong with it."""
+
+    query: Query | None
+    only: Filter
+    problems: dict[str, str]
+
+
+def read(typed: Typed, sources: Sequence[str]) -> Read:
+    """Understand a search. Without words all papers are meant."""
+    problems, query, day = {}, None, None
+    try:
+        query = interest.parse(typed.q) if typed.q.strip() else None
+    except InvalidInterest as error:
+        problems["q"] = str(error)
+    try:
+        day = date.fromisoformat(typed.day) if typed.day else None
+    except ValueError:
+        problems["day"] = "Please write the day as 2026-11-20."
+    if typed.source and typed.source not in sources:
+        problems["source"] = "There is no source of this name."
+    return Read(query, Filter(day, typed.source, bool(typed.code)), problems)
+
+
+def typed(q: str = "", day: str = "", source: str = "", code: str = "", page: str = "") -> Typed:
+    return Typed(q, day.strip(), source, code, page)
+
+
+@router.get("/search")
+def search(request: Request, form: Annotated[Typed, Depends(typed)], later: BackgroundTasks) -> Response:
+    """What the archive has on something."""
+    app: App = request.app.state.paperboy
+    library: Library = request.app.state.library
+    now, found = clock.utcnow(), Found((), 0)
+    with app.db.read() as session:
+        sources = archive.source_names(session)
+        asked = read(form, sources)
+        if not asked.problems:
+            start = (form.number - 1) * ON_PAGE
+            found = library.search(session, asked.query, asked.only, start, ON_PAGE)
+            _keep_up(library, session, now, later)
+    return page(
+        request, "search.html", status=422 if asked.problems else 200, headers=PUBLIC_REFERRER, form=form,
+        problems=asked.problems, sources=sources, total=found.total, cards=shelf.cards(found.papers, now),
+        pages=math.ceil(found.total / ON_PAGE), first=(form.number - 1) * ON_PAGE + 1,
+    )  # fmt: skip
+
+
+def _keep_up(library: Library, session: Session, now: datetime, later: BackgroundTasks) -> None:
+    """After the answer, where the archive has changed: to look at all of it takes seconds."""
+    if library.outdated(session, now):
+        later.add_task(library.renew)
+
+
+@router.get("/day")
+def newest_day(request: Request) -> Response:
+    """To the newest day of which there are papers."""
+    return RedirectResponse(f"/day/{_newest(request)}", status_code=302)
+
+
+@router.get("/week")
+def newest_week(request: Request) -> Response:
+    """To the newest week of which there are papers."""
+    return RedirectResponse(f"/week/{shelf.week_of(_newest(request))}", status_code=302)
+
+
+def _newest(request: Request) -> date:
+    app: App = request.app.state.paperboy
+    with app.db.read() as session:
+        day = shelf.latest(session)
+    if day is None:
+        raise NotFound(_NONE_YET)
+    return day
+
+
+@router.get("/week/{name}")
+def one_week(request: Request, name: str) -> Response:
+    """The most voted of a week."""
+    app: App = request.app.state.paperboy
+    week = _week(name)
+    with app.db.read() as session:
+        shown = shelf.of_week(session, week, IN_WEEK, clock.utcnow())
+    if not shown.total:
+        raise NotFound(f"No paper was listed in week {week.number} of {week.year}.")
+    return page(request, "week.html", headers=PUBLIC_REFERRER, shown=shown)
+
+
+def _week(name: str) -> Week:
+    """A week of the calendar, or NotFound."""
+    written = _WEEK.fullmatch(name)
+    try:
+        week = Week(*map(int, written.groups())) if written else None
+        if week and week.first <= week.last:
+            return week
+    except (ValueError, OverflowError):
+        pass
+    raise NotFound("There is no such week. One is written as 2026-W47.")
