@@ -14,7 +14,7 @@ from sqlmodel import Session
 
 from app import clock, deliver, subscribers
 from app.errors import InvalidPreference, LinkForged, NotFound
-from app.models import Delivery, Subscriber
+from app.models import Delivery, Subscriber, SubscriberState
 from app.pipeline import App
 from app.tokens import Grant, Purpose
 from app.web import feedback, feeds, forms, public
@@ -83,7 +83,7 @@ def decline(request: Request, grant: Decline) -> Response:
 
 @router.get("/unsubscribe/{token}")
 def ask_unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    return page(request, "unsubscribe.html", done=False)
+    return page(request, "unsubscribe.html", done=False, whose=_whose(request, grant))
 
 
 @router.post("/unsubscribe/{token}")
@@ -91,7 +91,15 @@ def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
     """The button, and the mail program's own (RFC 8058): the body is not even read."""
     with db(request).write() as session:
         subscribers.unsubscribe(session, grant.subscriber_id, clock.utcnow())
-    return page(request, "unsubscribe.html", done=True)
+    return page(request, "unsubscribe.html", done=True, whose=_whose(request, grant))
+
+
+def _whose(request: Request, grant: Unsubscribe) -> str:
+    """The address as its owner knows it again, and nobody else learns it: mails are forwarded."""
+    with db(request).read() as session:
+        reader = subscribers.get(session, grant.subscriber_id)
+    name, _, domain = reader.email.rpartition("@")
+    return "" if reader.state is SubscriberState.ERASED else f"{name[:1]}…@{domain}"
 
 
 @router.get("/export/{token}")

@@ -231,6 +231,18 @@ def test_one_click_unsubscribes(
     assert state_of(app, alice) is SubscriberState.UNSUBSCRIBED
 
 
+def test_leaving_says_whose_digest_ends(app: App, client: TestClient, alice: int, link: Link) -> None:
+    """The owner of an address knows it again; who was forwarded a mail does not learn it."""
+    path = link(Purpose.UNSUBSCRIBE, alice)
+    hint = f"to {ALICE[0]}…@{ALICE.partition('@')[2]}"
+    for answer in (client.get(path), client.post(path)):
+        assert hint in answer.text
+        assert ALICE not in answer.text
+    with app.db.write() as session:
+        subscribers.erase(session, alice, clock.utcnow(), keep_off=False)
+    assert "erased" not in client.get(path).text
+
+
 def test_what_a_forwarded_mail_shows_does_not_name_its_reader(
     client: TestClient, alice: int, link: Link
 ) -> None:
