@@ -122,7 +122,7 @@ def test_nothing_is_written(app: App) -> None:
 
 
 def test_each_day_has_its_own_new_papers(app: App) -> None:
-    """A paper counts on the day on which it was new, however many there are and however often it is listed."""
+    """A paper counts on the day on which it was new, however often it is listed."""
     again = list_paper(app, "Agents again", 2)
     for ago in (0, 0, 2, 5):
         list_paper(app, f"Agents of {ago}", ago)

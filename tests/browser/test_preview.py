@@ -6,7 +6,7 @@ from datetime import timedelta
 from urllib.parse import parse_qsl
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 from sqlmodel import select
 
 from app import clock
@@ -43,7 +43,7 @@ def test_it_comes_while_typing(url: str, page: Page) -> None:
     page.get_by_label("E-mail address").fill("bob@example.org")
     page.get_by_label("Interest 1").press_sequentially("agents")
     preview = page.get_by_role("region", name="Your digest, if it came now")
-    expect(preview.get_by_role("link")).to_have_count(4)
+    expect(preview.get_by_role("listitem")).to_have_count(4)
     expect(preview).to_contain_text("“Agents” in the title")
     expect(page.get_by_role("status")).to_have_text("Today’s digest would bring 4 papers. See them")
     expect(page.get_by_role("list", name="What each interest")).to_contain_text(
@@ -56,16 +56,21 @@ def test_it_comes_while_typing(url: str, page: Page) -> None:
 
 
 def test_the_last_word_counts(url: str, page: Page) -> None:
-    """Whoever types on is shown what they ended with, even where an earlier answer takes longer."""
-    held: list[object] = []
-    page.route("**/preview", lambda route: held.append(route) if not held else route.continue_())
+    """Whoever types on while an answer is under way is shown what they ended with, and asks only once more."""
+    held: list[Route] = []
+    page.route("**/preview", lambda route: route.continue_() if held else held.append(route))
+    page.clock.install()
     page.goto(url)
     field = page.get_by_label("Interest 1")
     with page.expect_request("**/preview"):
         field.fill("agents")
-    with page.expect_response("**/preview"):
-        field.fill("video")
-    held[0].abort()  # type: ignore[attr-defined]
+    for typed in ("agents and", "video"):
+        field.fill(typed)
+        page.clock.run_for(500)
+    assert len(held) == 1
+    with page.expect_request("**/preview") as last:
+        held[0].continue_()
+    assert last.value.post_data == "interest=video&interest=&interest="
     preview = page.get_by_role("region", name="Your digest, if it came now")
     expect(preview.get_by_role("link")).to_have_text(["Video Diffusion"])
 
