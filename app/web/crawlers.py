@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime
+from itertools import groupby
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from fastapi import APIRouter, Request, Response
@@ -14,22 +15,16 @@ from app import clock
 from app.models import Listing, Paper
 from app.pipeline import App
 from app.tokens import Purpose
-from app.web import conditional
+from app.web import conditional, shelf
 
 router = APIRouter(include_in_schema=False)
 
 MOST = 50_000  # addresses that a sitemap may hold
 HOURLY = {"Cache-Control": "public, max-age=3600"}
-# A page for every link that was ever mailed, for every interest that anybody may think of, and for machines.
-CLOSED = (
-    *(f"/{purpose}/" for purpose in Purpose),
-    "/feed.atom?",
-    "/feed.json?",
-    "/api/",
-    "/hooks/",
-    "/metrics",
-    "/suggest",
-)
+# A page for every link that was ever mailed, for all that anybody may look for, and for machines.
+_LOOKED_FOR = ("/search", "/feed.atom?interest=", "/feed.json?interest=")
+_MACHINES = ("/api/", "/hooks/", "/metrics", "/suggest")
+CLOSED = (*(f"/{purpose}/" for purpose in Purpose), *_LOOKED_FOR, *_MACHINES)
 
 Page = tuple[str, datetime]  # its path, and when it last changed
 
@@ -44,24 +39,29 @@ def robots(request: Request) -> Response:
 
 @router.get("/sitemap.xml")
 def sitemap(request: Request) -> Response:
-    """The front page, every day, and as many papers as there is room for, the newest first."""
+    """The front page, every day and week, and as many papers as there is room for, the newest first."""
     app: App = request.app.state.paperboy
     with app.db.read() as session:
-        days = list(_days(session))
-        newest = max((at for _, at in days), default=clock.utcnow())
-        pages = [("/", newest), *days][:MOST]
+        days = _days(session)
+        newest = max(days.values(), default=clock.utcnow())
+        listed = [(f"/day/{day}", at) for day, at in days.items()]
+        pages = [("/", newest), *listed, *_weeks(days)][:MOST]
         pages += _papers(session, MOST - len(pages))
     body = _written(app.settings.base_url, pages)
     return conditional.answer(request, body, "application/xml", max(at for _, at in pages), HOURLY)
 
 
-def _days(session: Session) -> Iterator[Page]:
-    listed = select(col(Listing.listed_on), func.max(col(Paper.updated_at))).join(
-        Paper, col(Paper.id) == Listing.paper_id
-    )
-    shown = listed.where(col(Paper.withdrawn_at).is_(None)).group_by(col(Listing.listed_on))
-    for day, at in session.exec(shown.order_by(col(Listing.listed_on).desc())):
-        yield f"/day/{day}", at
+def _days(session: Session) -> dict[date, datetime]:
+    """When any paper of each day changed last, the newest day first."""
+    listed = select(col(Listing.listed_on), func.max(col(Paper.updated_at)))
+    shown = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(col(Paper.withdrawn_at).is_(None))
+    newest = shown.group_by(col(Listing.listed_on)).order_by(col(Listing.listed_on).desc())
+    return dict(session.exec(newest).all())
+
+
+def _weeks(days: Mapping[date, datetime]) -> Iterator[Page]:
+    for week, of_week in groupby(days, shelf.week_of):
+        yield f"/week/{week}", max(days[day] for day in of_week)
 
 
 def _papers(session: Session, limit: int) -> Iterator[Page]:

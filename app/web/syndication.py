@@ -86,7 +86,7 @@ def _add(parent: Element, tag: str, text: str = "", **attributes: str) -> Elemen
 
 
 def _line(text: str) -> str:
-    return _writable(plain(text))
+    return plain(_writable(text))
 
 
 def _writable(text: str) -> str:
