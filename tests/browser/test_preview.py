@@ -56,7 +56,7 @@ def test_it_comes_while_typing(url: str, page: Page) -> None:
 
 
 def test_the_last_word_counts(url: str, page: Page) -> None:
-    """Whoever types on while an answer is under way is shown what they ended with, and asks only once more."""
+    """Whoever types on while an answer is under way is shown what they ended with; one is asked at a time."""
     held: list[Route] = []
     page.route("**/preview", lambda route: route.continue_() if held else held.append(route))
     page.clock.install()
