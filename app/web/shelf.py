@@ -164,8 +164,12 @@ def curve(votes: Sequence[VotePoint]) -> Curve | None:
 def _told(first: VotePoint, last: VotePoint) -> str:
     until = f"{last.upvotes} on {_day(last.at)}"
     if first.at.date() == last.at.date():
-        return f"From {first.upvotes} to {until}."
-    return f"From {first.upvotes} on {_day(first.at)} to {until}."
+        return f"From {_votes(first)} to {until}."
+    return f"From {_votes(first)} on {_day(first.at)} to {until}."
+
+
+def _votes(point: VotePoint) -> str:
+    return "1 vote" if point.upvotes == 1 else f"{point.upvotes} votes"
 
 
 def _day(at: datetime) -> str:

@@ -1,0 +1,129 @@
+"""The whole archive is searched as digests are matched, and what was made for that is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+
+import pytest
+
+from app import archive, interest
+from app.archive import Filter
+from app.corpus import Corpus
+from app.match import Index
+from app.models import Paper
+from app.pipeline import App
+from app.search import SHOWN, Library, Stacks
+from tests import corpora, shelves
+from tests.conftest import NOW
+
+DAY = NOW.date()
+
+
+def written(app: App, *titles: str, day: date = DAY, **fields: object) -> list[int]:
+    """Papers of the archive; their ids."""
+    with app.db.write() as session:
+        source = shelves.source(session, NOW, f"source of {titles[0]}")
+        return [shelves.paper(session, source, title, day, NOW, **fields) for title in titles]
+
+
+def found(library: Library, app: App, text: str, only: Filter = Filter(), now: datetime = NOW) -> list[int]:  # noqa: B008
+    with app.db.read() as session:
+        if library.outdated(session, now):
+            library.renew()
+        return [paper.id for paper in library.search(session, interest.parse(text), only, 0, 20).papers]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "offline policies of an actor",
+        '"machine translation"',
+        "RL -bandit",
+        'speech -"protein folding" author:turing',
+        "author:lovelace -cat:cs",
+        'cat:math "we study" -RL -author:"ada lovelace"',
+        "-MT retrieval",
+    ],
+)
+def test_search_finds_what_an_interest_finds(text: str) -> None:
+    """The quick way over all papers leaves out what the way through each paper leaves out."""
+    papers = [
+        replace(
+            paper,
+            authors=(("Lovelace, Ada", "Alan Turing"), ("Grace Hopper",))[paper.id % 2],
+            categories=(("cs.CL",), ("math.PR", "cs.LG"), ("math",))[paper.id % 3],
+        )
+        for paper in corpora.papers()
+    ]
+    corpus, query = Corpus.of([(paper.title, paper.abstract) for paper in papers]), interest.parse(text)
+    (hits,) = Index(papers, corpus).match([query])
+    assert set(Stacks(papers, corpus).find(query)) == {
+        n for n, relevance in hits.items() if relevance >= SHOWN
+    }
+    assert hits
+
+
+def test_what_fits_as_well_comes_newest_first(app: App) -> None:
+    """And of one day what came last."""
+    older = written(app, "Zebra stripes", day=DAY - timedelta(days=1))
+    newer = written(app, "Zebra herds", "Zebra foals")
+    assert found(Library(app.db, app.lexicon), app, '"zebra"') == [newer[1], newer[0], *older]
+
+
+def test_filters_narrow_what_is_found(app: App) -> None:
+    """By day, by source, by code, or by several at once."""
+    (plain,) = written(app, "Zebra stripes")
+    (coded,) = written(app, "Zebra herds", code_url="https://example.org/herds")
+    (old,) = written(app, "Zebra foals", day=DAY - timedelta(days=1), code_url="https://example.org/foals")
+    library = Library(app.db, app.lexicon)
+    assert set(found(library, app, "zebra")) == {plain, coded, old}
+    assert set(found(library, app, "zebra", Filter(code=True))) == {coded, old}
+    assert set(found(library, app, "zebra", Filter(day=DAY))) == {plain, coded}
+    assert set(found(library, app, "zebra", Filter(source="source of Zebra foals"))) == {old}
+    assert found(library, app, "zebra", Filter(DAY, "source of Zebra foals", True)) == []
+
+
+def test_without_words_all_papers_come_newest_first(app: App) -> None:
+    """Those that no source listed last; what was withdrawn or merged away does not."""
+    with app.db.write() as session:
+        shelves.archive(session, 1, NOW)
+    old = written(app, "Old", day=DAY - timedelta(days=1))
+    new, withdrawn, merged = written(app, "New", "Withdrawn", "Merged")
+    with app.db.write() as session:
+        session.get_one(Paper, withdrawn).withdrawn_at = NOW
+        session.get_one(Paper, merged).merged_into_id = new
+    with app.db.read() as session:
+        result = Library(app.db, app.lexicon).search(session, None, Filter(), 0, 2)
+    assert [paper.id for paper in result.papers] == [new, *old]
+    assert result.total == 3
+
+
+def test_what_came_since_is_found_a_minute_later(app: App) -> None:
+    """The archive is not looked at for every visitor."""
+    library, (first,) = Library(app.db, app.lexicon), written(app, "Zebra stripes")
+    assert found(library, app, "zebra") == [first]
+    found(library, app, "zebra", now=NOW + timedelta(seconds=1))
+    (second,) = written(app, "Zebra herds")
+    assert found(library, app, "zebra", now=NOW + timedelta(seconds=59)) == [first]
+    assert set(found(library, app, "zebra", now=NOW + timedelta(seconds=62))) == {first, second}
+
+
+def test_related_papers_say_nearly_the_same(app: App) -> None:
+    """They are told as soon as the archive was looked at, and never waited for."""
+    with app.db.write() as session:
+        for paper in corpora.papers():
+            fields = {"title_key": paper.title, "content_hash": "", "created_at": NOW, "updated_at": NOW}
+            session.add(Paper(title=paper.title, abstract=paper.abstract, **fields))
+        shelves.archive(session, 100, NOW)
+    app.lexicon.learn(app.db, NOW)
+    library = Library(app.db, app.lexicon)
+    with app.db.read() as session:
+        (asked,) = archive.newest(session, Filter(), 1, offset=339)
+        assert library.related(session, asked.id, 5) == []
+        library.renew()
+        related = library.related(session, asked.id, 5)
+    subject = next(subject for subject in corpora.SUBJECTS if subject in asked.abstract.lower())
+    assert related
+    assert asked not in related
+    assert all(subject in paper.abstract.lower() for paper in related)
