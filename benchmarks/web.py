@@ -3,9 +3,10 @@
     python -m benchmarks.web [--quick] [--json]
 
 10,000 made-up papers, 50 a day, a model learned from them, and a real uvicorn in a process of its own on
-127.0.0.1. One client asks for one page after the other, in turns, over a connection that is kept; each
-preview has interests that nobody had asked for before, so that they are matched, and every 60 seconds one
-meets papers that have to be read anew, as in life. --quick: 1,000 papers and fewer rounds.
+127.0.0.1. One client asks for one page after the other, in turns, over a connection that is kept. Each
+preview has three interests that nobody had asked for before, so that all are matched, one of them with an
+exclusion; every hundredth finds so many matched that the papers are read anew, as they are after a minute.
+--quick: 1,000 papers and fewer rounds.
 """
 
 from __future__ import annotations
@@ -88,11 +89,12 @@ def _said(dice: random.Random) -> dict[str, object]:
 
 
 def interests() -> Iterator[list[str]]:
-    """Three interests of two or three words, never the same ones twice."""
+    """Three interests, one of them with an exclusion, never the same ones twice."""
     dice = random.Random(2)  # noqa: S311 - no secret
     for number in itertools.count():
         subjects = dice.sample([*SUBJECTS], 3)
-        yield [f"{each} {dice.choice(SUBJECTS[each].split())} {number}" for each in subjects]
+        typed = [f"{each} {dice.choice(SUBJECTS[each].split())} {number}" for each in subjects]
+        yield [*typed[:2], f"{typed[2]} -{dice.choice(COMMON.split())}"]
 
 
 def serve(folder: Path, bound: socket.socket) -> None:
