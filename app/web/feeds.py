@@ -109,13 +109,15 @@ def _of_interest(request: Request, text: str) -> Response:
     limits: Limits = request.app.state.limits
     limits.preview(client_ip(request))
     try:
-        editions = pipeline.backtest(app, now, [Wish(text)], BACK)
+        with limits.at_work():
+            editions = pipeline.backtest(app, now, [Wish(text)], BACK)
     except InvalidInterest as error:
         raise HTTPException(400, str(error)) from None
     brought = [(each.digest, each.at) for each in reversed(editions) if isinstance(each.digest, Digest)]
     choices = [choice for digest, at in brought for choice in _of_digest(digest, at)]
     words = "The papers of the last two weeks that fit, each with the reason."
-    about = About(text, words, "/feed", query="?" + urlencode({"interest": text}))
+    home, query = "/search?" + urlencode({"q": text}), "?" + urlencode({"interest": text})
+    about = About(text, words, "/feed", home, query)
     with app.db.read() as session:
         return _answer(request, session, about, choices, now)
 
@@ -155,9 +157,11 @@ def _answer(
 ) -> Response:  # fmt: skip
     """The feed in the format of the path; or 304."""
     app, in_json = _app(request), request.url.path.endswith(".json")
-    papers = archive.papers(session, {choice.pick.paper_id for choice in choices})
-    once = {choice.pick.paper_id: choice for choice in reversed(choices)}.values()  # a digest's first
-    entries = [_entry(request, choice, papers.get(choice.pick.paper_id)) for choice in reversed(once)]
+    once: dict[int, Choice] = {}
+    for choice in choices:
+        once.setdefault(choice.pick.paper_id, choice)
+    papers = archive.papers(session, once)
+    entries = [_entry(request, choice, papers.get(number)) for number, choice in once.items()]
     newest = sorted(entries, key=lambda entry: entry.published, reverse=True)[:MOST]
     updated = max((entry.updated for entry in newest), default=_midnight(now.date()))
     feed = Feed(

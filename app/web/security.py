@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import BoundedSemaphore
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
@@ -26,6 +28,7 @@ MAX_API_BYTES = 1024 * 1024  # the body is read before the key is looked at
 PER_ADDRESS_AN_HOUR = 5
 PASTES_AN_HOUR = 20  # a reader: to read two hundred thousand letters may take a second or two
 PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
+AT_WORK = 4  # answers that take some tenths of a second each: threads are left for everybody else
 ALL_VISITORS = 25  # together they may ask for as much as this many addresses of the internet
 
 PAGE_CSP = (
@@ -144,6 +147,7 @@ class Limits:
         self._per_address = RateLimitItemPerHour(PER_ADDRESS_AN_HOUR)
         self._pastes = RateLimitItemPerHour(PASTES_AN_HOUR)
         self._previews = RateLimitItemPerMinute(PREVIEWS_A_MINUTE)
+        self._places = BoundedSemaphore(AT_WORK)
 
     def visitor(self, ip: str) -> None:
         """Count a form sent by a visitor, or raise TooManyRequests."""
@@ -161,6 +165,16 @@ class Limits:
     def preview(self, ip: str) -> None:
         """Count a look at what interests would bring, which signing up never waits for."""
         self._count(self._previews, "preview", _household(ip))
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Do what takes a while, or raise TooManyRequests where enough do already."""
+        if not self._places.acquire(blocking=False):
+            raise TooManyRequests(retry_after=2)
+        try:
+            yield
+        finally:
+            self._places.release()
 
     def _count(self, limit: RateLimitItem, kind: str, key: str) -> None:
         if not self._window.hit(limit, kind, key):

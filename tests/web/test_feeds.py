@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import Any
 from xml.etree import ElementTree
@@ -20,6 +21,7 @@ from app.pipeline import App
 from app.records import Digest, Pick, Section
 from app.tokens import Purpose
 from app.web import feeds
+from app.web.security import AT_WORK, Limits
 from tests import samples, shelves
 from tests.web.conftest import BOB, WANTED, Link
 
@@ -251,6 +253,7 @@ def test_an_interest_brings_what_fits_with_the_reason(app: App, client: TestClie
     assert read["items"][0]["tags"] == ["agents -market"]
     assert read["title"] == "Paperboy: agents -market"
     assert json_feed(client.get(read["feed_url"])) == read
+    assert client.get(read["home_page_url"]).status_code == 200
 
 
 def test_an_interest_that_nothing_fits_is_an_empty_feed(app: App, client: TestClient) -> None:
@@ -287,6 +290,19 @@ def test_interests_are_not_asked_for_without_end(app: App, client: TestClient) -
     assert answers[:5] == [200] * 5
     assert answers[-1] == 429
     assert client.get("/feed.atom").status_code == 200
+
+
+def test_a_few_interests_are_matched_at_once(app: App, client: TestClient) -> None:
+    """A feed reader comes again; whoever signs up meanwhile need not wait."""
+    limits: Limits = client.app.state.limits  # type: ignore[attr-defined]
+    with ExitStack() as busy:
+        for _ in range(AT_WORK):
+            busy.enter_context(limits.at_work())
+        answer = client.get("/feed.atom", params={"interest": "agents"})
+        assert answer.status_code == 429
+        assert int(answer.headers["retry-after"]) > 0
+        assert client.get("/feed.atom").status_code == 200
+    assert client.get("/feed.atom", params={"interest": "agents"}).status_code == 200
 
 
 # --- a reader's own
