@@ -84,7 +84,7 @@ def test_a_click_is_recorded_by_its_button_alone(
     for _ in range(2):
         asked = client.get(path).text
     assert "Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans" in asked
-    assert len(re.findall("<button", asked)) == 1
+    assert len(re.findall("<button", asked.partition("<main")[2])) == 1
     assert said_by(app, alice) == {}
     for _ in range(2):
         assert "Noted" in client.post(path).text
