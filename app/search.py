@@ -22,7 +22,7 @@ from app.records import PaperView
 from app.space import Matrix
 from app.words import running, telling
 
-NEWEST = 20_000  # papers that are searched: older ones are found by their day
+NEWEST = 10_000  # papers that are searched, for some 300 MB; older ones are found by their day
 SHOWN = 0.1  # relevance: far less than what is worth a place in a digest
 NEAR = 0.4  # cosine from which a paper is related to another
 LOOK_EVERY = timedelta(minutes=1)  # whether the archive has changed
@@ -34,6 +34,7 @@ class Found:
 
     papers: tuple[PaperView, ...]
     total: int
+    of_newest: int = 0  # papers, where not all of the archive was searched
 
 
 class Stacks:
@@ -41,6 +42,7 @@ class Stacks:
 
     def __init__(self, papers: Sequence[PaperView], corpus: Corpus) -> None:
         self._index, self._folding = match.Index(papers, corpus), corpus.abbreviations
+        self.size = len(papers)
         self._ids = np.array([paper.id for paper in papers], np.int64)
         self._places = {number: place for place, number in enumerate(self._ids.tolist())}
         days = [paper.last_listed_on.toordinal() if paper.last_listed_on else 0 for paper in papers]
@@ -124,13 +126,15 @@ class Library:
     def search(self, session: Session, query: Query | None, only: Filter, start: int, size: int) -> Found:
         """What fits the interest, the best first; without one all papers, the newest first."""
         if query is None:
-            papers = archive.newest(session, only, size, start)
-            return Found(tuple(papers), archive.count(session, only))
-        ids = self._stacks().find(query)
+            newest = archive.newest(session, only, size, start)
+            return Found(tuple(newest), archive.count(session, only))
+        stacks = self._stacks()
+        ids = stacks.find(query)
         if only:
             passing = archive.passing(session, only)
             ids = [number for number in ids if number in passing]
-        return Found(tuple(archive.in_order(session, ids[start : start + size])), len(ids))
+        papers = archive.in_order(session, ids[start : start + size])
+        return Found(tuple(papers), len(ids), NEWEST if stacks.size == NEWEST else 0)
 
     def related(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
         """The nearest papers, as far as the stacks are there already: no page waits for them."""

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
-from app import archive, interest
+from app import archive, interest, search
 from app.archive import Filter
 from app.corpus import Corpus
 from app.match import Index
@@ -107,6 +107,18 @@ def test_what_came_since_is_found_a_minute_later(app: App) -> None:
     (second,) = written(app, "Zebra herds")
     assert found(library, app, "zebra", now=NOW + timedelta(seconds=59)) == [first]
     assert set(found(library, app, "zebra", now=NOW + timedelta(seconds=62))) == {first, second}
+
+
+def test_of_a_very_large_archive_the_newest_papers_are_searched(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is said how many those are."""
+    monkeypatch.setattr(search, "NEWEST", 2)
+    _, *newer = written(app, "Zebra stripes", "Zebra herds", "Zebra foals")
+    with app.db.read() as session:
+        result = Library(app.db, app.lexicon).search(session, interest.parse("zebra"), Filter(), 0, 20)
+    assert {paper.id for paper in result.papers} == set(newer)
+    assert result.of_newest == 2
 
 
 def test_related_papers_say_nearly_the_same(app: App) -> None:

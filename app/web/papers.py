@@ -130,7 +130,7 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
             _keep_up(library, session, now, later)
     return page(
         request, "search.html", status=422 if asked.problems else 200, headers=PUBLIC_REFERRER, form=form,
-        problems=asked.problems, sources=sources, total=found.total, cards=shelf.cards(found.papers, now),
+        problems=asked.problems, sources=sources, found=found, cards=shelf.cards(found.papers, now),
         pages=math.ceil(found.total / ON_PAGE), first=(form.number - 1) * ON_PAGE + 1,
     )  # fmt: skip
 
