@@ -54,8 +54,7 @@ class Stacks:
         # A category is one word here: it is found whole.
         self._filed = Concordance([[category] for category in paper.categories] for paper in papers)
         self._categories = sorted({category for paper in papers for category in paper.categories})
-        rows = [self._index.vectors[number] for number in self._places]
-        self._vectors = np.array(rows, np.float32) if rows else np.zeros((0, 0), np.float32)
+        self._vectors = np.array([*self._index.vectors.values()], np.float32)
 
     def find(self, query: Query) -> list[int]:
         """The papers that fit an interest, the best first; of equal ones the newest."""
@@ -91,8 +90,6 @@ class Stacks:
         return found
 
     def _under(self, names: Sequence[str]) -> Matrix:
-        if not names:
-            return np.zeros(len(self._ids), bool)
         return self._filed.having_any(own for own in self._categories if belongs(own, names))
 
     def near(self, paper_id: int, limit: int) -> list[int]:
