@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -122,7 +122,7 @@ def served(folder: Path) -> Iterator[str]:
 
 def measure(url: str, day: str, rounds: int) -> dict[str, list[float]]:
     """Milliseconds from question to whole answer, by page."""
-    typed, visitors = interests(), itertools.count()
+    typed, visitors, papers = interests(), itertools.count(), itertools.count(1)
     with httpx.Client(base_url=url, timeout=60) as client:
 
         def preview(path: str = "/preview") -> httpx.Response:
@@ -133,6 +133,10 @@ def measure(url: str, day: str, rounds: int) -> dict[str, list[float]]:
             "empty": lambda: client.get("/empty"),
             "front": lambda: client.get("/"),
             "day": lambda: client.get(f"/day/{day}"),
+            "week": lambda: client.get(f"/week/{date.fromisoformat(day):%G-W%V}"),
+            "paper": lambda: client.get(f"/paper/{next(papers)}"),
+            "search": lambda: client.get("/search", params={"q": next(typed)[0]}),
+            "narrowed": lambda: client.get("/search", params={"q": next(typed)[2], "day": day}),
             "preview": preview,
         }
         _wait(client)
