@@ -146,7 +146,9 @@ def test_cards_lead_to_the_papers_page(app: App, client: TestClient) -> None:
     for path in ("/", f"/day/{DAY}", "/week/2026-W47", "/search"):
         page = client.get(path).text
         assert f'<a href="/paper/{number}">On the Number 1</a>' in page
-        assert '<a href="https://arxiv.org/abs/2611.00001" rel="noopener noreferrer">abs<' in page
+        assert f'id="p{number}"' in page
+        outside = '<a href="https://arxiv.org/abs/2611.00001" rel="noopener noreferrer"'
+        assert f'{outside} aria-describedby="p{number}">abs</a>' in page
 
 
 # --- the curve
