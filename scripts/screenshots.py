@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 from rich.console import Console
 
 from app import clock, deliver, demo, main, subscribers
@@ -69,6 +69,9 @@ def pages(app: App, now: datetime) -> dict[str, str]:
         "signup": "/",
         "preferences": path(Purpose.PREFERENCES),
         "digest": path(Purpose.VIEW, richest.id or 0),
+        "paper": f"/paper/{papers[richest.id or 0][0]}",
+        "search": "/search?q=language+agents",
+        "preview": "/",
     }
 
 
@@ -84,10 +87,17 @@ def take(browser: Browser, url: str, name: str, folder: Path) -> None:
             )
             page = context.new_page()
             page.goto(url)
-            page.screenshot(
-                path=folder / f"{name}-{size}-{scheme}.png", full_page=size == "phone" or name != "signup"
-            )
+            if name == "preview":
+                _type_interests(page)
+            whole = size == "phone" or name not in ("signup", "preview")
+            page.screenshot(path=folder / f"{name}-{size}-{scheme}.png", full_page=whole)
             context.close()
+
+
+def _type_interests(page: Page) -> None:
+    page.get_by_label("Interest 1").fill("agents")
+    page.get_by_label("Interest 2").fill("video generation, robotics")
+    page.get_by_role("button", name="Keep them apart").wait_for()
 
 
 def run(folder: Path) -> int:
