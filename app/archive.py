@@ -210,7 +210,8 @@ def most_voted(session: Session, since: date, until: date, limit: int) -> tuple[
     figures = {number or 0: 0 for number in session.exec(ids)}
     best = select(Votes.paper_id, func.max(Votes.upvotes)).where(col(Votes.paper_id).in_(ids))
     for number, upvotes in session.exec(best.group_by(col(Votes.paper_id), col(Votes.source_id))):
-        figures[number] += upvotes
+        if number in figures:  # PostgreSQL answers each question as of its own moment
+            figures[number] += upvotes
     ranked = sorted(figures, key=lambda number: (-figures[number], number))
     return ranked[:limit], len(ranked)
 

@@ -43,6 +43,7 @@ TITLE_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 # An interest of filters alone ("author:…") asks for all that passes them.
 FILTER_RELEVANCE = 0.8
 BATCH = 500  # interests that are matched at once: bounds the memory
+DIRECTIONS_KEPT = 20_000  # of interests: some megabytes
 CLOSE_WORDS = 3  # that a reason names
 
 
@@ -209,6 +210,8 @@ class Index:
     def _direction(self, query: Query, examples: _Examples) -> Matrix:
         """Where an interest's examples point, a unit row; worked out once, since many papers ask for it."""
         if query.text not in self._directions:
+            if len(self._directions) >= DIRECTIONS_KEPT:
+                self._directions.clear()
             asked = self._asked([query])
             self._directions[query.text], _ = examples.meanings(
                 asked, self._words(asked), self._said_of(asked)

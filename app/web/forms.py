@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import chain, groupby, zip_longest
+from itertools import groupby, zip_longest
 from typing import Annotated, TypeVar
 from zoneinfo import available_timezones
 
 from fastapi import Form
+from pydantic import AfterValidator
 
 from app import bibliography, cadence, interest, subscribers
 from app.errors import InvalidAddress, InvalidInput
+from app.interest import MAX_INTEREST_CHARS
 from app.models import Cadence, WhenEmpty
 from app.records import Wish
 from app.subscribers import MAX_INTERESTS, Preferences
@@ -21,8 +23,15 @@ from app.subscribers import MAX_INTERESTS, Preferences
 SPARE_ROWS = 3
 _UNUSABLE = -1  # no number that anybody may choose: `subscribers.problems` says which ones they may
 Choice = TypeVar("Choice", bound=StrEnum)
-Text = Annotated[str, Form()]
-Texts = Annotated[list[str], Form()]
+
+
+def _sayable(text: str) -> str:
+    """Without half letters, which some character sets can spell and no page can say."""
+    return text.encode("utf-8", "replace").decode()
+
+
+Text = Annotated[str, Form(), AfterValidator(_sayable)]
+Texts = Annotated[list[Annotated[str, AfterValidator(_sayable)]], Form()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +105,14 @@ def rows(texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str
 
 
 def kept_apart(form: Filled, text: str) -> Filled:
-    """The form with an interest that looked like several parted into them."""
-    text = interest.normalise(text)
-    pieces = [Row(piece) for piece in interest.pieces(text)]
-    lines = (pieces if pieces and interest.normalise(row.text) == text else [row] for row in form.rows)
-    return replace(form, rows=tuple(chain.from_iterable(lines)))
+    """The form with an interest that looked like several parted into them, where there is room."""
+    text = interest.normalise(text[:MAX_INTEREST_CHARS])
+    pieces = tuple(Row(piece) for piece in interest.pieces(text))
+    lines = [interest.normalise(row.text) for row in form.rows[:MAX_INTERESTS]]
+    if not pieces or text not in lines or len(form.rows) - 1 + len(pieces) > MAX_INTERESTS:
+        return form
+    at = lines.index(text)
+    return replace(form, rows=(*form.rows[:at], *pieces, *form.rows[at + 1 :]))
 
 
 def problems_of_interests(form: Filled) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
+from fastapi.responses import RedirectResponse
 
 from app import bibliography, clock, pipeline, subscribers
 from app.errors import NotFound, TooManyRequests
@@ -97,6 +98,12 @@ def preview(request: Request, form: Annotated[Filled, Depends(sign_up_form)], sp
         return _front(request, form, shown.status, shown)
     headers = PUBLIC_REFERRER | shown.headers
     return page(request, "preview.html", status=shown.status, headers=headers, form=form, preview=shown)
+
+
+@router.get("/preview")
+def back_to_the_form() -> Response:
+    """Without scripts a preview's address stands in the browser, and may be asked for by itself."""
+    return RedirectResponse("/#join", status_code=303)
 
 
 def _previewed(request: Request, form: Filled) -> Preview:

@@ -95,11 +95,12 @@ def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
 
 
 def _whose(request: Request, grant: Unsubscribe) -> str:
-    """The address as its owner knows it again, and nobody else learns it: mails are forwarded."""
+    """The address as its owner knows it again, and others hardly learn it: mails are forwarded."""
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
     name, _, domain = reader.email.rpartition("@")
-    return "" if reader.state is SubscriberState.ERASED else f"{name[:1]}…@{domain}"
+    shown = name[: 1 if len(name) > 2 else 0]
+    return "" if reader.state is SubscriberState.ERASED else f"{shown}…@{domain}"
 
 
 @router.get("/export/{token}")

@@ -15,7 +15,7 @@ from app.errors import TooManyRequests
 from app.models import Delivery, Event, Query, Subscriber
 from app.pipeline import App
 from app.web import pages, preview, security
-from app.web.preview import Previews
+from app.web.preview import Preview, Previews
 from tests import shelves
 
 AGENTS, VIDEO = "Language Agents that <think> in $\\mathbb{R}^n$", "Video Diffusion in Real Time"
@@ -205,10 +205,48 @@ def test_a_preview_that_fails_is_no_end(app: App) -> None:
 
 
 def test_previews_leave_room_for_others(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only so many may wait for their turn."""
-    monkeypatch.setattr(preview, "AT_ONCE", 0)
-    with pytest.raises(TooManyRequests):
-        Previews(app).of(["agents"], clock.utcnow())
+    """Only so many may wait for their turn, and each gives its place back, whatever happens."""
+    monkeypatch.setattr(preview, "AT_ONCE", 1)
+    previews = Previews(app)
+
+    def asked_meanwhile(*_: object) -> Preview:
+        with pytest.raises(TooManyRequests):
+            previews.of(["agents"], clock.utcnow())
+        raise LookupError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(previews, "_made", asked_meanwhile)
+        with pytest.raises(LookupError):
+            previews.of(["agents"], clock.utcnow())
+    assert previews.of(["agents"], clock.utcnow()).interests
+
+
+def test_its_address_leads_back_to_the_form(client: TestClient) -> None:
+    """Whoever keeps it as a bookmark, or presses Enter on it."""
+    answer = client.get("/preview", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/#join")
+
+
+def test_parting_makes_no_more_than_there_may_be(client: TestClient) -> None:
+    """One line is parted, once, and none where that would be too many."""
+    several = ", ".join(f"word{number}" for number in range(30))
+    lines = {**FORM, "interest": [several] * 50, "split": several}
+    page = client.post("/preview", data=lines).text
+    assert 'value="word7"' not in page
+    two = client.post("/preview", data={**FORM, "interest": ["a, b", "a, b"], "split": "a, b"}).text
+    assert [two.count(f'name="interest" value="{line}"') for line in ("a", "b", "a, b")] == [1, 1, 1]
+
+
+def test_half_letters_are_no_crash(client: TestClient) -> None:
+    """Some character sets can spell what no page can say."""
+    body = (
+        b"--x\r\nContent-Disposition: form-data; name=interest\r\n"
+        b"Content-Type: text/plain; charset=unicode_escape\r\n\r\n\\ud800 agents\r\n--x--\r\n"
+    )
+    answer = client.post(
+        "/preview", content=body, headers={"content-type": "multipart/form-data; boundary=x"}
+    )
+    assert answer.status_code < 500
 
 
 @pytest.mark.usefixtures("shelf")
