@@ -48,7 +48,7 @@ def sitemap(request: Request) -> Response:
         pages = [("/", newest), *listed, *_weeks(days)][:MOST]
         pages += _papers(session, MOST - len(pages))
     body = _written(app.settings.base_url, pages)
-    return conditional.answer(request, body, "application/xml", max(at for _, at in pages), HOURLY)
+    return conditional.answer(request, body, "application/xml", HOURLY)
 
 
 def _days(session: Session) -> dict[date, datetime]:

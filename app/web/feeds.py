@@ -175,8 +175,7 @@ def _answer(
     )
     body = syndication.json_feed(feed) if in_json else syndication.atom(feed)
     media = syndication.JSON if in_json else f"{syndication.ATOM}; charset=utf-8"
-    modified = max([updated, *(choice.shown_at for choice in choices)])
-    return conditional.answer(request, body, media, modified, headers)
+    return conditional.answer(request, body, media, headers)
 
 
 def _self(about: About, in_json: bool) -> str:
