@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, func, or_, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from app.models import Listing, Merge, Paper, Source, Votes, WrittenSummary
 from app.records import PaperView, VotePoint
@@ -68,8 +69,9 @@ def views(session: Session, ids: Collection[int]) -> list[PaperView]:
 
 
 def in_order(session: Session, ids: Sequence[int]) -> list[PaperView]:
-    """These papers in this order; what was merged away meanwhile is left out."""
-    known = {paper.id: paper for paper in views(session, ids)}
+    """These papers in this order; what was merged away or withdrawn meanwhile is left out."""
+    shown = {row.id: row for row in papers(session, ids).values() if row.withdrawn_at is None}
+    known = {paper.id: paper for paper in _views(session, [*shown.values()])}
     return [known[number] for number in ids if number in known]
 
 
@@ -123,10 +125,17 @@ def days(session: Session, limit: int = 30) -> list[tuple[date, int]]:
 
 
 def around(session: Session, day: date) -> tuple[date | None, date | None]:
-    """The nearest days before and after this one on which papers were listed."""
-    before = session.exec(select(func.max(Listing.listed_on)).where(col(Listing.listed_on) < day)).one()
-    after = session.exec(select(func.min(Listing.listed_on)).where(col(Listing.listed_on) > day)).one()
+    """The nearest days before and after this one of which there are papers."""
+    listed = col(Listing.listed_on)
+    before = session.exec(_days_shown().where(listed < day).order_by(listed.desc()).limit(1)).first()
+    after = session.exec(_days_shown().where(listed > day).order_by(listed).limit(1)).first()
     return before, after
+
+
+def _days_shown() -> SelectOfScalar[date]:
+    """A day for every listing of a paper that is not withdrawn."""
+    shown = select(col(Listing.listed_on)).join(Paper, col(Paper.id) == Listing.paper_id)
+    return shown.where(col(Paper.withdrawn_at).is_(None))
 
 
 def keywords(session: Session, since: date) -> Counter[str]:
@@ -161,6 +170,12 @@ def search(
 def passing(session: Session, only: Filter) -> set[int]:
     """The ids of the papers that pass a filter."""
     return {number for number in session.exec(select(Paper.id).where(*_passes(only))) if number is not None}
+
+
+def gone(session: Session) -> set[int]:
+    """The ids of the papers that were merged away or withdrawn."""
+    hidden = or_(col(Paper.merged_into_id).is_not(None), col(Paper.withdrawn_at).is_not(None))
+    return {number for number in session.exec(select(Paper.id).where(hidden)) if number is not None}
 
 
 def newest(session: Session, only: Filter, limit: int, offset: int = 0) -> list[PaperView]:
@@ -217,9 +232,8 @@ def most_voted(session: Session, since: date, until: date, limit: int) -> tuple[
 
 
 def days_between(session: Session, since: date, until: date) -> list[date]:
-    """The days in [since, until] on which papers were listed."""
-    days = select(col(Listing.listed_on)).where(col(Listing.listed_on).between(since, until)).distinct()
-    return sorted(session.exec(days))
+    """The days in [since, until] of which there are papers."""
+    return sorted(session.exec(_days_shown().where(col(Listing.listed_on).between(since, until)).distinct()))
 
 
 def listings(session: Session, paper_id: int) -> list[Listed]:

@@ -130,6 +130,9 @@ class Library:
         if only:
             passing = archive.passing(session, only)
             ids = [number for number in ids if number in passing]
+        else:  # what the stacks do not know yet
+            gone = archive.gone(session)
+            ids = [number for number in ids if number not in gone]
         papers = archive.in_order(session, ids[start : start + size])
         return Found(tuple(papers), len(ids), NEWEST if stacks.size == NEWEST else 0)
 

@@ -109,6 +109,19 @@ def test_what_came_since_is_found_a_minute_later(app: App) -> None:
     assert set(found(library, app, "zebra", now=NOW + timedelta(seconds=62))) == {first, second}
 
 
+def test_what_is_withdrawn_is_gone_at_once(app: App) -> None:
+    """From what is found, and from how many papers those are, before the archive is looked at again."""
+    library, (kept, withdrawn) = Library(app.db, app.lexicon), written(app, "Zebra stripes", "Zebra herds")
+    assert set(found(library, app, "zebra")) == {kept, withdrawn}
+    with app.db.write() as session:
+        session.get_one(Paper, withdrawn).withdrawn_at = NOW
+    with app.db.read() as session:
+        result = library.search(session, interest.parse("zebra"), Filter(), 0, 20)
+        assert archive.in_order(session, [withdrawn, kept]) == list(result.papers)
+    assert [paper.id for paper in result.papers] == [kept]
+    assert result.total == 1
+
+
 def test_of_a_very_large_archive_the_newest_papers_are_searched(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,8 @@ def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
         if row.withdrawn_at:
             return page(request, "error.html", status=404, trouble=_WITHDRAWN, said=row.title, number=404)
         if number != str(row.id):
-            return RedirectResponse(f"/paper/{row.id}", status_code=308)
+            # Not for ever: an operator may part them again.
+            return RedirectResponse(f"/paper/{row.id}", status_code=307)
         sheet = shelf.sheet(session, asked, library.related(session, asked, RELATED), now)
         _keep_up(library, session, now, later)
     return page(request, "paper.html", headers=PUBLIC_REFERRER, sheet=sheet)

@@ -112,12 +112,12 @@ def test_its_votes_are_drawn_and_told(app: App, client: TestClient) -> None:
 
 
 def test_a_paper_that_was_merged_away_leads_to_what_it_is_now(app: App, client: TestClient) -> None:
-    """For ever, so that search engines learn it, too."""
+    """As long as nobody parts them again: no browser may keep it."""
     old, kept = numbered(app, paper(1), paper(2))
     with app.db.write() as session:
         session.get_one(Paper, old).merged_into_id = kept
     answer = client.get(f"/paper/{old}", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (308, f"/paper/{kept}")
+    assert (answer.status_code, answer.headers["location"]) == (307, f"/paper/{kept}")
 
 
 def test_a_withdrawn_paper_says_so(app: App, client: TestClient) -> None:
@@ -332,6 +332,23 @@ def test_today_and_this_week_are_the_newest_there_are(app: App, client: TestClie
     for path, newest in (("/day", "/day/2026-11-19"), ("/week", "/week/2026-W47")):
         answer = client.get(path, follow_redirects=False)
         assert (answer.status_code, answer.headers["location"]) == (302, newest)
+
+
+def test_days_of_withdrawn_papers_only_are_no_days(app: App, client: TestClient) -> None:
+    """No link leads to a page that would not be found."""
+    monday = date(2026, 11, 16)
+    days = [monday - timedelta(days=1), monday, monday + timedelta(days=1), DAY]
+    before, _, between, after = numbered(app, *(paper(number, day) for number, day in enumerate(days, 1)))
+    with app.db.write() as session:
+        for number in (before, between, after):
+            session.get_one(Paper, number).withdrawn_at = AT
+    assert client.get("/day").url.path == f"/day/{monday}"
+    assert client.get("/week").url.path == "/week/2026-W47"
+    for path in (f"/day/{monday}", "/week/2026-W47"):
+        page = client.get(path).text
+        assert 'rel="prev"' not in page
+        assert 'rel="next"' not in page
+    assert 'href="/day/2026-11-17"' not in client.get("/week/2026-W47").text
 
 
 def test_before_the_first_paper_there_is_no_day(client: TestClient) -> None:
