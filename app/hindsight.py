@@ -34,8 +34,10 @@ def digests(app: App, now: datetime, wishes: Sequence[Wish], days: int, max_pape
     if not 1 <= days <= MOST_DAYS:
         raise InvalidInput(f"the days must be from 1 to {MOST_DAYS}", field="days")
     moments = _moments(app, now, days)
+    # Before the hour and after it the same days are laid out, and the same index serves.
+    back = max(days, (now.date() - moments[0].date()).days)
     with app.db.read() as session:
-        desk = Desk(app, session, now, back=(now.date() - moments[0].date()).days)
+        desk = Desk(app, session, now, back=back)
     had: set[int] = set()
     editions = []
     for moment in moments:

@@ -19,6 +19,7 @@ from app.settings import Settings
 from app.tokens import Signer
 from app.web import (
     api,
+    conditional,
     crawlers,
     errors,
     feedback,
@@ -56,6 +57,7 @@ def create_app(app: App) -> FastAPI:
     site.state.templates = pages.environment(app.settings)
     site.state.limits = security.Limits(app.settings.signups_per_hour)
     site.state.previews = preview.Previews(app)
+    site.state.kept = conditional.Kept()
     site.state.library = Library(app.db, app.lexicon)
     site.state.suggestions = shelf.Suggestions(app.db)
     # A size tells no secret: without cookies, no other site can have a page with one answered.

@@ -16,6 +16,7 @@ from app.models import Listing, Paper
 from app.pipeline import App
 from app.tokens import Purpose
 from app.web import conditional, shelf
+from app.web.conditional import Kept, Made
 
 router = APIRouter(include_in_schema=False)
 
@@ -41,14 +42,19 @@ def robots(request: Request) -> Response:
 def sitemap(request: Request) -> Response:
     """The front page, every day and week, and as many papers as there is room for, the newest first."""
     app: App = request.app.state.paperboy
+    kept: Kept = request.app.state.kept
+    made = kept.of((request.url.path,), clock.utcnow(), lambda: _sitemap(app))
+    return conditional.answer(request, made, HOURLY)
+
+
+def _sitemap(app: App) -> Made:
     with app.db.read() as session:
         days = _days(session)
         newest = max(days.values(), default=clock.utcnow())
         listed = [(f"/day/{day}", at) for day, at in days.items()]
         pages = [("/", newest), *listed, *_weeks(days)][:MOST]
         pages += _papers(session, MOST - len(pages))
-    body = _written(app.settings.base_url, pages)
-    return conditional.answer(request, body, "application/xml", HOURLY)
+    return Made(_written(app.settings.base_url, pages), "application/xml")
 
 
 def _days(session: Session) -> dict[date, datetime]:

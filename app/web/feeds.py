@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
+from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -12,13 +13,15 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from jinja2 import Environment
 from sqlmodel import Session
 
-from app import archive, clock, deliver, interest, pipeline, subscribers
+from app import archive, clock, deliver, pipeline, subscribers
 from app.errors import InvalidInterest, NotFound
+from app.interest import normalise
 from app.models import Paper, Subscriber
 from app.pipeline import App
 from app.records import Digest, Pick, Wish
 from app.tokens import Grant, Purpose
-from app.web import conditional, shelf, syndication
+from app.web import conditional, preview, shelf, syndication
+from app.web.conditional import Kept, Made
 from app.web.links import PRIVATE, allows
 from app.web.security import Limits, client_ip
 from app.web.syndication import Entry, Feed
@@ -27,7 +30,7 @@ router = APIRouter(include_in_schema=False)
 
 MOST = 100  # entries
 DAYS, OF_A_DAY = 7, 20  # of what is trending
-BACK = 14  # days of an interest: as many as a preview looks back on
+BACK = preview.DAYS - 1  # days of an interest: what a preview looks back on is laid out alike
 DIGESTS = 60  # of a reader
 PUBLIC = {"Cache-Control": "public, max-age=900"}
 
@@ -59,7 +62,11 @@ class About:
 @router.get("/feed.json")
 def trending(request: Request, interest: str = "") -> Response:
     """What is trending; or, of the last two weeks, what fits an interest."""
-    return _of_interest(request, interest) if interest.strip() else _of_last_days(request)
+    kept: Kept = request.app.state.kept
+    text, now = normalise(interest), clock.utcnow()
+    make = partial(_of_interest, request, text, now) if text else partial(_of_last_days, request, now)
+    made = kept.of((request.url.path, text), now, make)
+    return conditional.answer(request, made, PUBLIC)
 
 
 @router.get("/day/{day}/feed.atom")
@@ -72,7 +79,8 @@ def one_day(request: Request, day: date) -> Response:
         if not shown.total:
             raise NotFound(f"No paper was listed on {words}.")
         about = About(words, f"The papers of {words}, most votes first.", f"/day/{day}/feed", f"/day/{day}")
-        return _answer(request, session, about, [_of_card(card, day) for card in shown.cards], now)
+        made = _made(request, session, about, [_of_card(card, day) for card in shown.cards], now)
+    return conditional.answer(request, made, PUBLIC)
 
 
 @router.get("/feed/{token}")
@@ -83,7 +91,8 @@ def own(request: Request, grant: Own) -> Response:
     with app.db.read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         about = About("your papers", "The papers of your digests.", request.url.path.removesuffix(".json"))
-        return _answer(request, session, about, [*_sent(app, session, reader, now)], now, PRIVATE)
+        made = _made(request, session, about, [*_sent(app, session, reader, now)], now)
+    return conditional.answer(request, made, PRIVATE)
 
 
 def path_of(app: App, reader: Subscriber) -> str:
@@ -92,20 +101,19 @@ def path_of(app: App, reader: Subscriber) -> str:
     return f"/{Purpose.FEED}/{app.signer.token(Purpose.FEED, number, at, epoch=reader.link_epoch)}"
 
 
-def _of_last_days(request: Request) -> Response:
-    app, now = _app(request), clock.utcnow()
+def _of_last_days(request: Request, now: datetime) -> Made:
     about = About("trending papers", "The most discussed papers of each of the last days.", "/feed")
-    with app.db.read() as session:
+    with _app(request).db.read() as session:
         choices = [
             _of_card(card, day)
             for day, _ in archive.days(session, DAYS)
             for card in shelf.of_day(session, day, OF_A_DAY, now).cards
         ]
-        return _answer(request, session, about, choices, now)
+        return _made(request, session, about, choices, now)
 
 
-def _of_interest(request: Request, text: str) -> Response:
-    app, now, text = _app(request), clock.utcnow(), interest.normalise(text)
+def _of_interest(request: Request, text: str, now: datetime) -> Made:
+    app = _app(request)
     limits: Limits = request.app.state.limits
     limits.preview(client_ip(request))
     try:
@@ -119,7 +127,7 @@ def _of_interest(request: Request, text: str) -> Response:
     home, query = "/search?" + urlencode({"q": text}), "?" + urlencode({"interest": text})
     about = About(text, words, "/feed", home, query)
     with app.db.read() as session:
-        return _answer(request, session, about, choices, now)
+        return _made(request, session, about, choices, now)
 
 
 def _sent(app: App, session: Session, reader: Subscriber, now: datetime) -> Iterator[Choice]:
@@ -151,11 +159,8 @@ def _of_card(card: shelf.Card, day: date) -> Choice:
     return Choice(pick, paper.votes[-1].at if paper.votes else _midnight(day))
 
 
-def _answer(
-    request: Request, session: Session, about: About, choices: Sequence[Choice], now: datetime,
-    headers: dict[str, str] = PUBLIC,
-) -> Response:  # fmt: skip
-    """The feed in the format of the path; or 304."""
+def _made(request: Request, session: Session, about: About, choices: Sequence[Choice], now: datetime) -> Made:
+    """The feed in the format of the path."""
     app, in_json = _app(request), request.url.path.endswith(".json")
     once: dict[int, Choice] = {}
     for choice in choices:
@@ -175,7 +180,7 @@ def _answer(
     )
     body = syndication.json_feed(feed) if in_json else syndication.atom(feed)
     media = syndication.JSON if in_json else f"{syndication.ATOM}; charset=utf-8"
-    return conditional.answer(request, body, media, headers)
+    return Made(body, media)
 
 
 def _self(about: About, in_json: bool) -> str:

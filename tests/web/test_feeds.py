@@ -16,12 +16,13 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, deliver, subscribers
+from app import clock, deliver, match, subscribers
 from app.models import Delivery, DeliveryState, Listing, MailKind, Paper, Source, Votes
 from app.pipeline import App
 from app.records import Digest, Pick, Section
 from app.tokens import Purpose
-from app.web import feeds
+from app.web import feeds, preview
+from app.web.conditional import KEEP
 from app.web.security import AT_WORK, Limits
 from tests import samples, shelves
 from tests.web.conftest import BOB, WANTED, Link
@@ -53,6 +54,11 @@ def bring(app: App, reader: int, due_at: datetime, picks: Sequence[Pick]) -> int
         )  # fmt: skip
     assert given
     return given
+
+
+def minutes_pass(monkeypatch: pytest.MonkeyPatch, by: timedelta = KEEP) -> None:
+    """Until what was made for everybody is made anew."""
+    monkeypatch.setattr(clock, "_ahead", by)
 
 
 def own_path(app: App, reader: int) -> str:
@@ -203,7 +209,7 @@ def test_a_paper_that_is_listed_twice_is_one_entry(app: App, client: TestClient)
     assert item["date_published"].startswith(f"{clock.utcnow().date() - timedelta(days=2)}")
 
 
-def test_new_votes_are_news(app: App, client: TestClient) -> None:
+def test_new_votes_are_news(app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """To whoever has read the paper before."""
     number = list_paper(app, "Agents that Plan")
     before = client.get("/feed.atom").headers["etag"]
@@ -211,10 +217,11 @@ def test_new_votes_are_news(app: App, client: TestClient) -> None:
         source = session.exec(select(Source.id)).one()
         at = clock.utcnow() + timedelta(seconds=2)
         session.add(Votes(paper_id=number, seen_as_id=number, source_id=source, at=at, upvotes=11))
+    minutes_pass(monkeypatch)
     assert "11 votes" in client.get("/feed.atom", headers={"If-None-Match": before}).text
 
 
-def test_a_withdrawal_is_news(app: App, client: TestClient) -> None:
+def test_a_withdrawal_is_news(app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """To go by dates would hide it: nothing that is left has become newer."""
     list_paper(app, "Agents that Stay", upvotes=20)
     gone = list_paper(app, "Agents that Go")
@@ -222,6 +229,7 @@ def test_a_withdrawal_is_news(app: App, client: TestClient) -> None:
     assert "last-modified" not in before.headers
     with app.db.write() as session:
         session.get_one(Paper, gone).withdrawn_at = clock.utcnow()
+    minutes_pass(monkeypatch)
     asked = {"If-Modified-Since": format_datetime(clock.utcnow(), usegmt=True)}
     answer = client.get("/feed.atom", headers=asked)
     assert [entry.title for entry in atom(answer).entries] == ["Agents that Stay"]
@@ -311,6 +319,56 @@ def test_a_few_interests_are_matched_at_once(app: App, client: TestClient) -> No
     assert client.get("/feed.atom", params={"interest": "agents"}).status_code == 200
 
 
+def test_a_poll_within_some_minutes_costs_nothing(
+    app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However busy everything is, and however the blanks of an interest are spelled."""
+    list_paper(app, "Agents that Plan")
+    sent = client.get("/feed.atom", params={"interest": "agents plan"})
+    limits: Limits = client.app.state.limits  # type: ignore[attr-defined]
+    with ExitStack() as busy:
+        for _ in range(AT_WORK):
+            busy.enter_context(limits.at_work())
+        for text in ["agents plan", "  agents  plan "] * 40:
+            assert client.get("/feed.atom", params={"interest": text}).content == sent.content
+        minutes_pass(monkeypatch)
+        assert client.get("/feed.atom", params={"interest": "agents plan"}).status_code == 429
+
+
+@pytest.mark.parametrize("path", ["/feed.atom", "/feed.json", "/sitemap.xml", "/feed.atom?interest=agents"])
+def test_what_is_for_everybody_is_made_once(
+    app: App, client: TestClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until some minutes have passed."""
+    list_paper(app, "Agents that Plan")
+    sent = client.get(path).content
+    list_paper(app, "Agents that Rest")
+    assert client.get(path).content == sent
+    minutes_pass(monkeypatch)
+    assert client.get(path).content != sent
+
+
+@pytest.mark.parametrize("hours", range(0, 24, 6))
+def test_a_feed_looks_back_as_far_as_a_preview(
+    app: App, client: TestClient, hours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every hour of the day, so that one index of the papers serves both."""
+    for ago in range(30):
+        list_paper(app, f"Agents {ago}", ago)
+    minutes_pass(monkeypatch, timedelta(hours=hours))
+    made: list[match.Index] = []
+
+    class Counted(match.Index):
+        def __init__(self, *args: Any) -> None:
+            made.append(self)
+            super().__init__(*args)
+
+    monkeypatch.setattr(match, "Index", Counted)
+    preview.Previews(app).of(["agents"], clock.utcnow())
+    assert len(json_feed(client.get("/feed.json", params={"interest": "agents"}))["items"]) > 10
+    assert len(made) == 1
+
+
 # --- a reader's own
 
 
@@ -324,6 +382,14 @@ def test_a_reader_reads_their_digests_by_feed(app: App, client: TestClient, alic
     assert "“today” in the title" in read.entries[0].content[0].value
     assert [tag.term for tag in read.entries[0].tags] == ["world models"]
     assert read.entries[0].published == f"{now:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_a_new_digest_is_in_it_at_once(app: App, client: TestClient, alice: int) -> None:
+    """A reader's own feed is kept for nobody."""
+    bring(app, alice, clock.utcnow() - timedelta(days=1), [samples.pick(1, "Of Yesterday")])
+    assert len(atom(client.get(own_path(app, alice))).entries) == 1
+    bring(app, alice, clock.utcnow(), [samples.pick(2, "Of Today")])
+    assert len(atom(client.get(own_path(app, alice))).entries) == 2
 
 
 def test_nothing_of_anybody_else_is_in_it(app: App, client: TestClient, alice: int) -> None:
