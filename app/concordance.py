@@ -37,8 +37,11 @@ class Concordance:
 
     def having_any(self, words: Iterable[str]) -> Matrix:
         """Whether each paper has at least one of these words."""
+        known = [self._numbers[word] for word in words if word in self._numbers]
+        if not known:
+            return np.zeros(len(self._ends), bool)
         wanted = np.zeros(len(self._numbers) + 1, bool)  # its last place is that of _END
-        wanted[[self._numbers[word] for word in words if word in self._numbers]] = True
+        wanted[known] = True
         return self._papers_at(np.flatnonzero(wanted[self._row]))
 
     def _papers_at(self, places: Matrix) -> Matrix:

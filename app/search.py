@@ -73,7 +73,7 @@ class Stacks:
             allowed &= self._by(query.authors)
         if query.categories:
             allowed &= self._under(query.categories)
-        for phrase in query.without:
+        for phrase in dict.fromkeys(query.without):
             allowed &= ~self._means(phrase)
         return np.asarray(allowed & ~self._by(query.without_authors) & ~self._under(query.without_categories))
 

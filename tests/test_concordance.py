@@ -37,6 +37,13 @@ def test_any_of_some_words_will_do() -> None:
     assert not PAPERS.having_any([]).any()
 
 
+def test_words_that_nobody_wrote_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The texts are not looked through for them."""
+    monkeypatch.setattr(PAPERS, "_papers_at", None)
+    assert not PAPERS.having(["zebras", "large"]).any()
+    assert not PAPERS.having_any(["zebras"]).any()
+
+
 def test_there_may_be_no_papers() -> None:
     """An archive begins empty."""
     assert Concordance([]).having(["large"]).tolist() == []

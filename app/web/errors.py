@@ -64,7 +64,9 @@ _TROUBLES = {
     413: Trouble("That is too much at once", "The form was larger than any of ours."),
     422: Trouble("Something in that request could not be used", "Please go back and look it over."),
     429: Trouble(
-        "That was a lot at once", "To keep mailboxes safe, only so many requests are taken an hour."
+        "That was a lot at once",
+        "Only so many requests are taken in a while, so that there is room for everybody, and mailboxes stay "
+        "safe. Please wait a little, and try again.",
     ),
     500: Trouble(
         "Something went wrong on our side", "It has been noted. Please try again in a little while."

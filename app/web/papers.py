@@ -22,7 +22,7 @@ from app.search import Found, Library
 from app.web import shelf
 from app.web.errors import Trouble
 from app.web.pages import page
-from app.web.security import PUBLIC_REFERRER
+from app.web.security import PUBLIC_REFERRER, Limits, client_ip
 from app.web.shelf import Week
 
 router = APIRouter(include_in_schema=False)
@@ -122,6 +122,9 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
     app: App = request.app.state.paperboy
     library: Library = request.app.state.library
     now, found = clock.utcnow(), Found((), 0)
+    if form.q.strip():
+        limits: Limits = request.app.state.limits
+        limits.search(client_ip(request))
     with app.db.read() as session:
         sources = archive.source_names(session)
         asked = read(form, sources)

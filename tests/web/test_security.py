@@ -101,6 +101,17 @@ def test_visitors_are_counted_apart_and_together() -> None:
         limits.visitor("203.0.113.1")
 
 
+def test_searches_are_counted_by_the_minute(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads so fast; to look through the archive page by page is not counted."""
+    monkeypatch.setattr(security, "SEARCHES_A_MINUTE", 2)
+    client.app.state.limits = Limits(per_visitor=1)  # type: ignore[attr-defined]
+    answers = [client.get("/search?q=zebra") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert 0 < int(answers[-1].headers["retry-after"]) <= 61
+    assert "Please wait a little" in answers[-1].text
+    assert client.get("/search").status_code == 200
+
+
 def test_a_whole_ipv6_network_is_one_visitor() -> None:
     """Everybody has more than enough addresses of their own."""
     limits = Limits(per_visitor=1)
