@@ -162,11 +162,7 @@ def _of_card(card: shelf.Card, day: date) -> Choice:
 def _made(request: Request, session: Session, about: About, choices: Sequence[Choice], now: datetime) -> Made:
     """The feed in the format of the path."""
     app, in_json = _app(request), request.url.path.endswith(".json")
-    once: dict[int, Choice] = {}
-    for choice in choices:
-        once.setdefault(choice.pick.paper_id, choice)
-    papers = archive.papers(session, once)
-    entries = [_entry(request, choice, papers.get(number)) for number, choice in once.items()]
+    entries = [_entry(request, choice, paper) for choice, paper in _once(session, choices)]
     newest = sorted(entries, key=lambda entry: entry.published, reverse=True)[:MOST]
     updated = max((entry.updated for entry in newest), default=_midnight(now.date()))
     feed = Feed(
@@ -181,6 +177,18 @@ def _made(request: Request, session: Session, about: About, choices: Sequence[Ch
     body = syndication.json_feed(feed) if in_json else syndication.atom(feed)
     media = syndication.JSON if in_json else f"{syndication.ATOM}; charset=utf-8"
     return Made(body, media)
+
+
+def _once(session: Session, choices: Sequence[Choice]) -> Iterator[tuple[Choice, Paper | None]]:
+    """Each paper as it was chosen last, and as it is known today: digests may show one that was two then."""
+    papers = archive.papers(session, {choice.pick.paper_id for choice in choices})
+    had: set[int | None] = set()
+    for choice in choices:
+        paper = papers.get(choice.pick.paper_id)
+        number = paper.id if paper else choice.pick.paper_id
+        if number not in had:
+            yield choice, paper
+        had.add(number)
 
 
 def _self(about: About, in_json: bool) -> str:

@@ -392,6 +392,19 @@ def test_a_new_digest_is_in_it_at_once(app: App, client: TestClient, alice: int)
     assert len(atom(client.get(own_path(app, alice))).entries) == 2
 
 
+def test_a_paper_that_was_two_is_one_entry(app: App, client: TestClient, alice: int) -> None:
+    """Digests brought both before they were merged; the newer one's card stays."""
+    kept, merged = list_paper(app, "Agents that Plan"), list_paper(app, "Agents That Plan!")
+    bring(app, alice, clock.utcnow() - timedelta(days=1), [samples.pick(kept, "Agents that Plan")])
+    bring(app, alice, clock.utcnow(), [samples.pick(merged, "Agents That Plan!")])
+    assert len(atom(client.get(own_path(app, alice))).entries) == 2
+    with app.db.write() as session:
+        session.get_one(Paper, merged).merged_into_id = kept
+    (entry,) = atom(client.get(own_path(app, alice))).entries
+    assert entry.title == "Agents That Plan!"
+    assert client.get(entry.id).url.path == f"/paper/{kept}"
+
+
 def test_nothing_of_anybody_else_is_in_it(app: App, client: TestClient, alice: int) -> None:
     """Nor an address, nor a link that can do more."""
     with app.db.write() as session:
