@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, func, or_, select
@@ -180,9 +180,13 @@ def gone(session: Session) -> set[int]:
 
 def newest(session: Session, only: Filter, limit: int, offset: int = 0) -> list[PaperView]:
     """The papers that pass a filter, those that were listed last first."""
-    day = func.coalesce(Paper.last_listed_on, date.min)
-    found = select(Paper.id).where(*_passes(only)).order_by(day.desc(), col(Paper.id).desc())
+    found = select(Paper.id).where(*_passes(only)).order_by(*_newest_first())
     return in_order(session, [number or 0 for number in session.exec(found.limit(limit).offset(offset))])
+
+
+def _newest_first() -> list[ColumnElement[Any]]:
+    """By the day they were listed last; what no source listed comes at the end."""
+    return [func.coalesce(Paper.last_listed_on, date.min).desc(), col(Paper.id).desc()]
 
 
 def count(session: Session, only: Filter) -> int:
@@ -209,7 +213,7 @@ def texts(session: Session, limit: int) -> list[PaperView]:
     """The newest papers with what an interest is matched against, and with nothing else."""
     names = ("id", "title", "abstract", "authors", "categories", "last_listed_on")
     kept = select(*(getattr(Paper, name) for name in names)).where(*_passes(Filter()))
-    rows = session.execute(kept.order_by(col(Paper.id).desc()).limit(limit))
+    rows = session.execute(kept.order_by(*_newest_first()).limit(limit))
     return [
         PaperView(
             number, title, abstract, authors=tuple(authors), categories=tuple(categories), last_listed_on=day

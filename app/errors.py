@@ -12,6 +12,7 @@ PaperboyError
 │   ├── LinkForged
 │   └── LinkExpired
 ├── TooManyRequests         carries retry_after, in seconds
+├── NotReady                what answers is still being made; carries retry_after, in seconds
 ├── CorruptModel            what was learned cannot be read; the last good model is used instead
 ├── SourceError             an upstream as a whole could not be read; carries retry_at
 │   └── UnreadableAnswer    it answered with something that is not what it should be
@@ -82,6 +83,12 @@ class TooManyRequests(PaperboyError):
     def __init__(self, retry_after: int) -> None:
         super().__init__()
         self.retry_after = retry_after
+
+
+class NotReady(PaperboyError):
+    """The archive is still being read."""
+
+    retry_after = 10
 
 
 class CorruptModel(PaperboyError):

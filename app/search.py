@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 
 import numpy as np
 from sqlmodel import Session
@@ -15,6 +15,7 @@ from app.archive import Filter
 from app.concordance import Concordance
 from app.corpus import Corpus
 from app.db import Database
+from app.errors import NotReady
 from app.interest import Query
 from app.lexicon import Extent, Lexicon
 from app.passages import belongs, words_of_name
@@ -25,6 +26,7 @@ from app.words import running, telling
 NEWEST = 10_000  # papers that are searched, for some 300 MB; older ones are found by their day
 SHOWN = 0.1  # relevance: far less than what is worth a place in a digest
 NEAR = 0.4  # cosine from which a paper is related to another
+WAITING = 4  # visitors, until the stacks are made for the first time: others keep their threads
 LOOK_EVERY = timedelta(minutes=1)  # whether the archive has changed
 
 
@@ -42,7 +44,6 @@ class Stacks:
 
     def __init__(self, papers: Sequence[PaperView], corpus: Corpus) -> None:
         self._index, self._folding = match.Index(papers, corpus), corpus.abbreviations
-        self.size = len(papers)
         self._ids = np.array([paper.id for paper in papers], np.int64)
         self._places = {number: place for place, number in enumerate(self._ids.tolist())}
         days = [paper.last_listed_on.toordinal() if paper.last_listed_on else 0 for paper in papers]
@@ -109,6 +110,7 @@ class _Held:
     archive: Extent  # as it was
     corpus: Corpus
     stacks: Stacks
+    of_newest: int  # papers, where there are more
 
 
 class Library:
@@ -117,24 +119,21 @@ class Library:
     def __init__(self, db: Database, lexicon: Lexicon) -> None:
         self._db, self._lexicon = db, lexicon
         self._held: _Held | None = None
-        self._making = Lock()
+        self._making, self._room = Lock(), BoundedSemaphore(WAITING)
         self._look_again_at: datetime | None = None
 
-    def search(self, session: Session, query: Query | None, only: Filter, start: int, size: int) -> Found:
-        """What fits the interest, the best first; without one all papers, the newest first."""
+    def search(self, query: Query | None, only: Filter, start: int, size: int) -> Found:
+        """What fits the interest, the best first; without one all papers, the newest first. Or NotReady."""
         if query is None:
-            newest = archive.newest(session, only, size, start)
-            return Found(tuple(newest), archive.count(session, only))
-        stacks = self._stacks()
-        ids = stacks.find(query)
-        if only:
-            passing = archive.passing(session, only)
-            ids = [number for number in ids if number in passing]
-        else:  # what the stacks do not know yet
-            gone = archive.gone(session)
-            ids = [number for number in ids if number not in gone]
-        papers = archive.in_order(session, ids[start : start + size])
-        return Found(tuple(papers), len(ids), NEWEST if stacks.size == NEWEST else 0)
+            with self._db.read() as session:
+                newest = archive.newest(session, only, size, start)
+                return Found(tuple(newest), archive.count(session, only))
+        held = self._open()  # while no session is: who makes the stacks needs one, and others wait for them
+        ids = held.stacks.find(query)
+        with self._db.read() as session:
+            ids = _still_shown(session, ids, only)
+            papers = archive.in_order(session, ids[start : start + size])
+        return Found(tuple(papers), len(ids), held.of_newest)
 
     def related(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
         """The nearest papers, as far as the stacks are there already: no page waits for them."""
@@ -161,12 +160,17 @@ class Library:
             finally:
                 self._making.release()
 
-    def _stacks(self) -> Stacks:
-        held = self._held
-        if held is None:  # there is nothing to go on with: wait for whoever makes them
-            with self._making:
-                held = self._held = self._held or self._made()
-        return held.stacks
+    def _open(self) -> _Held:
+        if self._held:
+            return self._held
+        if not self._room.acquire(blocking=False):
+            raise NotReady
+        try:
+            with self._making:  # there is nothing to go on with: wait for whoever makes them
+                self._held = held = self._held or self._made()
+                return held
+        finally:
+            self._room.release()
 
     def _made(self) -> _Held:
         with self._db.read() as session:
@@ -174,5 +178,15 @@ class Library:
             held = self._held
             if held and held.corpus is corpus and held.archive == extent:
                 return held
-            papers = archive.texts(session, NEWEST)
-        return _Held(extent, corpus, Stacks(papers, corpus))
+            papers = archive.texts(session, NEWEST + 1)
+        stacks = Stacks(papers[:NEWEST], corpus)
+        return _Held(extent, corpus, stacks, NEWEST if len(papers) > NEWEST else 0)
+
+
+def _still_shown(session: Session, ids: Sequence[int], only: Filter) -> list[int]:
+    """Without those that do not pass, and those of which the stacks do not know yet that they are gone."""
+    if only:
+        passing = archive.passing(session, only)
+        return [number for number in ids if number in passing]
+    gone = archive.gone(session)
+    return [number for number in ids if number not in gone]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from threading import Event
 
 import pytest
+from fastapi.testclient import TestClient
+from sqlmodel import Session
 
-from app import archive, interest, search
+from app import archive, interest, main, search
 from app.archive import Filter
 from app.corpus import Corpus
+from app.errors import NotReady
 from app.match import Index
 from app.models import Paper
 from app.pipeline import App
+from app.records import PaperView
 from app.search import SHOWN, Library, Stacks
 from app.space import Matrix
 from tests import corpora, shelves
@@ -31,9 +37,10 @@ def written(app: App, *titles: str, day: date = DAY, **fields: object) -> list[i
 
 def found(library: Library, app: App, text: str, only: Filter = Filter(), now: datetime = NOW) -> list[int]:  # noqa: B008
     with app.db.read() as session:
-        if library.outdated(session, now):
-            library.renew()
-        return [paper.id for paper in library.search(session, interest.parse(text), only, 0, 20).papers]
+        outdated = library.outdated(session, now)
+    if outdated:
+        library.renew()
+    return [paper.id for paper in library.search(interest.parse(text), only, 0, 20).papers]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +78,7 @@ def test_what_is_left_out_twice_is_looked_for_once(monkeypatch: pytest.MonkeyPat
     papers = corpora.papers()
     stacks = Stacks(papers, Corpus.of([(paper.title, paper.abstract) for paper in papers]))
     asked: list[Sequence[str]] = []
-    whole = Stacks._means  # noqa: SLF001 - what it costs is not seen from outside
+    whole = Stacks._means
 
     def counted(self: Stacks, phrase: Sequence[str]) -> Matrix:
         asked.append(phrase)
@@ -111,8 +118,7 @@ def test_without_words_all_papers_come_newest_first(app: App) -> None:
     with app.db.write() as session:
         session.get_one(Paper, withdrawn).withdrawn_at = NOW
         session.get_one(Paper, merged).merged_into_id = new
-    with app.db.read() as session:
-        result = Library(app.db, app.lexicon).search(session, None, Filter(), 0, 2)
+    result = Library(app.db, app.lexicon).search(None, Filter(), 0, 2)
     assert [paper.id for paper in result.papers] == [new, *old]
     assert result.total == 3
 
@@ -133,8 +139,8 @@ def test_what_is_withdrawn_is_gone_at_once(app: App) -> None:
     assert set(found(library, app, "zebra")) == {kept, withdrawn}
     with app.db.write() as session:
         session.get_one(Paper, withdrawn).withdrawn_at = NOW
+    result = library.search(interest.parse("zebra"), Filter(), 0, 20)
     with app.db.read() as session:
-        result = library.search(session, interest.parse("zebra"), Filter(), 0, 20)
         assert archive.in_order(session, [withdrawn, kept]) == list(result.papers)
     assert [paper.id for paper in result.papers] == [kept]
     assert result.total == 1
@@ -143,13 +149,53 @@ def test_what_is_withdrawn_is_gone_at_once(app: App) -> None:
 def test_of_a_very_large_archive_the_newest_papers_are_searched(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And it is said how many those are."""
+    """Those listed last, whenever they came in; and it is said how many those are."""
     monkeypatch.setattr(search, "NEWEST", 2)
-    _, *newer = written(app, "Zebra stripes", "Zebra herds", "Zebra foals")
-    with app.db.read() as session:
-        result = Library(app.db, app.lexicon).search(session, interest.parse("zebra"), Filter(), 0, 20)
+    newer = written(app, "Zebra stripes", "Zebra herds")
+    everything = Library(app.db, app.lexicon).search(interest.parse("zebra"), Filter(), 0, 20)
+    assert everything.of_newest == 0
+    written(app, "Zebra foals", day=DAY - timedelta(days=400))
+    result = Library(app.db, app.lexicon).search(interest.parse("zebra"), Filter(), 0, 20)
     assert {paper.id for paper in result.papers} == set(newer)
     assert result.of_newest == 2
+
+
+def test_a_few_wait_until_the_archive_is_read(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody else is asked to come back: the threads and connections of others are not held up."""
+    monkeypatch.setattr(search, "WAITING", 1)
+    (zebra,) = written(app, "Zebra stripes")
+    library, reading, go_on = Library(app.db, app.lexicon), Event(), Event()
+    texts = archive.texts
+
+    def slowly(session: Session, limit: int) -> list[PaperView]:
+        reading.set()
+        assert go_on.wait(10)
+        return texts(session, limit)
+
+    monkeypatch.setattr(archive, "texts", slowly)
+    with ThreadPoolExecutor(1) as visitors:
+        first = visitors.submit(library.search, interest.parse("zebra"), Filter(), 0, 20)
+        assert reading.wait(10)
+        with pytest.raises(NotReady):
+            library.search(interest.parse("zebra"), Filter(), 0, 20)
+        go_on.set()
+    assert [paper.id for paper in first.result().papers] == [zebra]
+    assert library.search(interest.parse("zebra"), Filter(), 0, 20).total == 1
+
+
+def test_who_waits_for_the_archive_holds_no_connection(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads it needs one: it would wait for those who wait for it."""
+    held: list[int] = []
+    texts = archive.texts
+
+    def counted(session: Session, limit: int) -> list[PaperView]:
+        held.append(app.db.engine.pool.checkedout())  # type: ignore[attr-defined]
+        return texts(session, limit)
+
+    monkeypatch.setattr(archive, "texts", counted)
+    client = TestClient(main.create_app(app))
+    assert client.get("/search?q=zebra").status_code == 200
+    assert held == [1]
 
 
 def test_related_papers_say_nearly_the_same(app: App) -> None:

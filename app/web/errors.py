@@ -16,6 +16,7 @@ from app.errors import (
     LinkExpired,
     LinkForged,
     NotFound,
+    NotReady,
     PaperboyError,
     SourceError,
     TooManyRequests,
@@ -31,6 +32,7 @@ _STATUS: dict[type[PaperboyError], int] = {
     LinkForged: 403,
     TooManyRequests: 429,
     SourceError: 502,
+    NotReady: 503,
 }
 
 
@@ -71,6 +73,10 @@ _TROUBLES = {
     500: Trouble(
         "Something went wrong on our side", "It has been noted. Please try again in a little while."
     ),
+    503: Trouble(
+        "The archive is being read; a moment, please",
+        "After a start that takes some seconds. Please try again in a moment.",
+    ),
 }
 
 
@@ -89,7 +95,9 @@ def install(site: FastAPI) -> None:
 
 def _known(request: Request, error: Exception) -> Response:
     assert isinstance(error, PaperboyError)  # noqa: S101 - what it was registered for
-    extra = {"Retry-After": str(error.retry_after)} if isinstance(error, TooManyRequests) else {}
+    extra = {}
+    if isinstance(error, (TooManyRequests, NotReady)):
+        extra = {"Retry-After": str(error.retry_after)}
     said = str(error) if isinstance(error, (InvalidInput, NotFound, Conflict)) else ""
     if isinstance(error, LinkForged):
         return _respond(request, 403, trouble=_FORGED)

@@ -129,9 +129,9 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
         sources = archive.source_names(session)
         asked = read(form, sources)
         if not asked.problems:
-            start = (form.number - 1) * ON_PAGE
-            found = library.search(session, asked.query, asked.only, start, ON_PAGE)
             _keep_up(library, session, now, later)
+    if not asked.problems:
+        found = library.search(asked.query, asked.only, (form.number - 1) * ON_PAGE, ON_PAGE)
     return page(
         request, "search.html", status=422 if asked.problems else 200, headers=PUBLIC_REFERRER, form=form,
         problems=asked.problems, sources=sources, found=found, cards=shelf.cards(found.papers, now),

@@ -8,10 +8,12 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock
+from app import clock, search
+from app.lexicon import Lexicon
 from app.models import Listing, Paper, Source, Votes, WrittenSummary
 from app.pipeline import App
 from app.records import PaperRecord, VotePoint
+from app.search import Library
 from app.sources import clean
 from app.web import pages, shelf
 from app.web.shelf import Week
@@ -257,6 +259,18 @@ def test_nothing_found_is_said(app: App, client: TestClient) -> None:
     assert "No papers</h2>" in answer.text
     assert "Fewer or other words may help, or no filters." in answer.text
     assert "Nothing passes these filters together." in client.get("/search?code=1").text
+
+
+def test_while_the_archive_is_read_visitors_are_asked_to_wait(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a page that says when to come back."""
+    monkeypatch.setattr(search, "WAITING", 0)
+    client.app.state.library = Library(client.app.state.paperboy.db, Lexicon())  # type: ignore[attr-defined]
+    answer = client.get("/search?q=zebra")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
+    assert "The archive is being read; a moment, please" in answer.text
+    assert client.get("/search").status_code == 200
 
 
 def test_an_empty_archive_is_no_error(client: TestClient) -> None:
