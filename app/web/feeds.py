@@ -56,6 +56,7 @@ class About:
     path: str
     home: str = "/"
     query: str = ""
+    ranked: bool = False  # by votes; otherwise the newest come first
 
 
 @router.get("/feed.atom")
@@ -78,7 +79,8 @@ def one_day(request: Request, day: date) -> Response:
         shown = shelf.of_day(session, day, MOST, now)
         if not shown.total:
             raise NotFound(f"No paper was listed on {words}.")
-        about = About(words, f"The papers of {words}, most votes first.", f"/day/{day}/feed", f"/day/{day}")
+        said, path = f"The papers of {words}, most votes first.", f"/day/{day}"
+        about = About(words, said, f"{path}/feed", path, ranked=True)
         made = _made(request, session, about, [_of_card(card, day) for card in shown.cards], now)
     return conditional.answer(request, made, PUBLIC)
 
@@ -115,7 +117,7 @@ def _of_last_days(request: Request, now: datetime) -> Made:
 def _of_interest(request: Request, text: str, now: datetime) -> Made:
     app = _app(request)
     limits: Limits = request.app.state.limits
-    limits.preview(client_ip(request))
+    limits.feed(client_ip(request))
     try:
         with limits.at_work():
             editions = pipeline.backtest(app, now, [Wish(text)], BACK)
@@ -163,8 +165,9 @@ def _made(request: Request, session: Session, about: About, choices: Sequence[Ch
     """The feed in the format of the path."""
     app, in_json = _app(request), request.url.path.endswith(".json")
     entries = [_entry(request, choice, paper) for choice, paper in _once(session, choices)]
-    newest = sorted(entries, key=lambda entry: entry.published, reverse=True)[:MOST]
-    updated = max((entry.updated for entry in newest), default=_midnight(now.date()))
+    if not about.ranked:
+        entries.sort(key=lambda entry: entry.published, reverse=True)
+    updated = max((entry.updated for entry in entries[:MOST]), default=_midnight(now.date()))
     feed = Feed(
         url=app.settings.base_url + _self(about, in_json),
         home=app.settings.base_url + about.home,
@@ -172,7 +175,7 @@ def _made(request: Request, session: Session, about: About, choices: Sequence[Ch
         about=about.words,
         publisher=app.settings.site_name,
         updated=updated,
-        entries=tuple(newest),
+        entries=tuple(entries[:MOST]),
     )
     body = syndication.json_feed(feed) if in_json else syndication.atom(feed)
     media = syndication.JSON if in_json else f"{syndication.ATOM}; charset=utf-8"

@@ -29,6 +29,7 @@ PER_ADDRESS_AN_HOUR = 5
 PASTES_AN_HOUR = 20  # a reader: to read two hundred thousand letters may take a second or two
 PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
 SEARCHES_A_MINUTE = 30  # a visitor: nobody reads so fast
+FEEDS_A_MINUTE = 30  # a visitor; one that was made lately is not counted
 AT_WORK = 4  # answers that take some tenths of a second each: threads are left for everybody else
 ALL_VISITORS = 25  # together they may ask for as much as this many addresses of the internet
 
@@ -139,7 +140,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Limits:
-    """How often mail, previews and searches may be asked for, and papers be pasted. Kept in this process."""
+    """How often mail, previews, searches and feeds may be asked for, and papers pasted. In this process."""
 
     def __init__(self, per_visitor: int) -> None:
         self._window = MovingWindowRateLimiter(MemoryStorage())
@@ -149,6 +150,7 @@ class Limits:
         self._pastes = RateLimitItemPerHour(PASTES_AN_HOUR)
         self._previews = RateLimitItemPerMinute(PREVIEWS_A_MINUTE)
         self._searches = RateLimitItemPerMinute(SEARCHES_A_MINUTE)
+        self._feeds = RateLimitItemPerMinute(FEEDS_A_MINUTE)
         self._places = BoundedSemaphore(AT_WORK)
 
     def visitor(self, ip: str) -> None:
@@ -171,6 +173,10 @@ class Limits:
     def search(self, ip: str) -> None:
         """Count a search of the archive, or raise TooManyRequests."""
         self._count(self._searches, "search", _household(ip))
+
+    def feed(self, ip: str) -> None:
+        """Count a feed that is made for an interest, or raise TooManyRequests."""
+        self._count(self._feeds, "feed", _household(ip))
 
     @contextmanager
     def at_work(self) -> Iterator[None]:

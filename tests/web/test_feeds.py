@@ -23,7 +23,7 @@ from app.records import Digest, Pick, Section
 from app.tokens import Purpose
 from app.web import feeds, preview
 from app.web.conditional import KEEP
-from app.web.security import AT_WORK, Limits
+from app.web.security import AT_WORK, FEEDS_A_MINUTE, PREVIEWS_A_MINUTE, Limits
 from tests import samples, shelves
 from tests.web.conftest import BOB, WANTED, Link
 
@@ -243,6 +243,20 @@ def test_public_feeds_may_be_kept_for_a_while(app: App, client: TestClient) -> N
         assert answer.headers["cache-control"] == "public, max-age=900"
 
 
+@pytest.mark.parametrize("ending", [".atom", ".json"])
+def test_a_day_has_the_most_votes_first(app: App, client: TestClient, ending: str) -> None:
+    """As it says of itself, and as its page has them; also where a paper was listed before."""
+    few, most = list_paper(app, "Few", upvotes=2), list_paper(app, "Most", ago=2, upvotes=40)
+    some, day = list_paper(app, "Some", upvotes=9), clock.utcnow().date() - timedelta(days=1)
+    with app.db.write() as session:
+        source = session.exec(select(Source.id)).one()
+        session.add(Listing(paper_id=most, seen_as_id=most, source_id=source, listed_on=day))
+    answer = client.get(f"/day/{day}/feed{ending}")
+    assert "most votes first" in answer.text
+    found = re.findall(r'<id>[^<]*/paper/(\d+)<|"id": ?"[^"]*/paper/(\d+)"', answer.text)
+    assert ["".join(pair) for pair in found] == [str(each) for each in (most, some, few)]
+
+
 @pytest.mark.parametrize(("day", "status"), [("2020-01-01", 404), ("tomorrow", 422)])
 @pytest.mark.parametrize("ending", [".atom", ".json"])
 def test_a_day_without_papers_is_told_kindly(client: TestClient, day: str, status: int, ending: str) -> None:
@@ -299,11 +313,15 @@ def test_an_interest_that_cannot_be_read_is_told_in_plain_words(
 
 
 def test_interests_are_not_asked_for_without_end(app: App, client: TestClient) -> None:
-    """To match one is work; the public feeds go on."""
-    answers = [client.get("/feed.atom", params={"interest": f"word{n}"}).status_code for n in range(70)]
-    assert answers[:5] == [200] * 5
-    assert answers[-1] == 429
+    """To match one is work; the public feeds go on, and so do previews, which are counted apart."""
+    made = [client.get("/feed.atom", params={"interest": f"word{n}"}) for n in range(FEEDS_A_MINUTE + 1)]
+    assert [answer.status_code for answer in made] == [200] * FEEDS_A_MINUTE + [429]
+    assert 0 < int(made[-1].headers["retry-after"]) <= 61
+    assert "an hour" not in made[-1].text
     assert client.get("/feed.atom").status_code == 200
+    limits: Limits = client.app.state.limits  # type: ignore[attr-defined]
+    for _ in range(PREVIEWS_A_MINUTE):
+        limits.preview("testclient")
 
 
 def test_a_few_interests_are_matched_at_once(app: App, client: TestClient) -> None:
