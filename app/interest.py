@@ -80,6 +80,17 @@ def parse(text: str) -> Query:
     return query
 
 
+def of(field: str, value: str) -> str:
+    """The interest in what has this author, or this category; empty where none can be written."""
+    bare = " ".join(normalise(value).replace('"', " ").split())
+    text = f'{field}:"{bare}"' if " " in bare else f"{field}:{bare}"
+    try:
+        query = parse(text)
+    except InvalidInterest:
+        return ""
+    return text if query.authors or query.categories else ""
+
+
 def pieces(text: str) -> tuple[str, ...]:
     """What commas part in an interest of plain words, where it looks like several; else nothing."""
     text = normalise(text)

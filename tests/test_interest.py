@@ -151,3 +151,33 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
 def test_what_looks_like_several_interests(text: str, pieces: tuple[str, ...]) -> None:
     """Commas part plain words; where there is anything else, they may well belong to it."""
     assert interest.pieces(text) == pieces
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("author", "Ada Lovelace", 'author:"Ada Lovelace"'),
+        ("author", "Ada “Countess” Lovelace", 'author:"Ada Countess Lovelace"'),
+        ("author", 'Ada"Countess"Lovelace\u200b', 'author:"Ada Countess Lovelace"'),
+        ("author", "„García“, José", 'author:"García , José"'),
+        ("cat", "cs.CL", "cat:cs.CL"),
+        ("cat", "Machine Learning", 'cat:"Machine Learning"'),
+        ("author", "…", ""),
+        ("author", "“”", ""),
+        ("author", "x" * 400, ""),
+        ("author", "Ada\x00", ""),
+        ("cat", "", ""),
+    ],
+)
+def test_a_name_becomes_an_interest_where_it_can(field: str, value: str, text: str) -> None:
+    """Quotes in it would end it; of what cannot be read there is none."""
+    assert interest.of(field, value) == text
+
+
+@given(st.sampled_from(["author", "cat"]), st.text())
+def test_what_is_made_of_a_name_is_one_filter(field: str, value: str) -> None:
+    """Whatever a source says."""
+    if text := interest.of(field, value):
+        query = interest.parse(text)
+        assert len(query.authors + query.categories) == 1
+        assert not (query.words or query.phrases or query.without)

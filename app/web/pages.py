@@ -13,6 +13,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from app import interest
 from app.db import ROOT
 from app.models import Delivery, DeliveryState
 from app.settings import Settings
@@ -29,7 +30,7 @@ def environment(settings: Settings) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(site=settings, asset=_fingerprinted())
+    made.globals.update(site=settings, asset=_fingerprinted(), interest_of=interest.of)
     made.filters.update(local=local, local_day=local_day, outcome=outcome)
     return made
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
+from html import unescape
 
 import pytest
 from fastapi.testclient import TestClient
@@ -86,6 +88,19 @@ def test_many_authors_are_folded(app: App, client: TestClient) -> None:
     assert ">Author I</a>" not in shown
     assert "<summary>and 4 more</summary>" in folded
     assert "2 whose names no source told" in folded
+
+
+def test_names_lead_to_what_they_find_or_nowhere(app: App, client: TestClient) -> None:
+    """Names with quotes in them, categories with spaces, and what is no name at all."""
+    authors = ("Ada “Countess” Lovelace", 'Alan "T" Turing', "„García“, José", "…", "x" * 400)
+    (number,) = numbered(app, paper(1, authors=authors, categories=("Machine Learning", "cs.CL", "-")))
+    page = client.get(f"/paper/{number}").text
+    ways = [unescape(way) for way in re.findall(r'href="(/search\?q=[^"]*)"', page)]
+    assert len(ways) == 5
+    for way in ways:
+        assert f'href="/paper/{number}"' in client.get(way).text, way
+    assert "…" in page
+    assert "x" * 400 in page
 
 
 def test_a_language_model_is_named_as_the_author_of_what_it_wrote(app: App, client: TestClient) -> None:
@@ -337,12 +352,12 @@ def test_votes_of_several_sources_count_together(app: App, client: TestClient) -
     assert "2 papers" in page
 
 
-def test_today_and_this_week_are_the_newest_there_are(app: App, client: TestClient) -> None:
+def test_the_newest_day_and_week_are_called_so(app: App, client: TestClient) -> None:
     """Every page leads there, on a Sunday, too."""
     shelve(app, paper(1), paper(2, DAY - timedelta(days=40)))
     page = client.get("/").text
-    assert '<a href="/day">Today</a>' in page
-    assert '<a href="/week">This week</a>' in page
+    assert '<a href="/day">Newest day</a>' in page
+    assert '<a href="/week">Newest week</a>' in page
     for path, newest in (("/day", "/day/2026-11-19"), ("/week", "/week/2026-W47")):
         answer = client.get(path, follow_redirects=False)
         assert (answer.status_code, answer.headers["location"]) == (302, newest)
