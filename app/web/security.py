@@ -63,7 +63,10 @@ def headers(settings: Settings) -> dict[str, str]:
 
 
 class Guard:
-    """ASGI: adds the headers, and refuses a body larger than any of ours."""
+    """ASGI: adds the headers, and refuses a body larger than any of ours.
+
+    HEAD is answered as GET would be, everywhere; the server leaves out the body.
+    """
 
     def __init__(self, app: ASGIApp, common: Mapping[str, str]) -> None:
         self._app = app
@@ -73,6 +76,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

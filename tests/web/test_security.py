@@ -121,6 +121,17 @@ def test_a_whole_ipv6_network_is_one_visitor() -> None:
     limits.visitor("2001:db8:1:3::1")
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/feed.atom", "/feed.json?interest=agents", "/sitemap.xml", "/robots.txt", "/healthz", "/nothing"],
+)
+def test_head_is_answered_as_get_without_the_body(client: TestClient, path: str) -> None:
+    """Feed readers and whoever watches a site look whether there is something, before they read it."""
+    got, head = client.get(path), client.head(path)
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    assert head.headers == got.headers
+
+
 def test_an_oversized_form_is_refused(client: TestClient) -> None:
     """Before it is held in memory; with its length announced or without."""
     flood = b"interest=" + b"x" * security.MAX_FORM_BYTES
