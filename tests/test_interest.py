@@ -180,4 +180,4 @@ def test_what_is_made_of_a_name_is_one_filter(field: str, value: str) -> None:
     if text := interest.of(field, value):
         query = interest.parse(text)
         assert len(query.authors + query.categories) == 1
-        assert not (query.words or query.phrases or query.without)
+        assert (query.words, query.phrases, query.without) == ((), (), ())
