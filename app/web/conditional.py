@@ -28,7 +28,8 @@ class Made:
 
     @cached_property
     def etag(self) -> str:
-        return f'"{blake2b(self.body, digest_size=16).hexdigest()}"'
+        """Weak: compressed or not, the bytes differ and say the same."""
+        return f'W/"{blake2b(self.body, digest_size=16).hexdigest()}"'
 
 
 class Kept:
@@ -64,4 +65,4 @@ def answer(request: Request, made: Made, headers: Mapping[str, str]) -> Response
 
 
 def _has_it(tags: str, etag: str) -> bool:
-    return tags.strip() == "*" or etag in re.findall(r'"[^"]*"', tags)
+    return tags.strip() == "*" or etag.removeprefix("W/") in re.findall(r'"[^"]*"', tags)
