@@ -14,7 +14,6 @@ from sqlmodel import Session, col, func, select
 from app import clock
 from app.models import Listing, Paper
 from app.pipeline import App
-from app.tokens import Purpose
 from app.web import conditional, shelf
 from app.web.conditional import Kept, Made
 
@@ -22,10 +21,13 @@ router = APIRouter(include_in_schema=False)
 
 MOST = 50_000  # addresses that a sitemap may hold
 HOURLY = {"Cache-Control": "public, max-age=3600"}
-# A page for every link that was ever mailed, for all that anybody may look for, and for machines.
-_LOOKED_FOR = ("/search", "/feed.atom?interest=", "/feed.json?interest=")
-_MACHINES = ("/api/", "/hooks/", "/metrics", "/suggest")
-CLOSED = (*(f"/{purpose}/" for purpose in Purpose), *_LOOKED_FOR, *_MACHINES)
+# There is a page for all that anybody may look for, each of them work; the others are for machines.
+# Signed links are not among them: whoever may not read one never learns that it says noindex, and may list
+# the bare address where somebody has made it public.
+CLOSED = (
+    "/search", "/feed.atom?interest=", "/feed.json?interest=",
+    "/api/", "/hooks/", "/metrics", "/suggest",
+)  # fmt: skip
 
 Page = tuple[str, datetime]  # its path, and when it last changed
 

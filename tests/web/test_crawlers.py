@@ -11,12 +11,13 @@ from xml.etree import ElementTree
 import pytest
 from fastapi.testclient import TestClient
 
-from app import clock
-from app.models import Paper
+from app import clock, deliver
+from app.models import MailKind, Paper
 from app.pipeline import App
+from app.records import Digest, Section
 from app.tokens import Purpose
 from app.web import crawlers
-from tests import shelves
+from tests import samples, shelves
 from tests.web.conftest import Link
 
 NS = {"s": "http://www.sitemaps.org/schemas/sitemap/0.9"}
@@ -99,8 +100,8 @@ def test_the_sitemap_is_sent_again_only_when_it_has_changed(app: App, client: Te
     assert client.get("/sitemap.xml", headers={"If-None-Match": sent.headers["etag"]}).status_code == 304
 
 
-def test_robots_keep_to_what_is_public(client: TestClient, alice: int, link: Link) -> None:
-    """No link that was ever mailed, no interest anybody may think of, nothing of machines."""
+def test_robots_keep_to_what_is_public(client: TestClient) -> None:
+    """No interest anybody may think of, nothing of machines."""
     answer = client.get("/robots.txt")
     assert answer.headers["content-type"].startswith("text/plain")
     robots = RobotFileParser()
@@ -108,15 +109,36 @@ def test_robots_keep_to_what_is_public(client: TestClient, alice: int, link: Lin
     assert robots.site_maps() == ["https://paperboy.test/sitemap.xml"]
     public = ["/", "/day/2026-11-19", "/paper/1", "/feed.atom", "/feed.json", "/day/2026-11-19/feed.atom"]
     assert [path for path in public if not robots.can_fetch("any", path)] == []
-    private = [link(purpose, alice) for purpose in Purpose]
-    private += [
-        "/feed.atom?interest=agents",
-        "/feed.json?interest=x",
-        "/api/v1/papers",
-        "/hooks/ses",
-        "/metrics",
-    ]
-    assert [path for path in private if robots.can_fetch("any", path)] == []
+    looked_for = ["/search?q=agents", "/feed.atom?interest=agents", "/feed.json?interest=x"]
+    closed = [*looked_for, "/api/v1/papers", "/hooks/ses", "/metrics", "/suggest"]
+    assert [path for path in closed if robots.can_fetch("any", path)] == []
+
+
+@pytest.mark.parametrize("purpose", Purpose)
+def test_robots_may_learn_that_a_signed_link_is_not_to_be_listed(
+    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose
+) -> None:
+    """Where it has leaked: a crawler that may not read a page lists its bare address all the same."""
+    (paper,) = shelve(app, "One")
+    day, now = f"{CHANGED:%Y-%m-%d}", clock.utcnow()
+    with app.db.write() as session:
+        digest = Digest(day, (Section("world models", (samples.pick(paper, "One"),)),))
+        sent = deliver.enqueue(
+            session,
+            subscriber_id=alice,
+            kind=MailKind.DIGEST,
+            edition=day,
+            due_at=now,
+            now=now,
+            digest=digest,
+        )
+    path = link(purpose, alice, argument=paper if purpose is Purpose.OPINION else sent)
+    robots = RobotFileParser()
+    robots.parse(client.get("/robots.txt").text.splitlines())
+    assert robots.can_fetch("any", path)
+    answer = client.get(path)
+    assert answer.status_code == 200
+    assert answer.headers["x-robots-tag"] == "noindex, nofollow"
 
 
 @pytest.mark.parametrize("path", ["/", "/day/2026-11-19", "/week/2026-W47", "/paper/1"])
