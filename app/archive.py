@@ -167,15 +167,14 @@ def search(
     return _views(session, session.exec(found.order_by(col(Paper.id).desc()).limit(limit)).all())
 
 
-def passing(session: Session, only: Filter) -> set[int]:
-    """The ids of the papers that pass a filter."""
-    return {number for number in session.exec(select(Paper.id).where(*_passes(only))) if number is not None}
-
-
-def gone(session: Session) -> set[int]:
-    """The ids of the papers that were merged away or withdrawn."""
-    hidden = or_(col(Paper.merged_into_id).is_not(None), col(Paper.withdrawn_at).is_not(None))
-    return {number for number in session.exec(select(Paper.id).where(hidden)) if number is not None}
+def passing(session: Session, only: Filter, ids: Sequence[int]) -> list[int]:
+    """Those of these papers that pass a filter, in their order."""
+    passed = {
+        number
+        for part in _slices(ids)
+        for number in session.exec(select(Paper.id).where(*_passes(only), col(Paper.id).in_(part)))
+    }
+    return [number for number in ids if number in passed]
 
 
 def newest(session: Session, only: Filter, limit: int, offset: int = 0) -> list[PaperView]:

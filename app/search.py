@@ -131,7 +131,7 @@ class Library:
         held = self._open()  # while no session is: who makes the stacks needs one, and others wait for them
         ids = held.stacks.find(query)
         with self._db.read() as session:
-            ids = _still_shown(session, ids, only)
+            ids = archive.passing(session, only, ids)  # the stacks may not know yet what was withdrawn
             papers = archive.in_order(session, ids[start : start + size])
         return Found(tuple(papers), len(ids), held.of_newest)
 
@@ -181,12 +181,3 @@ class Library:
             papers = archive.texts(session, NEWEST + 1)
         stacks = Stacks(papers[:NEWEST], corpus)
         return _Held(extent, corpus, stacks, NEWEST if len(papers) > NEWEST else 0)
-
-
-def _still_shown(session: Session, ids: Sequence[int], only: Filter) -> list[int]:
-    """Without those that do not pass, and those of which the stacks do not know yet that they are gone."""
-    if only:
-        passing = archive.passing(session, only)
-        return [number for number in ids if number in passing]
-    gone = archive.gone(session)
-    return [number for number in ids if number not in gone]
