@@ -156,12 +156,18 @@ class Cards:
             for number, section in enumerate(sections):
                 reasons, cards, why = section["reasons"], section["cards"], section["why"]
                 others = [self._others[reason] for reason in reasons]
-                picks = [others[reason].get(card) for card, reason in zip(cards, why, strict=True)]
+                known = zip(cards, why, strict=True)
                 if number == best:
-                    place = section["scores"].index(highest[best])
-                    picks[place] = self._best[reasons[why[place]]].get(cards[place])
-                sizes = {len(picks), len(section["papers"]), len(section["scores"])}
-                if None in picks or len(sizes) > 1 or min(why) < 0:
+                    place, bests = (
+                        section["scores"].index(highest[best]),
+                        [self._best[one] for one in reasons],
+                    )
+                    picks = [
+                        (others if at != place else bests)[n][card] for at, (card, n) in enumerate(known)
+                    ]
+                else:
+                    picks = [others[n][card] for card, n in known]
+                if min(why) < 0 or not (len(section["papers"]) == len(section["scores"]) == len(cards)):
                     return None
                 found.append(Section(section["interest"], tuple(picks), section["heading"]))
         except (IndexError, KeyError, TypeError, ValueError):

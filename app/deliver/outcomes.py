@@ -13,9 +13,9 @@ from sqlmodel import Session, col, select
 from app import bounces, suppression
 from app.db import in_sqlite, one_of
 from app.deliver import marking, operating
-from app.deliver.claims import HELD_BY_A_SENDER, refusal_of
+from app.deliver.claims import HELD_BY_A_SENDER, LEASE, refusal_of
 from app.journal import Ending
-from app.models import Delivery, Subscriber, SubscriberState
+from app.models import Delivery, Event, Subscriber, SubscriberState
 from app.models import DeliveryState as State
 from app.records import Answer, Verdict
 from app.settings import UncertainPolicy
@@ -24,6 +24,7 @@ FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
 # What an attempt of its owner may still settle; all else has been freed, sent by another, or ended.
 IN_HAND = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 NOT_TRIED = (Verdict.WITHDRAWN, Verdict.HELD)
+ERASING = ("erased", "declined")  # events after which nothing personal is kept
 _ROWS = cast("Table", inspect(Delivery).local_table)
 
 
@@ -37,7 +38,7 @@ def record(
     accepted = [each for each in endings if each.answer.verdict is Verdict.ACCEPTED]
     others = [each for each in endings if each.answer.verdict is not Verdict.ACCEPTED]
     states = _record_accepted(session, accepted, owner)
-    _forget_erased(session, states.keys())
+    _forget_erased(session, states.keys(), now)
     return states | _record_others(session, others, owner, now, policy) if others else states
 
 
@@ -54,12 +55,14 @@ def _record_accepted(session: Session, endings: Sequence[Ending], owner: str) ->
     return dict.fromkeys(ids, State.SENT)
 
 
-def _forget_erased(session: Session, ids: Collection[int]) -> None:
+def _forget_erased(session: Session, ids: Collection[int], now: datetime) -> None:
     """What was in flight when its reader was erased must not bring back what was cleared then."""
-    reader = (
-        select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id).scalar_subquery()
-    )
-    theirs = one_of(session, col(Delivery.id), ids) & (reader == SubscriberState.ERASED)
+    lately = (col(Event.kind).in_(ERASING), col(Event.at) > now - 2 * LEASE)
+    if session.exec(select(Event.id).where(*lately).limit(1)).first() is None:
+        return
+    reader = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
+    erased = reader.scalar_subquery() == SubscriberState.ERASED
+    theirs = one_of(session, col(Delivery.id), ids) & erased
     session.connection().execute(update(_ROWS).where(theirs).values(smtp_text="", subject=""))
 
 
