@@ -12,7 +12,7 @@ The stages, in the order in which data passes through them:
     posting       its second half: what the ledger gives out is written and handed to the relay
     signing       what was composed ahead of its hour is signed ahead
     returns       what comes back: whose mail it was, and what follows
-    bibliography  PURE: pasted links, ids, titles or BibTeX → records
+    bibliography  PURE: pasted links, ids and titles, BibTeX, RIS, CSL JSON or CSV → records
     sources       one file an upstream: huggingface, arxiv, feed, pages; client is the polite HTTP client
     ingest        records → new, changed, unchanged or rejected rows of the archive
     dedupe        PURE: is this the same paper?

@@ -79,9 +79,16 @@ STAGE_USES = {
     ("subscribers", "interest"),
     ("subscribers", "deliver"),
     ("subscribers", "suppression"),
+    ("subscribers", "words"),
 }
 PURE = {
-    "bibliography",
+    "bibliography.__init__",
+    "bibliography.bibtex",
+    "bibliography.csl",
+    "bibliography.entry",
+    "bibliography.lines",
+    "bibliography.ris",
+    "bibliography.table",
     "records",
     "tokens",
     "dedupe",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -183,6 +185,130 @@ def test_a_macro_cannot_stand_for_a_book() -> None:
     assert max(len(record.title + record.abstract) for record in records) < 1000
 
 
+# --- what reference managers export
+
+ZOTERO = r"""@misc{vaswani_attention_2023,
+	title = {Attention {Is} {All} {\textless}You{\textgreater} {Need}},
+	url = {http://arxiv.org/abs/1706.03762},
+	doi = {10.48550/arXiv.1706.03762},
+	abstract = {Recurrent models \{of 50\% size\} cost \$5.},
+	author = {Vaswani, Ashish and Kaiser, Łukasz},
+	month = aug,
+	note = {arXiv:1706.03762 [cs]},
+	annote = {Comment: see arXiv:1111.11111},
+	file = {Full Text PDF:/home/a/AB/Vaswani et al. - 2023.pdf:application/pdf;Snap\{shot:C\:\\x:text/html},
+}
+"""
+RIS = """TY  - UNPB
+TI  - Attention <i>Is</i> All <You> Need
+AU  - Vaswani, Ashish
+AU  - Kaiser, Łukasz
+AB  - Recurrent models
+of 50% size cost $5.
+DA  - 2023/08/02/
+UR  - http://arxiv.org/abs/1706.03762
+DO  - 10.48550/arXiv.1706.03762
+ER  -
+"""
+CSL = """[{"id": "vaswani", "type": "article", "title": "Attention <i>Is</i> All &lt;You&gt; Need",
+"abstract": "<jats:p>Recurrent models of 50% size cost $5.</jats:p>", "DOI": "10.48550/arXiv.1706.03762",
+"author": [{"family": "Vaswani", "given": "Ashish"}, {"literal": "Łukasz Kaiser"}, 7],
+"note": "arXiv:1706.03762 [cs]", "issued": {"date-parts": [["2023", 8]]}}]"""
+CSV = """\ufeff"Key","Item Type","Author","Title","DOI","Url","Abstract Note","Extra"
+"A","preprint","Vaswani, Ashish; Kaiser, Łukasz","Attention Is All <You> Need","10.48550/arXiv.1706.03762",\
+"http://arxiv.org/abs/1706.03762","Recurrent models
+of 50% size cost $5.","arXiv:1706.03762 [cs]"
+"""
+
+
+@pytest.mark.parametrize("text", [ZOTERO, RIS, CSL, CSV], ids=["BibTeX", "RIS", "CSL JSON", "CSV"])
+def test_a_format_is_recognised_by_itself(text: str) -> None:
+    """The same paper is the same in every format: without markup, files and other papers' ids."""
+    record = only(text)
+    assert record.abstract == "Recurrent models of 50% size cost $5."
+    assert (record.title, record.authors) == (
+        "Attention Is All <You> Need",
+        ("Ashish Vaswani", "Łukasz Kaiser"),
+    )
+    assert (record.arxiv_id, record.doi) == ("1706.03762", "10.48550/arxiv.1706.03762")
+
+
+def test_biblatex_is_read_with_what_is_its_own() -> None:
+    """Eprints of arXiv and of others, subtitles, names in parts; `date`, `file` and the type matter not."""
+    text = r"""@online{a, title = {One}, subtitle = {Two}, date = {2023-08-02}, eprint = {1706.03762 [cs]},
+      eprinttype = {arxiv}, author = {family=Berg, given=Anna, prefix=van der, useprefix=true and {The Team}}}
+    @article{b, title = {Three}, eprint = {1706.0376}, eprinttype = {pmid}, doi = {10.1007/978-3\_1}}
+    @misc{c, number = {{arXiv}:1810.04805}, publisher = {{arXiv}}, file = {/home/x.pdf;/home/y z.html}}"""
+    one, three, last = bibliography.parse(text).records
+    assert (one.title, one.arxiv_id, one.authors) == (
+        "One: Two",
+        "1706.03762",
+        ("Anna van der Berg", "The Team"),
+    )
+    assert (three.arxiv_id, three.doi, last.arxiv_id) == ("", "10.1007/978-3_1", "1810.04805")
+
+
+def test_a_broken_entry_costs_itself_alone_in_every_format() -> None:
+    """It is counted, with where it stands and why; one without an end ends where the next begins."""
+    ris = "TY  - JOUR\nTI  - One\nTY  - JOUR\nID  - x\nER  - \n1706.03762\nTI  - Two\nAU  - A, B, Jr."
+    assert [record.title for record in bibliography.parse(ris).records] == ["One", "", "Two"]
+    assert complaints(ris) == [("a RIS entry without title, DOI or arXiv id", 3)]
+    csl = '[{"id": "x"}, 7, {"title": "One"}, {"title": "cut'
+    assert [record.title for record in bibliography.parse(csl).records] == ["One"]
+    assert [one.detail for one in bibliography.parse(csl).rejections] == [
+        "x", "number 2", "3 complete rows were read",
+    ]  # fmt: skip
+    csv = 'Title,DOI\nOne,\n,\n\n-,"a\nb"\n"",10.1/x\nTwo'
+    assert [record.title for record in bibliography.parse(csv).records] == ["One", "-", "Two"]
+    assert complaints(csv) == [("a row of the table without title, DOI or arXiv id", 7)]
+    long = "Title,DOI\nOne,\n" + "x" * 140_000
+    assert complaints(long) == [("a table that is broken from here on", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            '<?xml version="1.0"?><rdf:RDF/>',
+            "XML, RDF or a web page: please export BibTeX, RIS or CSL JSON instead",
+        ),
+        ("<!DOCTYPE html>", "XML, RDF or a web page: please export BibTeX, RIS or CSL JSON instead"),
+        ('{"a', "JSON that cannot be read"),
+    ],
+)
+def test_what_is_not_read_says_what_to_export(text: str, reason: str) -> None:
+    """Once, and not line by line."""
+    assert complaints(text) == [(reason, None)]
+
+
+@pytest.mark.parametrize(
+    "data", ["é".encode(), "é".encode("latin-1"), b"\xef\xbb\xbf\xc3\xa9", "é".encode("utf-16")]
+)
+def test_a_file_is_read_whatever_it_is_written_in(data: bytes) -> None:
+    """UTF-8 with or without its mark, and what older programs write."""
+    title = b"@a{b, title = {Caf\xe9 \x96}}"
+    assert bibliography.parse_file(title).records[0].title == "Café –"
+    (record,) = bibliography.parse_file(data * 2).records
+    assert record.title.strip("\ufeff") == "éé"
+
+
+@pytest.mark.parametrize("data", [b"x" * 600_001, b"%PDF-1.7", b"PK\x03\x04\x00"])
+def test_a_file_that_is_no_text_or_too_long_is_refused(data: bytes) -> None:
+    """With what to choose instead; it may hold three times of what can be pasted."""
+    bibliography.parse_file(b"x" * 600_000)
+    with pytest.raises(InvalidInput, match=r"please (export fewer|choose BibTeX)") as refused:
+        bibliography.parse_file(data)
+    assert refused.value.field == "file"
+
+
+EXPORTED = st.lists(
+    st.sampled_from(
+        ["TY  - ", "ER  - ", "TI  - ", "AU  - ", "DO  - ", "UR  - ", "title,doi\n", '"', ",", "\n", "\r", ";",
+         '[{"', "{", "}", "[", "]", ":", '"title"', '"author"', '"given"', '"DOI"', "null", "7", "1e999",
+         "\\ud800", "1706.03762", "10.1145/1.2", "<i>", "&#0;", "&lt;", "<?xml", "\x00", "\ufeff", "\ud800",
+         "é", "@a{b,"]
+    )
+)  # fmt: skip
 BIBTEX = st.lists(
     st.sampled_from(
         ["@article{", "@misc(", "@string{", "@comment", "{", "}", '"', "=", ",", "#", "\\", "$", "\n",
@@ -193,7 +319,9 @@ BIBTEX = st.lists(
 
 
 @settings(deadline=None)  # a busy machine is no fault of the text
-@given(st.one_of(st.text(), BIBTEX.map("".join)))
+@given(st.one_of(st.text(), BIBTEX.map("".join), EXPORTED.map("".join)))
+@example('[{"title":"\\ud800","author":[{"given":7,"family":"\\u0000"}],"DOI":[]}]')
+@example("TY  - x\nAU  - ,,\nTI  - &#55296;&#0;")
 @example('@a{b,title="{"}')
 @example("@a{b,author={, ,}}")
 @example("@a(b,title={)}")
@@ -210,3 +338,12 @@ def test_any_text_at_all_is_read(text: str) -> None:
             assert "\n" not in value
     for rejection in parsed.rejections:
         (rejection.reason + rejection.detail).encode()
+
+
+@settings(deadline=None)
+@given(st.binary())
+@example(b"\xff\xfeT")
+def test_any_bytes_at_all_are_read_or_refused(data: bytes) -> None:
+    """A file is whatever somebody chose."""
+    with suppress(InvalidInput):
+        assert bibliography.parse_file(data).rows >= 0

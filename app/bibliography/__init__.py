@@ -1,0 +1,93 @@
+"""PURE. What somebody pasted, or chose as a file, to say which papers they like → records.
+
+entry     one entry of any format: its title, ids and names, or why it says nothing
+lines     links, ids, DOIs and titles as people type them
+bibtex    BibTeX and BibLaTeX, with lines in between
+ris       RIS, with lines in between
+csl       CSL JSON
+table     CSV with a head
+
+The format is recognised by itself. What cannot be understood costs itself alone, and is told with its place.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+
+from app.bibliography import bibtex, csl, ris, table
+from app.bibliography.entry import Item
+from app.errors import InvalidInput
+from app.records import PaperRecord, Parsed, Rejection
+
+MOST_PAPERS = 200
+MOST_BYTES = 200_000  # of what is pasted
+MOST_FILE_BYTES = 600_000  # a form writes what is pasted up to three times as large, and a file as it is
+
+_MARKUP = re.compile(r"\s*<(?:\?xml|!doctype|html|rdf:|xml)", re.IGNORECASE)
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def check_size(text: str) -> None:
+    """InvalidInput for more than can be pasted at once."""
+    if len(text.encode("utf-8", "replace")) > MOST_BYTES:
+        raise InvalidInput(f"That is more than {MOST_BYTES // 1000} kB: please paste less at once.", "liked")
+
+
+def parse(text: str) -> Parsed:
+    """The papers that a text names, at most MOST_PAPERS; InvalidInput when it is too long.
+
+    A record has a title, an arXiv id or a DOI, or several of them.
+    """
+    check_size(text)
+    return _parsed(text)
+
+
+def parse_file(data: bytes) -> Parsed:
+    """The papers in a file; InvalidInput when it is too long, or no text."""
+    if len(data) > MOST_FILE_BYTES:
+        raise InvalidInput(
+            f"This file is larger than {MOST_FILE_BYTES // 1000} kB: please export fewer papers at once, "
+            "a collection for example.",
+            "file",
+        )
+    return _parsed(_text_of(data))
+
+
+def _text_of(data: bytes) -> str:
+    """UTF-8, unless it cannot be: then Latin-1, as Windows means it."""
+    if data.startswith(_UTF16):
+        return data.decode("utf-16", "replace")
+    if b"\0" in data or data.startswith(b"%PDF"):
+        raise InvalidInput("This file is no text: please choose BibTeX, RIS, CSL JSON or CSV.", "file")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def _parsed(text: str) -> Parsed:
+    records: list[PaperRecord] = []
+    rejections: list[Rejection] = []
+    for item in _items(text.removeprefix("\ufeff")):
+        if isinstance(item, Rejection):
+            rejections.append(item)
+        elif len(records) < MOST_PAPERS:
+            records.append(item)
+        else:
+            rejections.append(Rejection(f"only {MOST_PAPERS} papers are read at once: the rest is left out"))
+            break
+    return Parsed(len(records) + len(rejections), tuple(records), tuple(rejections))
+
+
+def _items(text: str) -> Iterator[Item]:
+    """Everything in a text, in its order, by the first format that it may be."""
+    if _MARKUP.match(text):
+        reason = "XML, RDF or a web page: please export BibTeX, RIS or CSL JSON instead"
+        return iter([Rejection(reason)])
+    if csl.recognises(text):
+        return csl.items(text)
+    if ris.recognises(text):
+        return ris.items(text)
+    return table.items(text) if table.recognises(text) else bibtex.items(text)

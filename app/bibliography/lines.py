@@ -1,0 +1,41 @@
+"""PURE. Lines as people type them → records: a line names one paper by its title, or several by their ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from app.bibliography.entry import SHOWN_CHARS, Item, arxiv_id, is_link
+from app.records import PaperRecord, Rejection
+from app.sources import clean
+
+_BULLET = re.compile(r"^(?:[-*•–]|[\[(]?\d{1,3}[\].)])\s+")
+_BETWEEN_IDS = re.compile(r"[\s,;<>\[\]]+")
+_REMARKS = ("%", "#")
+
+
+def items(lines: Iterable[str], first: int) -> Iterator[Item]:
+    """What stands in these lines, of which the first has this number."""
+    for row, typed in enumerate(lines, first):
+        line = _BULLET.sub("", clean.line(typed, len(typed)))
+        if line and not line.startswith(_REMARKS):
+            yield from _of_line(line, row)
+
+
+def _of_line(line: str, row: int) -> Iterator[Item]:
+    """The ids in a line, or else its words as a title."""
+    named = [record for word in _BETWEEN_IDS.split(line) if (record := _by_id(word))]
+    if named:
+        yield from named
+    elif is_link(line.lstrip("<([")):
+        yield Rejection("a link in which no arXiv id or DOI stands", row, line[:SHOWN_CHARS])
+    elif sum(map(str.isalpha, title := clean.title(line))) >= 2:
+        yield PaperRecord(title=title)
+    else:
+        yield Rejection("neither a title nor a link or id", row, line[:SHOWN_CHARS])
+
+
+def _by_id(word: str) -> PaperRecord | None:
+    doi = clean.doi(word)
+    found = clean.arxiv_id_of_doi(doi) or arxiv_id(word)
+    return PaperRecord(title="", arxiv_id=found, doi=doi) if found or doi else None
