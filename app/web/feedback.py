@@ -6,16 +6,17 @@ GET shows a page with one button; POST acts, and twice is once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Path, Request, Response
+from fastapi import APIRouter, Form, Path, Request, Response, UploadFile
 from sqlmodel import Session
 
 from app import archive, bibliography, clock, subscribers, taste
 from app.errors import InvalidInput, NotFound, TooManyRequests
-from app.records import Opinion
+from app.records import Opinion, Parsed
+from app.sources import clean
 from app.tokens import Grant, Purpose
 from app.web.forms import Filled, Text
 from app.web.links import allows, back, db, page
@@ -24,6 +25,7 @@ from app.web.security import Limits
 router = APIRouter(include_in_schema=False)
 
 AUTHORS_SHOWN = 12
+FILE_NAME_CHARS = 60
 SAID = {
     "removed": "Removed.",
     "forgotten": "Forgotten: your digests go by your interests alone, until you say something new.",
@@ -98,20 +100,23 @@ def _asking(request: Request, grant: Grant, wish: Wish, paper: int, *, undone: b
 
 
 @router.post("/preferences/{token}/papers")
-def paste(request: Request, grant: Change, liked: Text = "") -> Response:
-    """Like the papers that were pasted, and tell what became of each."""
+def paste(request: Request, grant: Change, liked: Text = "", file: UploadFile | None = None) -> Response:
+    """Like the papers that were pasted, or are in a file, and tell what became of each."""
+    file = file if file and file.filename else None  # a browser sends a nameless one where none was chosen
     try:
-        if not liked.strip():
-            raise InvalidInput("Paste at least one paper.", "liked")
+        if not liked.strip() and not file:
+            raise InvalidInput("Paste at least one paper, or choose a file.", "liked")
         limits: Limits = request.app.state.limits
         limits.paste(grant.subscriber_id)
-        pasted = bibliography.parse(liked)
+        pasted = _given(liked, file)
+        if not pasted.rows:
+            raise InvalidInput("No paper is named in that.", "file" if file else "liked")
         with db(request).read() as session:
             found = subscribers.recognise(session, pasted.records)
         with db(request).write() as session:
             subscribers.like(session, grant.subscriber_id, found, clock.utcnow())
     except InvalidInput as error:
-        form = Filled(liked=liked, problems={"liked": str(error)})
+        form = Filled(liked=liked, problems={error.field or "liked": str(error)})
         return _pasted(request, form, status=422)
     except TooManyRequests as error:
         form = Filled(liked=liked, problems={"liked": _wait(error)})
@@ -119,6 +124,17 @@ def paste(request: Request, grant: Change, liked: Text = "") -> Response:
         answer.headers["Retry-After"] = str(error.retry_after)
         return answer
     return _pasted(request, Filled(), found=found, rejections=pasted.rejections)
+
+
+def _given(liked: str, file: UploadFile | None) -> Parsed:
+    """What was pasted, and what is in the file; what was not understood there says so."""
+    pasted = bibliography.parse(liked)
+    if file is None:
+        return pasted
+    read = bibliography.parse_file(file.file.read(bibliography.MOST_FILE_BYTES + 1))
+    origin = clean.line(file.filename, FILE_NAME_CHARS)
+    rejections = (replace(rejection, origin=origin) for rejection in read.rejections)
+    return Parsed(pasted.rows + read.rows, pasted.records + read.records, (*pasted.rejections, *rejections))
 
 
 def _wait(error: TooManyRequests) -> str:

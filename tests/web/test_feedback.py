@@ -195,6 +195,40 @@ def test_a_paste_that_cannot_be_read_at_all_comes_back(
     assert said_by(app, alice) == {}
 
 
+def test_a_file_is_taken_as_well(
+    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link
+) -> None:
+    """Beside what is pasted; what was not understood in it says so, with its name."""
+    ris = f"TY  - GEN\nUR  - https://arxiv.org/abs/{KNOWN}\nER  - \nTY  - GEN\nER  - \n"
+    file = ("my <library>.ris", ris.encode("utf-16"))
+    answer = client.post(
+        link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": "A Pasted Title"}, files={"file": file}
+    )
+    text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
+    assert "2 papers count for your digests from now on." in text
+    assert "my &lt;library&gt;.ris, line 4: a RIS entry without title, DOI or arXiv id" in text
+    assert said_by(app, alice) == {TITLE: True, "A Pasted Title": True}
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        (("", b""), "liked"),
+        (("a.pdf", b"%PDF-1.7"), "file"),
+        (("a.bib", b"x" * (bibliography.MOST_FILE_BYTES + 1)), "file"),
+        (("a.bib", b"% nothing but a remark"), "file"),
+    ],
+)
+def test_a_file_that_cannot_be_taken_says_why(
+    app: App, client: TestClient, alice: int, link: Link, file: tuple[str, bytes], problem: str
+) -> None:
+    """Beside the field, and nothing is kept; to choose none is not to choose one."""
+    answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", files={"file": file})
+    assert answer.status_code == 422
+    assert f'id="problem-{problem}"' in answer.text
+    assert said_by(app, alice) == {}
+
+
 def test_pasting_again_and_again_has_to_wait(
     app: App, client: TestClient, alice: int, bob: int, link: Link
 ) -> None:
