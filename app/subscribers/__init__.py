@@ -44,7 +44,7 @@ from app.subscribers.preferences import (
     problems,
 )
 from app.subscribers.register import find, get, history, preferences_of, state_at
-from app.subscribers.staying import change, come_back, pause, resume, trust_again, wake
+from app.subscribers.staying import change, come_back, ends_of_pauses, pause, resume, trust_again, wake
 
 __all__ = [
     "CONSENT_TEXT",
@@ -61,6 +61,7 @@ __all__ = [
     "confirm",
     "decline",
     "distinct",
+    "ends_of_pauses",
     "erase",
     "expire_pending",
     "export",

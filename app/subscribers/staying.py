@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta, tzinfo
 
 from sqlmodel import Session, col, select
 
@@ -36,8 +36,8 @@ def change(session: Session, subscriber_id: int, wanted: Preferences, now: datet
 
 def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:
     """No digest until then; without a date, until the reader comes back."""
-    if until is not None and not now < until <= now + LONGEST_PAUSE:
-        raise InvalidPreference("Choose a day after today, within a year.", "until")
+    if until is not None:
+        _check_end(until, now)
     subscriber = take(session, subscriber_id)
     if subscriber.state not in (State.ACTIVE, State.PAUSED):
         raise Conflict("There is no digest to pause: this subscription is not active.")
@@ -46,6 +46,28 @@ def pause(session: Session, subscriber_id: int, until: datetime | None, now: dat
     note(session, "paused", subscriber, now, f"until {until:%Y-%m-%d}" if until else "")
     session.add(subscriber)
     return subscriber
+
+
+def ends_of_pauses(zone: tzinfo | None, now: datetime) -> tuple[date, date]:
+    """The first and the last day on which a pause that begins now may end, by the calendar of a zone."""
+    tomorrow = now.astimezone(zone).date() + timedelta(days=1)
+    return tomorrow, (now + LONGEST_PAUSE).astimezone(zone).date()
+
+
+def _check_end(until: datetime, now: datetime) -> None:
+    first, last = ends_of_pauses(until.tzinfo, now)
+    if until <= now:
+        when = "today" if until.date() == first - timedelta(days=1) else "over"
+        raise InvalidPreference(f"{_day(until)} is {when}: choose {_day(first)} or a later day.", "until")
+    if until > now + LONGEST_PAUSE:
+        raise InvalidPreference(
+            f"{_day(until)} is more than a year away: choose a day up to {_day(last)}, or none at all.",
+            "until",
+        )
+
+
+def _day(day: date) -> str:
+    return f"{day.day} {day:%B} {day.year}"
 
 
 def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from enum import StrEnum
 from functools import lru_cache
 from itertools import groupby, zip_longest
@@ -21,6 +23,7 @@ from app.records import Wish
 from app.subscribers import MAX_INTERESTS, Preferences
 
 SPARE_ROWS = 3
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _UNUSABLE = -1  # no number that anybody may choose: `subscribers.problems` says which ones they may
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -81,6 +84,21 @@ class Filled:
             when_empty=_choice(WhenEmpty, self.when_empty),
             interests=tuple(row.wish() for row in self.rows),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """The day on which a pause is to end, as typed: what is wrong with it, and which there are to choose."""
+
+    first: date
+    last: date
+    typed: str = ""
+    problem: str = ""
+
+    @property
+    def kind(self) -> str:
+        """A browser shows nothing at all in a field for days that holds no day."""
+        return "text" if self.typed and not _DAY.fullmatch(self.typed) else "date"
 
 
 def filled(chosen: Preferences) -> Filled:

@@ -24,6 +24,7 @@ from app.web.security import MAIL_CSP, client_ip
 
 router = APIRouter(include_in_schema=False)
 
+TYPED_CHARS = 20  # of what is no day
 SAID = {
     "saved": "Saved.",
     "paused": "Paused.",
@@ -134,20 +135,17 @@ def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
 
 @router.get("/pause/{token}")
 def ask_pause(request: Request, grant: Pause) -> Response:
-    with db(request).read() as session:
-        return _pausing(request, subscribers.get(session, grant.subscriber_id))
+    return _pausing(request, grant)
 
 
 @router.post("/pause/{token}")
 def pause(request: Request, grant: Pause, until: Text = "", action: Text = "") -> Response:
     try:
         with db(request).write() as session:
-            reader = _pause(session, grant.subscriber_id, until, action, clock.utcnow())
+            _pause(session, grant.subscriber_id, until, action, clock.utcnow())
     except InvalidPreference as error:
-        with db(request).read() as session:
-            reader = subscribers.get(session, grant.subscriber_id)
-        return _pausing(request, reader, problem=str(error), typed=until[:20])
-    return _pausing(request, reader, done=True)
+        return _pausing(request, grant, problem=str(error), typed=until)
+    return _pausing(request, grant, done=True)
 
 
 @router.get("/preferences/{token}")
@@ -189,7 +187,7 @@ def pause_there(request: Request, grant: Change, until: Text = "", action: Text 
         with db(request).write() as session:
             _pause(session, grant.subscriber_id, until, action, clock.utcnow())
     except InvalidPreference as error:
-        return _preferences(request, grant, problem_of_pause=str(error), status=422)
+        return _preferences(request, grant, pause=(until, str(error)), status=422)
     return back(request, "resumed" if action == "resume" else "paused")
 
 
@@ -242,16 +240,22 @@ def _midnight(day: str, zone: ZoneInfo) -> datetime | None:
     try:
         return datetime.combine(date.fromisoformat(day.strip()), time(0), zone)
     except ValueError:
-        raise InvalidPreference("This is not a day. Write it as 2026-12-31.", "until") from None
+        said = f"“{day.strip()[:TYPED_CHARS]}” is not a day. Write it as 2026-12-31: year, month, day."
+        raise InvalidPreference(said, "until") from None
 
 
 def _pausing(
-    request: Request, reader: Subscriber, *, done: bool = False, problem: str = "", typed: str = ""
+    request: Request, grant: Grant, *, done: bool = False, typed: str = "", problem: str = ""
 ) -> Response:
-    return page(
-        request, "pause.html", status=422 if problem else 200,
-        reader=reader, done=done, problem=problem, typed=typed,
-    )  # fmt: skip
+    with db(request).read() as session:
+        reader = subscribers.get(session, grant.subscriber_id)
+    until = _break(reader, clock.utcnow(), typed, problem)
+    return page(request, "pause.html", status=422 if problem else 200, reader=reader, done=done, until=until)
+
+
+def _break(reader: Subscriber, now: datetime, typed: str = "", problem: str = "") -> forms.Break:
+    first, last = subscribers.ends_of_pauses(ZoneInfo(reader.zone), now)
+    return forms.Break(first, last, typed.strip()[:TYPED_CHARS], problem)
 
 
 def _preferences(
@@ -261,7 +265,7 @@ def _preferences(
     form: Filled | None = None,
     said: str = "",
     said_of_papers: str = "",
-    problem_of_pause: str = "",
+    pause: tuple[str, str] = ("", ""),  # as typed, and what is wrong with it
     status: int = 200,
 ) -> Response:
     now = clock.utcnow()
@@ -273,7 +277,7 @@ def _preferences(
         learned = feedback.learned(session, grant.subscriber_id)
     return page(
         request, "preferences.html", status=status, reader=reader, form=form, said=said,
-        learned=learned, said_of_papers=said_of_papers, problem_of_pause=problem_of_pause,
+        learned=learned, said_of_papers=said_of_papers, until=_break(reader, now, *pause),
         links=_links(request, reader, now), zones=forms.zones(),
         token=request.path_params["token"],
         history=[

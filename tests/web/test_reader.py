@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import time_machine
 from fastapi.testclient import TestClient
 from sqlmodel import Session, select
 
@@ -358,16 +359,39 @@ def test_a_break_begins_and_ends(app: App, client: TestClient, alice: int, link:
     assert "No digest comes until you are back" in client.get(link(Purpose.PAUSE, alice)).text
 
 
-@pytest.mark.parametrize("until", ["2020-01-01", "9999-12-31", "soon", "2026-02-30", "0001-01-01"])
+TODAY = datetime(2026, 11, 20, 15, tzinfo=UTC)  # Saturday, 21 November, in Tokyo already
+
+
+@pytest.mark.parametrize(
+    ("until", "kind", "problem"),
+    [
+        ("2020-01-01", "date", "1 January 2020 is over: choose 22 November 2026 or a later day."),
+        ("0001-01-01", "date", "1 January 1 is over: choose 22 November 2026 or a later day."),
+        ("2026-11-21", "date", "21 November 2026 is today: choose 22 November 2026 or a later day."),
+        (
+            "9999-12-31",
+            "date",
+            "is more than a year away: choose a day up to 22 November 2027, or none at all.",
+        ),
+        ("soon", "text", "“soon” is not a day. Write it as 2026-12-31: year, month, day."),
+        ("2026-02-30", "date", "“2026-02-30” is not a day."),
+    ],
+)
 def test_a_break_ends_on_a_day_to_come(
-    app: App, client: TestClient, alice: int, link: Link, until: str
+    app: App, client: TestClient, alice: int, link: Link, until: str, kind: str, problem: str
 ) -> None:
-    """Any other is marked, and nothing is paused."""
-    for path in (link(Purpose.PAUSE, alice), link(Purpose.PREFERENCES, alice) + "/pause"):
-        answer = client.post(path, data={"until": until})
-        assert answer.status_code == 422
-        assert 'class="problem"' in answer.text
-    assert state_of(app, alice) is SubscriberState.ACTIVE
+    """By the reader's own calendar. Any other stays in the field, with what is wrong; nothing is paused."""
+    with time_machine.travel(TODAY, tick=False):
+        with app.db.write() as session:
+            subscribers.get(session, alice).zone = "Asia/Tokyo"
+        for path in (link(Purpose.PAUSE, alice), link(Purpose.PREFERENCES, alice) + "/pause"):
+            answer = client.post(path, data={"until": f" {until} "})
+            assert answer.status_code == 422
+            assert problem in answer.text
+            assert f'type="{kind}" value="{until}" min="2026-11-22" max="2027-11-22"' in answer.text
+        assert state_of(app, alice) is SubscriberState.ACTIVE
+        shown = client.post(link(Purpose.PAUSE, alice), data={"until": "2026-11-22"}).text
+    assert "Sun\N{NO-BREAK SPACE}22\N{NO-BREAK SPACE}Nov 2026" in shown
 
 
 def test_who_left_can_come_back_with_everything_as_it_was(
