@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -47,12 +47,14 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
     if len(chosen) < reader.min_papers and not _any_leaves(chosen, ranked):
         found = f"{len(chosen)} of at least {reader.min_papers} papers"
         return Skip(f"{found}: kept for the next digest")
-    sections = tuple(
+    sections = [
         Section(wish.text, picks, "" if wish.text else "Close to what you liked")
         for wish in (*reader.wishes, LIKED)
         if (picks := tuple(_pick(c, ranked.shelf, _reason(c, ranked)) for c in chosen if c.wish == wish))
-    )
-    return Digest(edition, sections, _unread(reader), considered)
+    ]
+    if beyond := _beyond(ranked, chosen):
+        sections.append(Section("", beyond))
+    return Digest(edition, tuple(sections), _unread(reader), considered)
 
 
 class Fate(StrEnum):
@@ -191,31 +193,62 @@ def _any_leaves(chosen: Sequence[_Choice], ranked: Ranked) -> bool:
 
 def _silence(ranked: Ranked, considered: int) -> str:
     """Why there is no digest: how many papers there were, which words none has, what the calendar says."""
+    muted = _kept_out(ranked.kept_out)
     if not considered:
-        return f"no new papers. {ranked.shelf.quiet}".strip()
+        return " ".join(filter(None, (f"no new papers{muted}.", ranked.shelf.quiet)))
     found = f"none of the {considered} new papers matched your interests"
     if considered == 1:
         found = "the one new paper did not match your interests"
     words = dict.fromkeys(word for wish in ranked.reader.wishes for word in ranked.shelf.missing(wish.text))
     nowhere = ", ".join(f"“{word}”" for word in [*words][:WORDS_NAMED])
-    said = f"{found}{nowhere and f': no paper says {nowhere}'}."
+    said = f"{found}{nowhere and f': no paper says {nowhere}'}{muted}."
     return " ".join(filter(None, (said, ranked.shelf.quiet, _unread(ranked.reader))))
 
 
+def _kept_out(count: int) -> str:
+    """How many papers are not there because of words that the reader muted."""
+    if not count:
+        return ""
+    return "; one says what you muted" if count == 1 else f"; {count} say what you muted"
+
+
 def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
-    """What trends most among the papers that no exclusion of the reader speaks against."""
+    """What trends most, for a reader without interests, or where nothing fits them."""
     reader, shelf = ranked.reader, ranked.shelf
-    muted = shelf.matches.excluded(reader.wishes)
-    columns = shelf.matches.columns
-    allowed = (pair for pair in shelf.trending if ranked.open[columns[pair[0]]] and pair[0] not in muted)
     picks = tuple(
-        _pick(_Choice(paper := shelf.papers[number], LIKED, score), shelf, _why_shown(shelf.trend(paper)))
-        for number, score in itertools.islice(allowed, reader.max_papers)
+        _pick(choice, shelf, _why_shown(shelf.trend(choice.paper)))
+        for choice in itertools.islice(_by_trend(ranked), reader.max_papers)
     )
     if not picks:
         return Skip(_silence(ranked, considered))
     note = "Nothing new matched your interests, so here is what is trending." if reader.wishes else ""
-    return Digest(edition, (Section("", picks),), f"{note} {_unread(reader)}".strip(), considered)
+    heading = "" if reader.wishes else "Trending now"
+    return Digest(edition, (Section("", picks, heading),), f"{note} {_unread(reader)}".strip(), considered)
+
+
+def _beyond(ranked: Ranked, chosen: Sequence[_Choice]) -> tuple[Pick, ...]:
+    """What others vote for, in the places that the interests leave free.
+
+    It is scored 0: the best paper of a digest is one that fits its reader.
+    """
+    room = min(ranked.reader.beyond, ranked.reader.max_papers - len(chosen))
+    picked = {choice.paper.id for choice in chosen}
+    voted = (
+        _pick(replace(choice, score=0.0), ranked.shelf, "trending now")
+        for choice in _by_trend(ranked)
+        if choice.paper.id not in picked and ranked.shelf.trend(choice.paper).words
+    )
+    return tuple(itertools.islice(voted, room))
+
+
+def _by_trend(ranked: Ranked) -> Iterator[_Choice]:
+    """What trends most among the papers that nothing the reader said speaks against."""
+    shelf = ranked.shelf
+    excluded = shelf.matches.excluded(ranked.reader.wishes)
+    for number, score in shelf.trending:
+        fine = number not in excluded and ranked.taste.get(number, 0) >= 0
+        if fine and ranked.open[shelf.matches.columns[number]]:
+            yield _Choice(shelf.papers[number], LIKED, score)
 
 
 def _unread(reader: Reader) -> str:

@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 WEEK = 8  # days that a weekly digest looks back on: one more, for papers that were listed late
 TASTES = 500  # that are kept: more than a shard of readers has
+MUTED = 10_000  # that are kept, for all who mute the same
 REASONS = 100_000  # that are kept, for all who share an interest
 
 
@@ -68,6 +69,7 @@ class Desk:
         self._matches = ranking.Matches(self._all)
         self._queries: dict[str, interest.Query] = {}
         self._reasons: dict[tuple[str, int], str] = {}
+        self._muted: dict[str, frozenset[int]] = {}
         self._tastes: dict[tuple[Opinion, ...], Liking] = {}
         self._stand(now, today, self._all)
 
@@ -126,6 +128,8 @@ class Desk:
             had=order.already,
             since=_first(days, self._today),
             leaving=_first(days, following.date()),
+            muted=frozenset[int]().union(*self.muted(reader.muted).values()),
+            beyond=reader.beyond,
             unread=tuple(unread),
         )
         liked = self.liking(tuple(order.opinions))
@@ -208,6 +212,20 @@ class Desk:
         for (text, query), hits in zip(queries.items(), self._index.match([*queries.values()]), strict=True):
             self._matches.add(text, hits, self._index.excluded(query))
         return broken
+
+    def muted(self, texts: Iterable[str]) -> dict[str, frozenset[int]]:
+        """The papers that each muted word keeps out, found once for all who mute it."""
+        return {text: self._kept_out(text) for text in texts}
+
+    def _kept_out(self, text: str) -> frozenset[int]:
+        if text not in self._muted:
+            if len(self._muted) >= MUTED:
+                self._muted.clear()
+            try:
+                self._muted[text] = self._index.excluded(interest.muted(text))
+            except InvalidInterest:  # was understood once: it must not cost its reader the digest
+                self._muted[text] = frozenset()
+        return self._muted[text]
 
     def numbers(self, text: str, paper: PaperView) -> match.Numbers:
         """How a paper fits an interest; it need not be a candidate."""

@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 
 from app import archive, cadence, compose, deliver, planning, ranking, subscribers, suppression
 from app.compose import Fate, Selection
-from app.desk import Desk
+from app.desk import Desk, Order
 from app.errors import NotFound
 from app.match import Numbers
 from app.models import Delivery, DeliveryState, Listing, MailKind, Paper, Source, Subscriber, SubscriberState
@@ -158,8 +158,8 @@ def explain(app: App, now: datetime, subscriber: str, paper: str, at: datetime |
     [ranked] = ranking.rank(desk.shelf, [asked])
     digest = compose.compose(cadence.edition(row.zone, planning.newest_due(row, now)), ranked)
     candidate = desk.shelf.papers.get(view.id)
-    said = any(one.paper_id == view.id for one in order.opinions)
-    if candidate and (said or (candidate.last_listed_on or asked.since) < asked.since):
+    barred = _barred(order, desk, view.id)
+    if candidate and (barred or (candidate.last_listed_on or asked.since) < asked.since):
         candidate = None
     facts = Explanation(
         verdict="",
@@ -170,7 +170,7 @@ def explain(app: App, now: datetime, subscriber: str, paper: str, at: datetime |
         floor=ranking.FLOOR,
         interests=tuple(Judged(wish, desk.numbers(wish.text, view)) for wish in asked.wishes),
         taste=Match(ranked.taste[view.id], asked.why_liked(view.id)) if view.id in ranked.taste else None,
-        no_candidate="" if candidate else _no_candidate(paper_now, asked.since, now.date(), said=said),
+        no_candidate="" if candidate else _no_candidate(paper_now, asked.since, now.date(), barred),
         standing=_standing(ranked, candidate) if candidate else None,
         card=_card(digest, view.id),
         no_digest=digest.reason if isinstance(digest, Skip) else "",
@@ -262,13 +262,21 @@ def _mention(row: Delivery, section: Section, pick: Pick, pauses: Mapping[str, s
     )
 
 
-def _no_candidate(paper: PaperNow, oldest: date, today: date, *, said: bool) -> str:
+def _barred(order: Order, desk: Desk, paper: int) -> str:
+    """What the reader said that keeps a paper out of all their digests, or nothing."""
+    if any(one.paper_id == paper for one in order.opinions):
+        return "the reader knows it: they have said what they think of it"
+    muted = (text for text, papers in desk.muted(order.reader.muted).items() if paper in papers)
+    return next((f"the reader has muted “{text}”, which is in it" for text in muted), "")
+
+
+def _no_candidate(paper: PaperNow, oldest: date, today: date, barred: str) -> str:
     """Why a paper is not among those that the reader's digest is made from."""
     days = [day for day, _ in paper.listed if day <= today]
     if paper.withdrawn_at:
         return f"it was withdrawn by {paper.withdrawn_at.date()}"
-    if said:
-        return "the reader knows it: they have said what they think of it"
+    if barred:
+        return barred
     if not days:
         return f"no source lists it before {paper.listed[0][0]}" if paper.listed else "no source listed it"
     if days[-1] < oldest:

@@ -18,7 +18,7 @@ from markupsafe import escape
 from app import message, render
 from app.records import MailKind, Pick, Section
 from app.render import SUMMARY_CHARS, Fragment, Renderer
-from app.tokens import TOKEN_CHARS, Purpose, Signer
+from app.tokens import OPINIONS, TOKEN_CHARS, Purpose, Signer
 
 # In memory, of what digests showed lately: some hundred megabytes at most, however many readers there are.
 PICKS_KEPT, CARDS_KEPT, PAPERS_KEPT, LINES_KEPT, SHELLS_KEPT = 20_000, 5_000, 2_000, 8_000, 64
@@ -45,24 +45,24 @@ class Subject(NamedTuple):
 
 
 class Paper(NamedTuple):
-    """A card without the reason: what stands before and after it, between the two links, and after them."""
+    """A card without the reason: what stands before and after it, between the links, and after them."""
 
     paper_id: int
     title: str
     also: bytes  # the title, as it stands in the preview
-    html: tuple[bytes, bytes, bytes, bytes]
-    text: tuple[bytes, bytes, bytes, bytes]
+    html: tuple[bytes, ...]
+    text: tuple[bytes, ...]
 
 
 class Card(NamedTuple):
-    """A paper and why it was picked: what stands before, between and after the two links."""
+    """A paper and why it was picked: what stands before, between and after the tokens of its links."""
 
     paper_id: int
     title: str
     also: bytes
     why: str  # the reason, fit to be shown
-    html: tuple[bytes, bytes, bytes]
-    text: tuple[bytes, bytes, bytes]
+    html: tuple[bytes, bytes, bytes, bytes, bytes]
+    text: tuple[bytes, bytes, bytes, bytes, bytes]
 
 
 Placed = tuple[float, Card]  # with the pick's score
@@ -131,7 +131,7 @@ class Fragments:
         bare = Pick(**dict(zip(_SHOWN, shown, strict=True)), reason="")
         pick = render.presentable(bare, summary_chars)
         links = self._signer.opinion_links(pick.paper_id, _hole(Purpose.OPINION))
-        whole = self._renderer.card(pick, _holes("reason"), *links)
+        whole = self._renderer.card(pick, _holes("reason"), links)
         also = _in_html(render.also(pick.title))
         return Paper(pick.paper_id, pick.title, also, _in_card(whole.html), _in_card(whole.text))
 
@@ -202,16 +202,16 @@ def _mold(text: str, *, ends: bool = False) -> Mold:
     return (encoded[0], *(part for pair in zip(names, encoded[1:], strict=True) for part in pair))
 
 
-def _in_card(text: str) -> tuple[bytes, bytes, bytes, bytes]:
+def _in_card(text: str) -> tuple[bytes, ...]:
     first, *names_and_parts = _mold(str(text))
-    if names_and_parts[::2] != ["reason", Purpose.OPINION, Purpose.OPINION]:
-        raise ValueError("a card has its reason, and then its two links to tell what one thinks of it")
+    if names_and_parts[::2] != ["reason", *(Purpose.OPINION for _ in OPINIONS)]:
+        raise ValueError("a card has its reason, and then its links to tell what one thinks of it")
     return (first, *names_and_parts[1::2])
 
 
-def _with(reason: bytes, card: tuple[bytes, bytes, bytes, bytes]) -> tuple[bytes, bytes, bytes]:
-    above, below, between, after = card
-    return above + reason + below, between, after
+def _with(reason: bytes, card: tuple[bytes, ...]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    above, below, second, third, fourth, after = card
+    return above + reason + below, second, third, fourth, after
 
 
 def _in_shell(text: str) -> tuple[Mold, Mold]:

@@ -6,18 +6,24 @@ import itertools
 import re
 import unicodedata
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from app.errors import InvalidInterest
-from app.words import WORD, plain, telling, tokenise
+from app.records import Wish
+from app.words import WORD, plain, running, telling, tokenise
 
 MAX_INTEREST_CHARS = 300
+MAX_MUTED_CHARS = 100
+MUTABLE = 10  # words of a paper that are offered
 
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # copied from a page; nobody sees them
 _FOREIGN = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # filters of other services
 _MARKED = re.compile(r'"|(?:^|\s)-\S|\b(?:author|cat):', re.IGNORECASE)  # more than plain words
+_NEIGHBOURS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 _AROUND = " ,;.()[]*"  # what a filter's value may stand in
+_FIELD = re.compile(r"(author|cat):\s*(.+)", re.IGNORECASE)
 _PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
 
@@ -78,6 +84,41 @@ def parse(text: str) -> Query:
         example = ": what, and then what not, as in “agents -robot”" if query.strict else ""
         raise InvalidInterest(f"An interest needs at least one word to look for{example}.", "interests")
     return query
+
+
+def muted(text: str) -> Query:
+    """Understand what a reader never wants to see, or raise InvalidInterest with what to change.
+
+    Several words are one phrase; `author:name` and `cat:cs.CL` mute whom, or where.
+    """
+    text = normalise(text)
+    if len(text) > MAX_MUTED_CHARS or not text.isprintable():
+        raise InvalidInterest(f"A muted word is plain text of at most {MAX_MUTED_CHARS} characters.", "muted")
+    field, value = found.groups() if (found := _FIELD.fullmatch(text.lstrip("-"))) else ("", text)
+    parts: dict[str, list[object]] = defaultdict(list)
+    _file_part(parts, True, field.lower(), "", value.replace('"', " ").strip())
+    query = Query(text, **{name: tuple(values) for name, values in parts.items()})  # type: ignore[arg-type]
+    if not (any(map(telling, query.without)) or query.without_authors or query.without_categories):
+        raise InvalidInterest(f"“{text}” is no word that tells papers apart.", "muted")
+    return query
+
+
+def mutable(title: str, abstract: str, keywords: Iterable[str], wishes: Iterable[Wish]) -> list[str]:
+    """What a paper says that its reader may want to mute: keywords, neighbours in its title, single words.
+
+    Words of the reader's own interests are not offered.
+    """
+    said = f" {' '.join(running(title))} . {' '.join(running(abstract))} "
+    wanted = {stem for wish in wishes for stem in running(wish.text)}
+    words = [match.group() for match in WORD.finditer(title) if len(match.group()) > 2]
+    neighbours = (match.group() + match[1] for match in _NEIGHBOURS.finditer(title))
+    pairs = [text for text in neighbours if len(telling(running(text))) == 2]
+    offered: dict[str, str] = {}
+    for text in map(normalise, [*keywords, *pairs, *words]):
+        run, tells = running(text), telling(running(text))
+        if tells and not wanted.issuperset(tells) and f" {' '.join(run)} " in said:
+            offered.setdefault(" ".join(run), text)
+    return [*offered.values()][:MUTABLE]
 
 
 def of(field: str, value: str) -> str:

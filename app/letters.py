@@ -218,17 +218,17 @@ def _from(settings: Settings) -> bytes:
 
 
 def _in_sections(layout: Layout, opinion: bytes) -> tuple[list[bytes], list[bytes]]:
-    """The text and the HTML of all sections, with the token in each of a card's two links."""
+    """The text and the HTML of all sections, with the token in each of a card's links."""
     text: list[bytes] = []
     html: list[bytes] = []
     for heading, placed in layout:
         text.append(heading.text)
         html.append(heading.html)
         for _, card in placed:
-            before, between, after = card.text
-            text += (before, opinion, between, opinion, after)
-            before, between, after = card.html
-            html += (before, opinion, between, opinion, after)
+            before, second, third, fourth, after = card.text
+            text += (before, opinion, second, opinion, third, opinion, fourth, opinion, after)
+            before, second, third, fourth, after = card.html
+            html += (before, opinion, second, opinion, third, opinion, fourth, opinion, after)
     return text, html
 
 

@@ -24,6 +24,7 @@ from app.web import (
     errors,
     feedback,
     feeds,
+    following,
     hooks,
     ops,
     pages,
@@ -67,6 +68,7 @@ def create_app(app: App) -> FastAPI:
     site.include_router(public.router)
     site.include_router(papers.router)
     site.include_router(reader.router)
+    site.include_router(following.router)  # before what takes any word in the same place
     site.include_router(feedback.router)
     site.include_router(feeds.router)
     site.include_router(crawlers.router)

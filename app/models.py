@@ -189,6 +189,11 @@ class Subscriber(SQLModel, table=True):
     min_papers: int = 1
     max_papers: int = 10
     when_empty: WhenEmpty = Field(default=WhenEmpty.SKIP, sa_type=enum_type(WhenEmpty))
+    beyond: int = 0  # at most so many papers a digest that trend beyond the interests
+    muted: list[str] = Field(default_factory=list, sa_type=JSON)  # what keeps a paper out of every section
+    authors_aside: list[str] = Field(
+        default_factory=list, sa_type=JSON
+    )  # of liked papers, not liked themselves
     next_due_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     paused_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     link_epoch: int = 0  # raised to revoke every link sent so far

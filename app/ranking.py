@@ -87,6 +87,8 @@ class Reader:
     taste: Mapping[int, float] = field(default_factory=dict)  # relevance by paper; under 0: rather not
     why_liked: Callable[[int], str] = str  # the reason why a paper is to their taste
     had: frozenset[int] = frozenset()  # papers that they were promised before: never again
+    muted: frozenset[int] = frozenset()  # papers that say what they never want to see
+    beyond: int = 0  # at most so many papers that trend beyond their interests
     since: date = date.min  # what was last listed before is too old
     leaving: date = date.min  # what was last listed before is too old when their next digest is made
 
@@ -150,7 +152,7 @@ class Ranked:
     reader: Reader
     shelf: Shelf
     evidence: Vector  # by column, whether or not it is enough
-    open: Vector  # by column: whether the paper is new to the reader, and listed lately
+    open: Vector  # by column: whether the paper is new to the reader, not muted, and listed lately
     columns: Vector  # of the open papers that are relevant enough, the best score first
     scores: Vector  # theirs
 
@@ -164,6 +166,12 @@ class Ranked:
     def taste(self) -> Mapping[int, float]:
         """What the reader's taste adds or takes away, as relevance by paper."""
         return _counting(self.reader, self.shelf.matches)
+
+    @property
+    def kept_out(self) -> int:
+        """How many new papers are not open to the reader, because of what they muted."""
+        columns = [self.shelf.matches.columns[number] for number in self.reader.muted - self.reader.had]
+        return int((self.shelf.listed[columns] >= self.reader.since.toordinal()).sum())
 
     def parts(self) -> Matrix:
         """The evidence for `papers` from each interest, in the reader's order, and from their taste."""
@@ -191,8 +199,8 @@ def rank(shelf: Shelf, readers: Sequence[Reader]) -> list[Ranked]:
     for n, reader in enumerate(readers):
         if reader.taste:
             evidence[n] += matches.row(_counting(reader, matches))
-        if reader.had:
-            wanted[n, [matches.columns[had] for had in reader.had if had in matches.columns]] = False
+        if never := reader.had | reader.muted:
+            wanted[n, [matches.columns[number] for number in never if number in matches.columns]] = False
     rows, columns = np.nonzero(wanted & (evidence >= ENOUGH))
     scores = relevance_of(evidence[rows, columns]) * shelf.worth[columns]
     order = np.lexsort((columns, -scores, rows))  # equal scores by id

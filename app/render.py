@@ -127,7 +127,7 @@ class Renderer:
         try:
             shown = presentable(pick, summary_chars)
             links = self._signer.opinion_links(shown.paper_id, self._token(letter, Purpose.OPINION, 0))
-            return shown, self.card(shown, self.reason(shown.reason), *links)
+            return shown, self.card(shown, self.reason(shown.reason), links)
         except Exception:
             return None
 
@@ -147,10 +147,10 @@ class Renderer:
         html, text = self._both("digest/section", values)
         return Fragment(Markup(html), f"\n\n{text}\n")  # noqa: S704 - it is a template's own output
 
-    def card(self, pick: Pick, reason: Fragment, more: str, less: str) -> Fragment:
-        """A presentable pick."""
+    def card(self, pick: Pick, reason: Fragment, opinions: Mapping[str, str]) -> Fragment:
+        """A presentable pick; `opinions` are the links of `Signer.opinion_links`."""
         day = _day_words(pick.published_on)
-        values = {"pick": pick, "links": _pick_links(pick), "date": day, "more": more, "less": less}
+        values = {"pick": pick, "links": _pick_links(pick), "date": day, "opinions": opinions}
         html = self._render("digest/card.html", {**values, "reason": reason.html})
         text = self._render("digest/card.txt", {**values, "reason": reason.text})
         return Fragment(Markup(html), f"\n{text}\n")  # noqa: S704

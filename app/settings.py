@@ -87,6 +87,7 @@ class Settings(BaseSettings):
     compose_ahead_minutes: int = Field(default=10, ge=0, le=240)
     default_zone: str = "UTC"
     default_hour: int = Field(default=8, ge=0, le=23)
+    default_beyond: int = Field(default=3, ge=0, le=30)  # papers that trend beyond a new reader's interests
 
     # Sources
     arxiv_categories: Annotated[tuple[str, ...], NoDecode] = ("cs.AI", "cs.CL", "cs.CV", "cs.LG")

@@ -22,7 +22,7 @@ from app.corpus import Corpus
 from app.passages import Passage
 from app.records import Opinion, PaperView
 from app.space import PAIR_WEIGHT, Matrix, Space
-from app.words import WORD, plain, stems
+from app.words import person, stems
 
 # `benchmarks/likes.py` measures these; docs/benchmarks.md says what else was tried.
 TERMS, MEANING = 1.6, 0.8  # evidence for a standard deviation in either space, when many papers were liked
@@ -308,13 +308,6 @@ def _evened(impacts: sparse.csr_matrix, space: Space) -> sparse.csr_matrix:
 
 
 @lru_cache(maxsize=100_000)
-def person(author: str) -> str:
-    """One spelling of a name: "Jané Q. Doe" and "Doe, Jane" are "jane doe", "J. Doe" is "j doe"."""
-    last, comma, first = plain(author).partition(",")
-    words = WORD.findall(f"{first} {last}" if comma else last)
-    return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
-
-
 @lru_cache(maxsize=20_000)
 def people(authors: tuple[str, ...]) -> tuple[str, ...]:
     """The authors of a paper by one spelling each, every one once."""

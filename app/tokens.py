@@ -48,6 +48,7 @@ class Purpose(StrEnum):
     ERASE = "erase"
 
 
+OPINIONS = ("like", "dislike", "mute", "follow")  # what the links of a card say
 LIFETIMES = {
     Purpose.CONFIRM: timedelta(days=7),
     Purpose.DECLINE: timedelta(days=30),
@@ -95,10 +96,10 @@ class Signer:
         """The absolute link that a token makes."""
         return f"{self._base_url}/{purpose}/{token}"
 
-    def opinion_links(self, paper_id: int, token: str) -> tuple[str, str]:
-        """Those that ask for more and for less like a paper, with a token for OPINION."""
+    def opinion_links(self, paper_id: int, token: str) -> dict[str, str]:
+        """What a card lets its reader say of a paper, with a token for OPINION: the link of each word."""
         start = self.link(Purpose.OPINION, token)
-        return f"{start}/like/{paper_id}", f"{start}/dislike/{paper_id}"
+        return {word: f"{start}/{word}/{paper_id}" for word in OPINIONS}
 
     def verify(self, purpose: Purpose, token: str, now: datetime) -> Grant:
         """Raise LinkForged or LinkExpired, or say what the token grants."""

@@ -69,6 +69,13 @@ def plain(text: str) -> str:
     return text.translate(_plain)
 
 
+def person(author: str) -> str:
+    """One spelling of a name: "Jané Q. Doe" and "Doe, Jane" are "jane doe", "J. Doe" is "j doe"."""
+    last, comma, first = plain(author).partition(",")
+    words = WORD.findall(f"{first} {last}" if comma else last)
+    return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
+
+
 @lru_cache(maxsize=200_000)
 def _stem(word: str) -> str:
     stem = str(_stemmer.stemWord(_BRITISH.sub(lambda found: _AMERICAN[found.group()], word)))

@@ -164,6 +164,43 @@ def test_a_reader_may_ask_for_what_trends_instead_of_silence() -> None:
     assert "Nothing new matched" in made.note
 
 
+def test_what_trends_beyond_the_interests_fills_free_places() -> None:
+    """After all that fits, only what somebody voted on, and never as the best paper of the digest."""
+    on = replace(
+        shelf({"agents": {1: 0.5}}, 6, excluded={"agents": frozenset({5})}),
+        trends={2: Trend(0.2, "3 votes"), 3: Trend(0.9, "90 votes"), 4: Trend(0.0, ""), 5: Trend(1.0, "99")},
+    )
+    reader = Reader((AGENTS,), beyond=3)
+    made = digest(reader, on)
+    assert ids(made) == {"agents": [1], "": [3, 2]}
+    assert [(pick.reason, pick.score) for pick in made.picks[1:]] == [("trending now", 0.0)] * 2
+    assert made.sections[-1].heading == ""
+    assert ids(digest(replace(reader, beyond=1), on)) == {"agents": [1], "": [3]}
+    assert ids(digest(replace(reader, beyond=0), on)) == {"agents": [1]}
+    assert ids(digest(replace(reader, max_papers=2), on)) == {"agents": [1], "": [3]}
+    assert ids(digest(replace(reader, had=frozenset({3})), on)) == {"agents": [1], "": [2]}
+    assert ids(digest(replace(reader, taste={3: -0.1}), on)) == {"agents": [1], "": [2]}
+
+
+def test_what_trends_beyond_makes_no_digest_by_itself() -> None:
+    """A thin day is kept for the next digest all the same, and an empty one is silent."""
+    on = shelf({"agents": {1: 0.5}}, trends=dict.fromkeys(range(1, 9), 0.9))
+    assert "1 of at least 2 papers" in skipped(Reader((AGENTS,), min_papers=2, beyond=3), on)
+    assert "none of the 9" in skipped(Reader((VIDEO,), beyond=3), on)
+
+
+def test_a_muted_paper_is_in_no_section() -> None:
+    """Whether it fits, trends, or is liked; and silence says how many were kept out."""
+    on = shelf({"agents": {1: 0.9, 2: 0.5}}, 3, trends={1: 0.9, 3: 0.5})
+    reader = Reader((AGENTS,), beyond=3, taste={1: 0.9}, muted=frozenset({1}))
+    assert ids(digest(reader, on)) == {"agents": [2], "": [3]}
+    assert skipped(replace(reader, muted=frozenset({1, 2, 3})), on) == "no new papers; 3 say what you muted."
+    kept_out = skipped(replace(reader, muted=frozenset({1, 2}), had=frozenset({2})), on)
+    assert kept_out == "the one new paper did not match your interests; one says what you muted."
+    trending = Reader((), muted=frozenset({1}))
+    assert ids(digest(trending, on)) == {"": [3, 2]}
+
+
 def test_what_nobody_voted_on_is_not_said_to_trend() -> None:
     """It fills what room there is, as new."""
     on = replace(shelf({}, 2), trends={1: Trend(0.9, "12 votes"), 2: Trend(0.5, "")})

@@ -48,7 +48,9 @@ def test_what_a_reader_liked_brings_papers_of_its_kind(
     close = next(s for s in digests[alice]["sections"] if s["heading"] == "Close to what you liked")
     assert set(close["papers"]) == sequels
     assert all("that you liked, through" in reason for reason in close["reasons"])
-    assert bob not in digests or not any(section["heading"] for section in digests[bob]["sections"])
+    assert {section["heading"] for section in digests[bob]["sections"]} == {"Trending now"}
+    trending = {paper for section in digests[bob]["sections"] for paper in section["papers"]}
+    assert trending.isdisjoint(sequels), "what is like what a reader disliked is not pressed on them"
 
 
 def test_a_broken_interest_costs_its_own_reader_alone(

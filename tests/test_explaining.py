@@ -70,7 +70,14 @@ def planned(app: App) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    "wish", [{}, {"max_papers": 1}, {"min_papers": 5}, {"when_empty": WhenEmpty.TRENDING, "max_papers": 2}]
+    "wish",
+    [
+        {},
+        {"max_papers": 1},
+        {"min_papers": 5},
+        {"when_empty": WhenEmpty.TRENDING, "max_papers": 2},
+        {"beyond": 2},
+    ],
 )
 @pytest.mark.parametrize("interests", [True, False])
 def test_it_foretells_what_planning_does(
@@ -410,3 +417,13 @@ def test_what_is_missing_is_said(
     """Nobody has to guess which of the two was wrong."""
     with pytest.raises(NotFound, match=missing):
         pipeline.explain(app, NOW, subscriber, paper)
+
+
+def test_what_is_muted_is_told(app: App, papers: dict[str, int]) -> None:
+    """By its word; and no digest has it."""
+    change(app, muted=["plan", "no longer: understood"], beyond=3)
+    muted = papers["Language Agents that Plan"]
+    told = explain(app, muted)
+    assert told.verdict == "Not sent: the reader has muted “plan”, which is in it."
+    assert told.standing is None
+    assert planned(app) == {papers["Language Agents that Remember"], papers["Video Diffusion in Real Time"]}

@@ -148,7 +148,7 @@ def test_opinions_take_few_queries(app: App, papers: tuple[int, ...], now: datet
     event.listen(app.db.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
     with app.db.read() as session:
         assert len(subscribers.opinions(session, readers)) == 30
-    assert len([statement for statement in asked if statement.startswith("SELECT")]) == 4
+    assert len([statement for statement in asked if statement.startswith("SELECT")]) == 5
 
 
 # --- pasted papers
@@ -348,3 +348,34 @@ def test_opinions_are_exported_and_erased(
         subscribers.erase(session, alice, now)
         assert subscribers.export(session, alice)["opinions"] == []
         assert (count(session, Feedback), count(session, OwnPaper)) == (0, 0)
+
+
+def test_an_author_of_what_is_liked_may_be_left_out(app: App, now: datetime) -> None:
+    """Of every paper that speaks for them, however they are spelled; and be counted again, or forgotten."""
+    with app.db.write() as session:
+        source = shelves.source(session, now)
+        one, two = (
+            shelves.paper(session, source, title, now.date(), now, authors=authors)
+            for title, authors in (("One", ["Ada Lovelace", "Alan Turing"]), ("Two", ["Lovelace, Ada"]))
+        )
+        alice, bob = (shelves.reader(session, f"{name}@example.org", [], now) for name in ("alice", "bob"))
+        for reader in (alice, bob):
+            subscribers.say(session, reader, one, True, now)
+            subscribers.say(session, reader, two, True, now)
+        for _ in range(2):
+            subscribers.set_aside(session, alice, "Ada Lovelace")
+
+    def counted(reader: int) -> list[tuple[str, ...]]:
+        with app.db.read() as session:
+            said = subscribers.opinions(session, [alice, bob])[reader]
+        return sorted(one.authors for one in said)
+
+    assert counted(alice) == [(), ("Alan Turing",)]
+    assert counted(bob) == [("Ada Lovelace", "Alan Turing"), ("Lovelace, Ada",)]
+    with app.db.write() as session:
+        subscribers.count_again(session, alice, "ADA LOVELACE")
+    assert counted(alice) == counted(bob)
+    with app.db.write() as session:
+        subscribers.set_aside(session, alice, "Alan Turing")
+        subscribers.forget_opinions(session, alice)
+        assert subscribers.get(session, alice).authors_aside == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from app import interest
 from app.errors import InvalidInterest
 from app.interest import Query
+from app.records import Wish
 
 
 def parsed(text: str) -> Query:
@@ -181,3 +183,49 @@ def test_what_is_made_of_a_name_is_one_filter(field: str, value: str) -> None:
         query = interest.parse(text)
         assert len(query.authors + query.categories) == 1
         assert (query.words, query.phrases, query.without) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "without", "authors", "categories"),
+    [
+        ("Diffusion", (("diffus",),), (), ()),
+        ("  Diffusion   Models ", (("diffus", "model"),), (), ()),
+        ('"diffusion models"', (("diffus", "model"),), (), ()),
+        ("-diffusion", (("diffus",),), (), ()),
+        ('author:"Jané Doe"', (), ("jane doe",), ()),
+        ("author: Jané Doe", (), ("jane doe",), ()),
+        ("cat:cs.CR", (), (), ("cs.cr",)),
+    ],
+)
+def test_what_is_muted_is_a_word_a_phrase_an_author_or_a_category(
+    text: str, without: tuple[str, ...], authors: tuple[str, ...], categories: tuple[str, ...]
+) -> None:
+    """Several words are one phrase, in quotation marks or without."""
+    query = interest.muted(text)
+    assert (query.without, query.without_authors, query.without_categories) == (without, authors, categories)
+
+
+@pytest.mark.parametrize("text", ["", "the", "of the", "?", "author:", "x" * 101, "a\x00b", "title:x"])
+def test_what_cannot_be_muted_says_why(text: str) -> None:
+    """Least of all a word that every paper has."""
+    with pytest.raises(InvalidInterest):
+        interest.muted(text)
+
+
+@given(st.text(max_size=120))
+def test_any_text_is_muted_or_refused(text: str) -> None:
+    """Nothing else happens."""
+    with contextlib.suppress(InvalidInterest):
+        query = interest.muted(text)
+        assert query.without or query.without_authors or query.without_categories
+
+
+def test_what_a_paper_offers_to_mute() -> None:
+    """Keywords that it says, neighbours in its title, then words; none of the reader's own interests."""
+    offered = interest.mutable(
+        "Language Agents that Plan: A Study of GUI-Agents",
+        "We use world models.",
+        ["world models", "robots", "Language  agents"],
+        [Wish("study of plans")],
+    )
+    assert offered == ["world models", "Language agents", "GUI-Agents", "Language", "Agents", "GUI"]

@@ -19,7 +19,7 @@ from app.errors import DeliveryError
 from app.records import Digest, Letter, MailKind, Pick, RenderedMail, Section
 from app.render import Renderer
 from app.settings import Settings
-from app.tokens import Purpose, Signer
+from app.tokens import OPINIONS, Purpose, Signer
 from tests import samples
 
 pytestmark = pytest.mark.once
@@ -231,13 +231,15 @@ def test_each_link_can_do_one_thing(renderer: Renderer, signer: Signer, now: dat
         assert grants["view"].argument == 42
 
 
-def test_each_paper_can_be_liked_and_disliked(renderer: Renderer, signer: Signer, now: datetime) -> None:
-    """By two links of its own, in both parts, in the order of the cards."""
+def test_each_paper_has_links_to_say_what_one_thinks_of_it(
+    renderer: Renderer, signer: Signer, now: datetime
+) -> None:
+    """Links of its own, in both parts, in the order of the cards."""
     mail = renderer.render(letter_of(now, samples.digest()))
     for part in (mail.text, mail.html):
         found = [each for each in LINK.findall(part) if each[2]]
         assert [(wish, int(paper)) for _, _, wish, paper in found] == [
-            (wish, pick.paper_id) for pick in samples.digest().picks for wish in ("like", "dislike")
+            (wish, pick.paper_id) for pick in samples.digest().picks for wish in OPINIONS
         ]
         assert {name for name, *_ in found} == {Purpose.OPINION}
         (token,) = {token for _, token, *_ in found}

@@ -76,6 +76,10 @@ def had_digest(session: Session, identity: int, edition: str, due_at: datetime) 
         (replace(WANTED, zone="../../etc/passwd"), "zone"),
         (replace(WANTED, max_papers=51), "max_papers"),
         (replace(WANTED, min_papers=11), "min_papers"),
+        (replace(WANTED, beyond=31), "beyond"),
+        (replace(WANTED, beyond=-1), "beyond"),
+        (replace(WANTED, muted=("fine", "the")), "muted"),
+        (replace(WANTED, muted=tuple(f"word {n}" for n in range(51))), "muted"),
         (replace(WANTED, interests=()), "interests"),
         (replace(WANTED, interests=tuple(Wish(f"topic {n}") for n in range(21))), "interests"),
         (replace(WANTED, interests=(Wish("ok"), Wish("x" * 10_000))), "interests.1"),
@@ -340,6 +344,48 @@ def test_changing_replaces_what_was_chosen(app: App, now: datetime) -> None:
         reader = subscribers.get(session, identity)
         assert subscribers.preferences_of(session, reader) == newer
     assert reader.next_due_at == datetime(2026, 11, 25, 23, tzinfo=UTC)
+
+
+def test_an_author_is_followed_once_and_may_be_let_go(app: App, now: datetime) -> None:
+    """As one more interest, last of all, however often it is asked for; and with no room it says so."""
+    alice = joined(app, now)
+    with app.db.write() as session:
+        for name in ("Ada Lovelace", "Li", "ada lovelace"):
+            subscribers.follow(session, alice, name, now)
+        followed = subscribers.preferences_of(session, subscribers.get(session, alice))
+        assert [wish.text for wish in followed.interests[2:]] == ["author:Li", 'author:"ada lovelace"']
+        subscribers.unfollow(session, alice, "Ada Lovelace", now)
+        subscribers.unfollow(session, alice, "Nobody", now)
+        subscribers.change(
+            session, alice, replace(WANTED, interests=tuple(Wish(f"topic {n}") for n in range(20))), now
+        )
+        with pytest.raises(InvalidPreference, match="At most 20"):
+            subscribers.follow(session, alice, "Ada Lovelace", now)
+
+
+def test_who_gets_what_trends_goes_on_to_get_it_beside_whom_they_follow(app: App, now: datetime) -> None:
+    """One author's papers alone would be a poor exchange; and without any author it is as before."""
+    alice = joined(app, now, wanted=Preferences(when_empty=WhenEmpty.TRENDING, max_papers=7))
+    with app.db.write() as session:
+        subscribers.follow(session, alice, "Ada Lovelace", now)
+        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
+        assert (chosen.beyond, chosen.when_empty) == (7, WhenEmpty.TRENDING)
+        subscribers.unfollow(session, alice, "Ada Lovelace", now)
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)).interests == ()
+
+
+def test_a_word_is_muted_once_and_may_be_heard_again(app: App, now: datetime) -> None:
+    """As it was typed last; what cannot be muted changes nothing."""
+    alice = joined(app, now)
+    with app.db.write() as session:
+        for text in ("Blockchain", "cat:cs.CR", " blockchain "):
+            subscribers.mute(session, alice, text, now)
+        assert subscribers.get(session, alice).muted == ["cat:cs.CR", "blockchain"]
+        with pytest.raises(InvalidPreference, match="tells papers apart"):
+            subscribers.mute(session, alice, "the", now)
+    with app.db.write() as session:
+        subscribers.unmute(session, alice, "BLOCKCHAIN", now)
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)).muted == ("cat:cs.CR",)
 
 
 def test_a_change_that_cannot_be_used_changes_nothing(app: App, now: datetime) -> None:

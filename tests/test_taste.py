@@ -215,5 +215,5 @@ def test_authors_of_several_liked_papers_come_first() -> None:
         Opinion("", "", ("Alan Turing", "Ada Lovelace"), False, AT),
     ]
     assert taste.authors_liked(held) == [("Ada Lovelace", 2), ("Hopper, Grace", 1), ("Charles Babbage", 1)]
-    shown = {taste.person(name): papers for name, papers in taste.authors_liked(held)}
+    shown = {words.person(name): papers for name, papers in taste.authors_liked(held)}
     assert shown == learned(held).authors

@@ -29,9 +29,10 @@ subscribers = typer.Typer(
 
 COLUMNS = (
     "email", "interests", "cadence", "weekday", "hour", "zone", "min_papers", "max_papers", "when_empty",
+    "beyond", "muted",
 )  # fmt: skip
 EXPORTED = ("id", *COLUMNS, "state", "created_at", "confirmed_at", "consent_at", "consent_version")
-BETWEEN_INTERESTS = ";"
+BETWEEN = ";"  # interests, and muted words
 Reader = Annotated[str, typer.Argument(help="The reader's address, or their number.")]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run such a cell
 
@@ -60,6 +61,8 @@ def add(
     min_papers: Annotated[int, typer.Option(help="Wait for as many.")] = 1,
     max_papers: Annotated[int, typer.Option(help="At most as many.")] = 10,
     when_empty: Annotated[WhenEmpty, typer.Option(help="When nothing matches.")] = WhenEmpty.SKIP,
+    beyond: Annotated[int | None, typer.Option(help="At most as many that trend beyond them.")] = None,
+    mute: Annotated[list[str] | None, typer.Option(help="What keeps a paper out; once for each.")] = None,
     as_json: showing.AsJson = False,
 ) -> None:
     """Add a reader who agreed elsewhere. They are active at once: no confirmation is sent."""
@@ -68,6 +71,7 @@ def add(
         given = {
             "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone,
             "min_papers": min_papers, "max_papers": max_papers, "when_empty": when_empty,
+            "beyond": beyond, "muted": tuple(mute or ()),
         }  # fmt: skip
         wants = _preferences(app, interest, given)
         with app.db.write() as session:
@@ -88,7 +92,8 @@ def import_readers(
     """Add the readers of a CSV file who agreed elsewhere. A bad row is skipped and shown.
 
     The first line names the columns: email and interests (separated by “;”) are needed; cadence, weekday,
-    hour, zone, min_papers, max_papers and when_empty may be there. Exit code 1 when a row was skipped.
+    hour, zone, min_papers, max_papers, when_empty, beyond and muted (separated by “;”, too) may be there.
+    Exit code 1 when a row was skipped.
     """
     with showing.opened() as app:
         added, bad = _import(app, _rows(file), quiet=as_json)
@@ -134,7 +139,7 @@ def show(reader: Reader, as_json: showing.AsJson = False) -> None:
     if as_json:
         showing.say_json(known | {"opinions": opinions})
         return
-    known["interests"] = f"{BETWEEN_INTERESTS} ".join(known["interests"])
+    known |= {name: f"{BETWEEN} ".join(known[name]) for name in ("interests", "muted")}
     showing.table(["reader", ""], list(known.items()))
     words = {True: "more like this", False: "less like this"}
     rows = [(showing.moment(each.at), words[each.liked], each.title) for each in said]
@@ -152,8 +157,11 @@ def forget(reader: Reader) -> None:
 
 
 def _preferences(app: App, interests: Sequence[str], given: dict[str, Any]) -> Preferences:
-    """What was given, and the settings' own hour and zone where nothing was."""
-    defaults: dict[str, Any] = {"hour": app.settings.default_hour, "zone": app.settings.default_zone}
+    """What was given, and the settings' own where nothing was."""
+    settings = app.settings
+    defaults: dict[str, Any] = {
+        "hour": settings.default_hour, "zone": settings.default_zone, "beyond": settings.default_beyond
+    }  # fmt: skip
     chosen = defaults | {name: value for name, value in given.items() if value is not None}
     return Preferences(interests=tuple(Wish(text) for text in interests), **chosen)
 
@@ -184,7 +192,7 @@ def _import(app: App, rows: Sequence[dict[str, str]], *, quiet: bool) -> tuple[i
     hidden = quiet or not console.is_terminal
     for number, row in enumerate(track(rows, "Importing", console=console, disable=hidden), start=2):
         try:
-            wants = _preferences(app, _interests(row), _given(row))
+            wants = _preferences(app, _listed(row["interests"] or ""), _given(row))
             with app.db.write() as session:
                 readers.add(session, row["email"] or "", wants, now)
             added += 1
@@ -195,9 +203,8 @@ def _import(app: App, rows: Sequence[dict[str, str]], *, quiet: bool) -> tuple[i
     return added, bad
 
 
-def _interests(row: dict[str, str]) -> list[str]:
-    texts = (text.strip() for text in (row["interests"] or "").split(BETWEEN_INTERESTS))
-    return [text for text in texts if text]
+def _listed(cell: str) -> tuple[str, ...]:
+    return tuple(text for part in cell.split(BETWEEN) if (text := part.strip()))
 
 
 def _given(row: dict[str, str]) -> dict[str, Any]:
@@ -210,6 +217,8 @@ def _given(row: dict[str, str]) -> dict[str, Any]:
         "min_papers": int,
         "max_papers": int,
         "when_empty": WhenEmpty,
+        "beyond": int,
+        "muted": _listed,
     }
     given = {}
     for name, kind in kinds.items():
@@ -245,7 +254,8 @@ def _write_csv(found: Iterator[dict[str, Any]], to: TextIO) -> None:
     writer = csv.writer(to, lineterminator="\n")
     writer.writerow(EXPORTED)
     for reader in found:
-        reader["interests"] = f"{BETWEEN_INTERESTS} ".join(reader["interests"])
+        for name in ("interests", "muted"):
+            reader[name] = f"{BETWEEN} ".join(reader[name])
         writer.writerow([_cell(reader[name]) for name in EXPORTED])
 
 

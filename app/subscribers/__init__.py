@@ -5,16 +5,18 @@ register      the rows: find a reader, note what happened, say when the next dig
 feedback      what readers say of papers, and the papers that they pasted
 interests     the texts of interests, stored once however many readers share them
 joining       signing up, confirming, declining, asking for a link by mail
-staying       changing preferences, pausing, coming back
+staying       changing preferences, following, muting, pausing, coming back
 leaving       unsubscribing, exporting, erasing
 """
 
 from app.subscribers.feedback import (
     Recognised,
+    count_again,
     like,
     opinions,
     recognise,
     say,
+    set_aside,
     take_back,
     take_back_own,
     word_on,
@@ -35,6 +37,7 @@ from app.subscribers.joining import (
 from app.subscribers.leaving import erase, export, request_erasure, unsubscribe
 from app.subscribers.preferences import (
     MAX_INTERESTS,
+    MAX_MUTED,
     MAX_PAPERS,
     MAX_WEIGHT,
     Preferences,
@@ -44,11 +47,24 @@ from app.subscribers.preferences import (
     problems,
 )
 from app.subscribers.register import find, get, history, preferences_of, state_at
-from app.subscribers.staying import change, come_back, ends_of_pauses, pause, resume, trust_again, wake
+from app.subscribers.staying import (
+    change,
+    come_back,
+    ends_of_pauses,
+    follow,
+    mute,
+    pause,
+    resume,
+    trust_again,
+    unfollow,
+    unmute,
+    wake,
+)
 
 __all__ = [
     "CONSENT_TEXT",
     "MAX_INTERESTS",
+    "MAX_MUTED",
     "MAX_PAPERS",
     "MAX_WEIGHT",
     "Preferences",
@@ -59,6 +75,7 @@ __all__ = [
     "check",
     "come_back",
     "confirm",
+    "count_again",
     "decline",
     "distinct",
     "ends_of_pauses",
@@ -66,11 +83,13 @@ __all__ = [
     "expire_pending",
     "export",
     "find",
+    "follow",
     "forget_opinions",
     "get",
     "history",
     "keep_liked",
     "like",
+    "mute",
     "normalise_address",
     "opinions",
     "pause",
@@ -81,11 +100,14 @@ __all__ = [
     "resume",
     "say",
     "send_link",
+    "set_aside",
     "sign_up",
     "state_at",
     "take_back",
     "take_back_own",
     "trust_again",
+    "unfollow",
+    "unmute",
     "unsubscribe",
     "wake",
     "wishes",

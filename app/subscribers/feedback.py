@@ -7,20 +7,23 @@ beside that, for its reader alone: nothing that somebody pastes becomes public.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy import update
 from sqlmodel import Session, col, delete, or_, select
 
 from app import archive, dedupe
 from app.errors import InvalidInput, NotFound
-from app.models import Feedback, OwnPaper, Paper
+from app.models import Feedback, OwnPaper, Paper, Subscriber
 from app.records import Opinion, PaperRecord
 from app.subscribers.register import not_erased, take
+from app.words import person
 
 MOST_OPINIONS = 1_000
 LEAST_CHARS = 8  # of a title that says something by itself: “hello” does not
+MOST_ASIDE, NAME_CHARS = 200, 200
 KEY_CHARS = 200  # of a title's key: two papers of one reader that begin so much alike are one
 
 
@@ -74,9 +77,10 @@ def take_back_own(session: Session, subscriber_id: int, own_id: int) -> None:
 
 
 def forget(session: Session, subscriber_id: int) -> None:
-    """Forget all that a reader said of papers, and those that they pasted."""
+    """Forget all that a reader said of papers and of who wrote them, and the papers that they pasted."""
     for table in (Feedback, OwnPaper):
         session.execute(delete(table).where(col(table.subscriber_id) == subscriber_id))
+    session.execute(update(Subscriber).where(col(Subscriber.id) == subscriber_id).values(authors_aside=[]))
 
 
 def _say(session: Session, subscriber_id: int, papers: Sequence[Paper], liked: bool, now: datetime) -> None:
@@ -117,6 +121,7 @@ def opinions(session: Session, subscriber_ids: Collection[int]) -> dict[int, tup
     A paper stands in it once: of what was said of two papers that are one today, the newer counts.
     """
     found: defaultdict[int, list[Opinion]] = defaultdict(list)
+    aside = _authors_aside(session, subscriber_ids)
     theirs = select(Feedback).where(col(Feedback.subscriber_id).in_(subscriber_ids))
     rows = session.exec(theirs.order_by(col(Feedback.at).desc(), col(Feedback.id).desc())).all()
     today = archive.papers(session, {row.paper_id for row in rows})
@@ -125,22 +130,57 @@ def opinions(session: Session, subscriber_ids: Collection[int]) -> dict[int, tup
         paper = today[row.paper_id]
         if (row.subscriber_id, paper.id) not in seen:
             seen.add((row.subscriber_id, paper.id))
-            found[row.subscriber_id].append(_of_archive(row, paper))
+            found[row.subscriber_id].append(_of_archive(row, paper, aside[row.subscriber_id]))
     pasted = select(OwnPaper).where(col(OwnPaper.subscriber_id).in_(subscriber_ids))
     for own in session.exec(pasted.order_by(col(OwnPaper.id))):
-        found[own.subscriber_id].append(_of_own(own))
+        found[own.subscriber_id].append(_of_own(own, aside[own.subscriber_id]))
     return {
         reader: tuple(sorted(said, key=lambda each: each.at, reverse=True)) for reader, said in found.items()
     }
 
 
-def _of_archive(row: Feedback, paper: Paper) -> Opinion:
-    authors = tuple(paper.authors)
+def _of_archive(row: Feedback, paper: Paper, aside: Set[str]) -> Opinion:
+    authors = _without(aside, paper.authors)
     return Opinion(paper.title, paper.abstract, authors, row.liked, row.at, paper_id=paper.id)
 
 
-def _of_own(own: OwnPaper) -> Opinion:
-    return Opinion(own.title, own.abstract, tuple(own.authors), True, own.at, own_id=own.id)
+def _of_own(own: OwnPaper, aside: Set[str]) -> Opinion:
+    return Opinion(own.title, own.abstract, _without(aside, own.authors), True, own.at, own_id=own.id)
+
+
+# --- who wrote it
+
+
+def set_aside(session: Session, subscriber_id: int, author: str) -> None:
+    """Who wrote what a reader likes need not be liked for it: no paper speaks for this author any more.
+
+    InvalidInput where there is no room for one more.
+    """
+    subscriber = take(session, subscriber_id)
+    not_erased(subscriber)
+    others = [name for name in subscriber.authors_aside if person(name) != person(author)]
+    if len(others) >= MOST_ASIDE:
+        raise InvalidInput(f"There is room for {MOST_ASIDE} authors: please let some count again.", "author")
+    if person(author):
+        subscriber.authors_aside = [*others, author[:NAME_CHARS]]
+        session.add(subscriber)
+
+
+def count_again(session: Session, subscriber_id: int, author: str) -> None:
+    """Take that back."""
+    subscriber = take(session, subscriber_id)
+    subscriber.authors_aside = [name for name in subscriber.authors_aside if person(name) != person(author)]
+    session.add(subscriber)
+
+
+def _authors_aside(session: Session, subscriber_ids: Collection[int]) -> dict[int, frozenset[str]]:
+    """Whom readers set aside, by one spelling each."""
+    theirs = select(Subscriber.id, Subscriber.authors_aside).where(col(Subscriber.id).in_(subscriber_ids))
+    return {reader or 0: frozenset(map(person, names)) for reader, names in session.exec(theirs)}
+
+
+def _without(aside: Set[str], authors: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in authors if person(name) not in aside) if aside else tuple(authors)
 
 
 # --- pasted papers

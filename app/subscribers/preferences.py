@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from app.records import Wish
 MAX_INTERESTS = 20
 MAX_PAPERS = 30  # more would pass the 100 kB at which mailbox providers clip a mail
 MAX_WEIGHT = 3.0
+MAX_MUTED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +30,28 @@ class Preferences:
     min_papers: int = 1
     max_papers: int = 10
     when_empty: WhenEmpty = WhenEmpty.SKIP
+    beyond: int = 0  # at most so many papers a digest that trend beyond the interests
+    muted: tuple[str, ...] = ()  # words, phrases, author: and cat: that keep a paper out of every section
     interests: tuple[Wish, ...] = ()
 
 
 def problems(wanted: Preferences) -> dict[str, str]:
     """What to change, by field; `interests.0` is the first interest. Empty when all is well."""
-    return dict([*_problems_of_time(wanted), *_problems_of_size(wanted), *_problems_of_interests(wanted)])
+    found = (_problems_of_time, _problems_of_size, _problems_of_interests, _problems_of_muted)
+    return dict(itertools.chain.from_iterable(look(wanted) for look in found))
 
 
 def check(wanted: Preferences) -> Preferences:
-    """The same preferences with interests spelled as they are stored and doubles folded.
+    """The same preferences with interests and muted words spelled as they are stored and doubles folded.
 
     Raises InvalidPreference, naming the first field that cannot be used.
     """
     for field, problem in problems(wanted).items():
         raise InvalidPreference(problem, field)
-    return replace(wanted, interests=distinct(wanted.interests))
+    muted: dict[str, str] = {}
+    for text in map(interest.normalise, wanted.muted):
+        muted.setdefault(text.casefold(), text)
+    return replace(wanted, interests=distinct(wanted.interests), muted=tuple(muted.values()))
 
 
 def distinct(wishes: Iterable[Wish]) -> tuple[Wish, ...]:
@@ -83,6 +91,8 @@ def _problems_of_size(wanted: Preferences) -> Iterator[tuple[str, str]]:
         yield "min_papers", f"Choose a number from 1 to {MAX_PAPERS}."
     elif wanted.min_papers > wanted.max_papers:
         yield "min_papers", "The least cannot be more than the most."
+    if not 0 <= wanted.beyond <= MAX_PAPERS:
+        yield "beyond", f"Choose a number from 0, for none, to {MAX_PAPERS}."
 
 
 def _problems_of_interests(wanted: Preferences) -> Iterator[tuple[str, str]]:
@@ -94,6 +104,18 @@ def _problems_of_interests(wanted: Preferences) -> Iterator[tuple[str, str]]:
         problem = _problem_of_wish(wish)
         if problem:
             yield f"interests.{place}", problem
+
+
+def _problems_of_muted(wanted: Preferences) -> Iterator[tuple[str, str]]:
+    """The first that cannot be used: they are typed into one field."""
+    if len(wanted.muted) > MAX_MUTED:
+        yield "muted", f"At most {MAX_MUTED} muted words, please."
+    for text in wanted.muted:
+        try:
+            interest.muted(text)
+        except InvalidInterest as error:
+            yield "muted", str(error)
+            return
 
 
 def _problem_of_wish(wish: Wish) -> str:

@@ -70,19 +70,21 @@ def note(session: Session, kind: str, subscriber: Subscriber | None, now: dateti
 def preferences_of(session: Session, subscriber: Subscriber) -> Preferences:
     """What a reader has chosen."""
     chosen = {name: getattr(subscriber, name) for name in _COLUMNS}
-    return Preferences(**chosen, interests=wishes(session, [subscriber.id or 0]).get(subscriber.id or 0, ()))
+    own = wishes(session, [subscriber.id or 0]).get(subscriber.id or 0, ())
+    return Preferences(**chosen, muted=tuple(subscriber.muted), interests=own)
 
 
 def store_preferences(session: Session, subscriber: Subscriber, wanted: Preferences) -> None:
     """Write down what a reader has chosen; `wanted` has been checked."""
     for name in _COLUMNS:
         setattr(subscriber, name, getattr(wanted, name))
+    subscriber.muted = list(wanted.muted)
     session.add(subscriber)
     session.flush()
     store(session, subscriber.id or 0, wanted.interests)
 
 
-_COLUMNS = tuple(field.name for field in fields(Preferences) if field.name != "interests")
+_COLUMNS = tuple(field.name for field in fields(Preferences) if field.name not in ("interests", "muted"))
 
 
 def schedule(session: Session, subscriber: Subscriber, now: datetime) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, timedelta, tzinfo
 
 from sqlmodel import Session, col, select
 
-from app import suppression
+from app import interest, suppression
 from app.errors import Conflict, InvalidPreference
 from app.models import Subscriber
 from app.models import SubscriberState as State
+from app.records import Wish
 from app.subscribers.joining import activate
 from app.subscribers.preferences import Preferences, check
 from app.subscribers.register import (
     not_erased,
     note,
+    preferences_of,
     schedule,
     state_before_bounces,
     store_preferences,
@@ -32,6 +35,48 @@ def change(session: Session, subscriber_id: int, wanted: Preferences, now: datet
     schedule(session, subscriber, now)
     note(session, "changed", subscriber, now)
     return subscriber
+
+
+def follow(session: Session, subscriber_id: int, author: str, now: datetime) -> Subscriber:
+    """Make an author one of the reader's interests. InvalidPreference where there is no room for it.
+
+    A reader of what trends alone goes on to get that, beside what the author writes.
+    """
+    wanted = preferences_of(session, take(session, subscriber_id))
+    if not wanted.interests:
+        wanted = replace(wanted, beyond=wanted.max_papers)
+    wish = Wish(interest.of("author", author))
+    interests = (*_others(wanted, wish.text), wish)
+    return change(session, subscriber_id, replace(wanted, interests=interests), now)
+
+
+def unfollow(session: Session, subscriber_id: int, author: str, now: datetime) -> Subscriber:
+    """Take that back; InvalidPreference where nothing would be left to send."""
+    wanted = preferences_of(session, take(session, subscriber_id))
+    interests = _others(wanted, interest.of("author", author))
+    return change(session, subscriber_id, replace(wanted, interests=interests), now)
+
+
+def _others(wanted: Preferences, text: str) -> tuple[Wish, ...]:
+    return tuple(wish for wish in wanted.interests if wish.text.casefold() != text.casefold())
+
+
+def mute(session: Session, subscriber_id: int, text: str, now: datetime) -> Subscriber:
+    """Keep what says this out of the reader's digests. InvalidPreference where it cannot be done."""
+    wanted = preferences_of(session, take(session, subscriber_id))
+    muted = (*_still_muted(wanted, text), text)
+    return change(session, subscriber_id, replace(wanted, muted=muted), now)
+
+
+def unmute(session: Session, subscriber_id: int, text: str, now: datetime) -> Subscriber:
+    """Take that back."""
+    wanted = preferences_of(session, take(session, subscriber_id))
+    return change(session, subscriber_id, replace(wanted, muted=_still_muted(wanted, text)), now)
+
+
+def _still_muted(wanted: Preferences, text: str) -> tuple[str, ...]:
+    text = interest.normalise(text).casefold()
+    return tuple(other for other in wanted.muted if other.casefold() != text)
 
 
 def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:

@@ -28,6 +28,7 @@ AUTHORS_SHOWN = 12
 FILE_NAME_CHARS = 60
 SAID = {
     "removed": "Removed.",
+    "weighed": "Saved.",
     "forgotten": "Forgotten: your digests go by your interests alone, until you say something new.",
 }
 
@@ -38,7 +39,7 @@ Paper = Annotated[int, Path(ge=0, lt=2**31)]
 
 
 class Wish(StrEnum):
-    """What a link in a card asks for."""
+    """What two of a card's links ask for; the others are in `following`."""
 
     MORE = "like"
     LESS = "dislike"
@@ -52,16 +53,19 @@ class Learned:
     disliked: tuple[Opinion, ...]
     authors: tuple[tuple[str, int], ...]
     more_authors: int  # that are not shown
+    aside: tuple[str, ...]  # who wrote what was liked, and does not count for it
 
 
 def learned(session: Session, subscriber_id: int) -> Learned:
     said = subscribers.opinions(session, [subscriber_id]).get(subscriber_id, ())
     authors = taste.authors_liked(said)
+    aside = subscribers.get(session, subscriber_id).authors_aside
     return Learned(
         liked=tuple(opinion for opinion in said if opinion.liked),
         disliked=tuple(opinion for opinion in said if not opinion.liked),
         authors=tuple(authors[:AUTHORS_SHOWN]),
         more_authors=max(0, len(authors) - AUTHORS_SHOWN),
+        aside=tuple(aside),
     )
 
 
@@ -155,6 +159,19 @@ def remove(request: Request, grant: Change, paper: Id = 0, own: Id = 0) -> Respo
         subscribers.take_back(session, grant.subscriber_id, paper)
         subscribers.take_back_own(session, grant.subscriber_id, own)
     return back(request, "removed", "#learned")
+
+
+@router.post("/preferences/{token}/author")
+def weigh_author(request: Request, grant: Change, author: Text = "", action: Text = "") -> Response:
+    """Who wrote what is liked: follow them, set them aside, or let them count again."""
+    reader = grant.subscriber_id
+    with db(request).write() as session:
+        if action == "follow":
+            subscribers.follow(session, reader, author, clock.utcnow())
+            return back(request, "followed")
+        change = subscribers.set_aside if action == "aside" else subscribers.count_again
+        change(session, reader, author)
+    return back(request, "weighed", "#learned")
 
 
 @router.get("/preferences/{token}/forget")

@@ -20,7 +20,7 @@ from app.errors import InvalidAddress, InvalidInput
 from app.interest import MAX_INTEREST_CHARS
 from app.models import Cadence, WhenEmpty
 from app.records import Wish
-from app.subscribers import MAX_INTERESTS, Preferences
+from app.subscribers import MAX_INTERESTS, MAX_PAPERS, Preferences
 
 SPARE_ROWS = 3
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -63,6 +63,8 @@ class Filled:
     min_papers: str = "1"
     max_papers: str = "10"
     when_empty: str = WhenEmpty.SKIP
+    beyond: str = "0"
+    muted: str = ""  # one a line
     liked: str = ""  # pasted papers
     problems: dict[str, str] = field(default_factory=dict)
 
@@ -71,6 +73,17 @@ class Filled:
         """The rows, and some empty ones to go on with."""
         spare = min(SPARE_ROWS, MAX_INTERESTS - len(self.rows))
         return self.rows + (Row(),) * max(spare, 0)
+
+    @property
+    def usable(self) -> tuple[Wish, ...]:
+        """The interests in which no problem was found."""
+        found = enumerate(self.rows)
+        return tuple(row.wish() for place, row in found if f"interests.{place}" not in self.problems)
+
+    def most(self, usual: int) -> int:
+        """How many papers a digest may have; where that is no number of papers, as many as is usual."""
+        chosen = _number(self.max_papers)
+        return chosen if 1 <= chosen <= MAX_PAPERS else usual
 
     def wanted(self) -> Preferences:
         """What was chosen; what cannot be read at all is given as something that `problems` refuses."""
@@ -82,6 +95,8 @@ class Filled:
             min_papers=_number(self.min_papers),
             max_papers=_number(self.max_papers),
             when_empty=_choice(WhenEmpty, self.when_empty),
+            beyond=_number(self.beyond),
+            muted=tuple(line for line in self.muted.splitlines() if line.strip()),
             interests=tuple(row.wish() for row in self.rows),
         )
 
@@ -113,6 +128,8 @@ def filled(chosen: Preferences) -> Filled:
         min_papers=str(chosen.min_papers),
         max_papers=str(chosen.max_papers),
         when_empty=chosen.when_empty,
+        beyond=str(chosen.beyond),
+        muted="\n".join(chosen.muted),
     )
 
 
@@ -125,18 +142,20 @@ def rows(texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str
 def kept_apart(form: Filled, text: str) -> Filled:
     """The form with an interest that looked like several parted into them, where there is room."""
     text = interest.normalise(text[:MAX_INTEREST_CHARS])
-    pieces = tuple(Row(piece) for piece in interest.pieces(text))
+    pieces = interest.pieces(text)
     lines = [interest.normalise(row.text) for row in form.rows[:MAX_INTERESTS]]
     if not pieces or text not in lines or len(form.rows) - 1 + len(pieces) > MAX_INTERESTS:
         return form
     at = lines.index(text)
-    return replace(form, rows=(*form.rows[:at], *pieces, *form.rows[at + 1 :]))
+    parted = (replace(form.rows[at], text=piece) for piece in pieces)
+    return replace(form, rows=(*form.rows[:at], *parted, *form.rows[at + 1 :]))
 
 
-def problems_of_interests(form: Filled) -> dict[str, str]:
-    """What is wrong with the interests alone."""
+def looked_over(form: Filled, split: str = "") -> Filled:
+    """The form as its preview shows it: an interest parted where asked, and what is wrong with any."""
+    form = kept_apart(form, split) if split else form
     problems = subscribers.problems(form.wanted())
-    return {field: said for field, said in problems.items() if field.startswith("interests")}
+    return replace(form, problems={at: said for at, said in problems.items() if at.startswith("interests")})
 
 
 def problems_of_paste(liked: str) -> dict[str, str]:

@@ -11,14 +11,15 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app import bibliography, clock, pipeline, subscribers
-from app.errors import NotFound, TooManyRequests
+from app.errors import NotFound
 from app.models import WhenEmpty
 from app.pipeline import App
 from app.subscribers import Recognised, SignUp
 from app.web import forms, shelf
+from app.web import preview as previews
 from app.web.forms import Filled, Text, Texts
 from app.web.pages import page
-from app.web.preview import Preview, Previews
+from app.web.preview import Preview
 from app.web.security import PUBLIC_REFERRER, Limits, client_ip, same_site
 
 router = APIRouter(include_in_schema=False)
@@ -54,6 +55,7 @@ def suggest(request: Request, q: str = "") -> list[str]:
 
 
 def sign_up_form(
+    request: Request,
     email: Text = "",
     interest: Texts = [],  # noqa: B006 - FastAPI copies it
     cadence: Text = "",
@@ -64,7 +66,8 @@ def sign_up_form(
 ) -> Filled:
     rows = forms.rows(interest)
     empty = WhenEmpty.SKIP if rows else WhenEmpty.TRENDING
-    return Filled(email, rows, cadence, weekday, hour, zone, when_empty=empty, liked=liked)
+    beyond = str(request.app.state.paperboy.settings.default_beyond)
+    return Filled(email, rows, cadence, weekday, hour, zone, when_empty=empty, beyond=beyond, liked=liked)
 
 
 @router.post("/subscribe", dependencies=[Depends(same_site)])
@@ -91,33 +94,20 @@ def subscribe(
 @router.post("/preview", dependencies=[Depends(same_site)])
 def preview(request: Request, form: Annotated[Filled, Depends(sign_up_form)], split: Text = "") -> Response:
     """What the interests would bring: for a script the preview alone, for everybody else the whole page."""
-    form = forms.kept_apart(form, split) if split else form
-    form = replace(form, problems=forms.problems_of_interests(form))
-    shown = _previewed(request, form)
+    form = forms.looked_over(form, split)
+    shown = previews.asked(request, form)
     if "hx-request" not in request.headers:
         return _front(request, form, shown.status, shown)
     headers = PUBLIC_REFERRER | shown.headers
-    return page(request, "preview.html", status=shown.status, headers=headers, form=form, preview=shown)
+    return page(
+        request, "preview.html", status=shown.status, headers=headers, form=form, preview=shown, at="/preview"
+    )
 
 
 @router.get("/preview")
 def back_to_the_form() -> Response:
     """Without scripts a preview's address stands in the browser, and may be asked for by itself."""
     return RedirectResponse("/#join", status_code=303)
-
-
-def _previewed(request: Request, form: Filled) -> Preview:
-    """The preview, or the reason why there is none now: nobody is kept from signing up by that."""
-    limits: Limits = request.app.state.limits
-    previews: Previews = request.app.state.previews
-    try:
-        limits.preview(client_ip(request))
-        return previews.of([row.text for row in form.rows], clock.utcnow())
-    except TooManyRequests as error:
-        return Preview.busy(error.retry_after)
-    except Exception:
-        log.exception("no preview")
-        return Preview.failed()
 
 
 @router.get("/manage")

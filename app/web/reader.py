@@ -17,9 +17,10 @@ from app.errors import InvalidPreference, LinkForged, NotFound
 from app.models import Delivery, Subscriber, SubscriberState
 from app.pipeline import App
 from app.tokens import Grant, Purpose
-from app.web import feedback, feeds, forms, public
+from app.web import feedback, feeds, forms, preview, public
 from app.web.forms import Filled, Text, Texts
 from app.web.links import PRIVATE, allows, back, db, page
+from app.web.preview import Preview
 from app.web.security import MAIL_CSP, client_ip
 
 router = APIRouter(include_in_schema=False)
@@ -27,6 +28,7 @@ router = APIRouter(include_in_schema=False)
 TYPED_CHARS = 20  # of what is no day
 SAID = {
     "saved": "Saved.",
+    "followed": "You follow one more author: see your interests.",
     "paused": "Paused.",
     "resumed": "Your digests go on.",
     "back": "Welcome back: your digests go on.",
@@ -165,9 +167,11 @@ def preferences_form(
     min_papers: Text = "1",
     max_papers: Text = "10",
     when_empty: Text = "",
+    beyond: Text = "0",
+    muted: Text = "",
 ) -> Filled:
     rows = forms.rows(interest, weight, quota)
-    return Filled("", rows, cadence, weekday, hour, zone, min_papers, max_papers, when_empty)
+    return Filled("", rows, cadence, weekday, hour, zone, min_papers, max_papers, when_empty, beyond, muted)
 
 
 @router.post("/preferences/{token}")
@@ -179,6 +183,30 @@ def change(request: Request, grant: Change, form: Annotated[Filled, Depends(pref
     with db(request).write() as session:
         subscribers.change(session, grant.subscriber_id, wanted, clock.utcnow())
     return back(request, "saved")
+
+
+@router.get("/preferences/{token}/preview")
+def look(request: Request, grant: Change) -> Response:
+    """What the interests as they are stored would bring: the way there from elsewhere."""
+    with db(request).read() as session:
+        reader = subscribers.get(session, grant.subscriber_id)
+        form = forms.filled(subscribers.preferences_of(session, reader))
+    return _preferences(request, grant, form=form, shown=preview.asked(request, form))
+
+
+@router.post("/preferences/{token}/preview")
+def look_ahead(
+    request: Request, grant: Change, form: Annotated[Filled, Depends(preferences_form)], split: Text = ""
+) -> Response:
+    """What they would bring as they stand in the form: for a script that alone, else the whole page."""
+    form = forms.looked_over(form, split)
+    shown = preview.asked(request, form)
+    if "hx-request" not in request.headers:
+        return _preferences(request, grant, form=form, shown=shown)
+    at = request.url.path
+    return page(
+        request, "preview.html", status=shown.status, headers=shown.headers, form=form, preview=shown, at=at
+    )
 
 
 @router.post("/preferences/{token}/pause")
@@ -266,6 +294,7 @@ def _preferences(
     said: str = "",
     said_of_papers: str = "",
     pause: tuple[str, str] = ("", ""),  # as typed, and what is wrong with it
+    shown: Preview | None = None,
     status: int = 200,
 ) -> Response:
     now = clock.utcnow()
@@ -276,7 +305,8 @@ def _preferences(
         kept = deliver.digests(session, [delivery.id for delivery in history])
         learned = feedback.learned(session, grant.subscriber_id)
     return page(
-        request, "preferences.html", status=status, reader=reader, form=form, said=said,
+        request, "preferences.html", status=shown.status if shown else status,
+        headers=shown.headers if shown else None, preview=shown, reader=reader, form=form, said=said,
         learned=learned, said_of_papers=said_of_papers, until=_break(reader, now, *pause),
         links=_links(request, reader, now), zones=forms.zones(),
         token=request.path_params["token"],

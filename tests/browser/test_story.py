@@ -95,9 +95,31 @@ def like_it(app: App, page: Page, digest: Received) -> None:
     assert page.get_by_role("status").inner_text() == "Taken back."
     assert said(app) == []
     page.goto(link_to(digest, "view"))  # the cards have the same links there
-    page.get_by_role("link", name="More like this").click()
+    page.get_by_role("link", name="More like this").first.click()
     page.get_by_role("button", name="More like this").click()
     assert said(app) == [(FITTING, True)]
+
+
+def mute_and_follow(app: App, page: Page, digest: Received) -> None:
+    """From the received mail, too: one button each, and one to take it back."""
+    page.goto(link_to(digest, r"opinion/[\w-]+/mute"))
+    page.get_by_role("radio", name="Plan Ahead").check()
+    page.get_by_role("button", name="Mute it").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "Plan Ahead"
+    assert chosen(app).muted == ("Plan Ahead",)
+    page.get_by_role("button", name="Take it back").click()
+    assert chosen(app).muted == ()
+    page.goto(link_to(digest, r"opinion/[\w-]+/follow"))
+    page.get_by_role("button", name="Follow").click()
+    assert chosen(app).interests[-1].text == 'author:"Ada Lovelace"'
+    page.get_by_role("button", name="Take it back").click()
+    assert page.get_by_role("status").inner_text() == "You do not follow Ada Lovelace any more."
+    assert len(chosen(app).interests) == 1
+
+
+def chosen(app: App) -> subscribers.Preferences:
+    with app.db.read() as session:
+        return subscribers.preferences_of(session, session.exec(select(Subscriber)).one())
 
 
 def said(app: App) -> list[tuple[str, bool]]:
@@ -144,9 +166,13 @@ def test_from_sign_up_to_the_last_mail(
         digest = mail_server.messages[1]
         assert FITTING in str(digest.parsed()["Subject"])
         assert "Why: “Language Agents” in the title" in plain_text(digest)
-        assert OTHER not in plain_text(digest)
+        fitting, beyond = plain_text(digest).split("TRENDING BEYOND YOUR INTERESTS")
+        assert FITTING in fitting
+        assert OTHER not in fitting
+        assert OTHER in beyond
 
         like_it(app, page, digest)
+        mute_and_follow(app, page, digest)
 
         headers = digest.parsed()
         assert headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"

@@ -334,7 +334,7 @@ def test_a_reader_sees_what_was_learned(
         subscribers.like(session, alice, Recognised(own=(own,)), clock.utcnow())
     page = client.get(path).text
     section = " ".join(re.sub("<[^>]+>", " ", page.split('id="learned"')[1].split("</section>")[0]).split())
-    assert "Ada Lovelace 2 papers Grace Hopper" in section
+    assert "Ada Lovelace 2 papers Follow Ada Lovelace Leave out Ada Lovelace Grace Hopper" in section
     assert "Remove Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans" in section
     assert "Remove My Own Find" in section
     assert "Small Robots" not in page

@@ -53,11 +53,20 @@ class Choice(BaseModel):
     )
     max_papers: int | None = Field(default=None, examples=[10])
     when_empty: WhenEmpty | None = None
+    beyond: int | None = Field(
+        default=None, examples=[3], description="At most so many papers that trend beyond the interests."
+    )
+    muted: list[Text] | None = Field(
+        default=None, examples=[["blockchain"]], description="What keeps a paper out: words, author:, cat:."
+    )
     interests: list[InterestIn] | None = None
 
     def applied_to(self, before: Preferences) -> Preferences:
         """The preferences with what was chosen here."""
-        chosen = self.model_dump(exclude_none=True, include=set(Choice.model_fields) - {"interests"})
+        lists = {"interests", "muted"}
+        chosen = self.model_dump(exclude_none=True, include=set(Choice.model_fields) - lists)
+        if self.muted is not None:
+            chosen["muted"] = tuple(self.muted)
         if self.interests is not None:
             chosen["interests"] = tuple(Wish(each.text, each.weight, each.quota) for each in self.interests)
         return replace(before, **chosen)
@@ -88,6 +97,8 @@ class SubscriberOut(BaseModel):
     min_papers: int
     max_papers: int
     when_empty: WhenEmpty
+    beyond: int
+    muted: list[str]
     interests: list[InterestIn]
     next_due_at: datetime | None
     paused_until: datetime | None
@@ -143,7 +154,10 @@ def list_subscribers(
 @router.post("", status_code=201, responses=problems.responses(409))
 def add_subscriber(app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber) -> SubscriberOut:
     """Add a reader who agreed elsewhere. The address must not be known, nor suppressed."""
-    defaults = Preferences(hour=app.settings.default_hour, zone=app.settings.default_zone)
+    settings = app.settings
+    defaults = Preferences(
+        hour=settings.default_hour, zone=settings.default_zone, beyond=settings.default_beyond
+    )
     with app.db.write() as session:
         number = subscribers.add(session, wanted.email, wanted.applied_to(defaults), now)
         audit.note(session, key.name, "subscriber.add", number, now, consent=wanted.consent)

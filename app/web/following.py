@@ -1,0 +1,106 @@
+"""What readers ask for from a card of their mail: to mute a word of it, to follow one of its authors.
+
+GET shows a page with one button; POST acts, and twice is once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from sqlmodel import Session
+
+from app import archive, clock, interest, subscribers
+from app.errors import InvalidInput, NotFound
+from app.models import Paper
+from app.tokens import Grant, Purpose
+from app.web.forms import Text
+from app.web.links import allows, db, page
+
+router = APIRouter(include_in_schema=False)
+
+AUTHORS_SHOWN = 30  # of a paper; the last one is always among them
+
+Opine = Annotated[Grant, allows(Purpose.OPINION)]
+Number = Annotated[int, Path(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
+
+
+# --- a word
+
+
+@router.get("/opinion/{token}/mute/{paper}")
+def ask_mute(request: Request, grant: Opine, paper: Number) -> Response:
+    return _muting(request, grant, paper)
+
+
+@router.post("/opinion/{token}/mute/{paper}")
+def mute(
+    request: Request, grant: Opine, paper: Number, word: Text = "", other: Text = "", action: Text = ""
+) -> Response:
+    """Mute the word that was typed, or else the one that was chosen; or take it back."""
+    text = interest.normalise(other) or interest.normalise(word)
+    try:
+        if not text:
+            raise InvalidInput("Choose a word, or type one.", "word")
+        change = subscribers.unmute if action == "undo" else subscribers.mute
+        with db(request).write() as session:
+            change(session, grant.subscriber_id, text, clock.utcnow())
+    except InvalidInput as error:
+        return _muting(request, grant, paper, problem=str(error), typed=other, status=422)
+    if action == "undo":
+        return _muting(request, grant, paper, undone=text)
+    return page(request, "muted.html", text=text)
+
+
+def _muting(request: Request, grant: Grant, number: int, *, status: int = 200, **said: Any) -> Response:
+    with db(request).read() as session:
+        paper = _paper(session, number)
+        chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
+    words = interest.mutable(paper.title, paper.abstract, paper.keywords, chosen.interests)
+    values = {"problem": "", "typed": "", "undone": "", **said}
+    return page(request, "mute.html", status=status, paper=paper, words=words, **values)
+
+
+# --- an author
+
+
+@router.get("/opinion/{token}/follow/{paper}")
+def ask_follow(request: Request, grant: Opine, paper: Number) -> Response:
+    return _following(request, grant, paper)
+
+
+@router.post("/opinion/{token}/follow/{paper}")
+def follow(request: Request, grant: Opine, paper: Number, author: Text = "", action: Text = "") -> Response:
+    """Follow one of the paper's authors, or take that back."""
+    try:
+        change = subscribers.unfollow if action == "undo" else subscribers.follow
+        with db(request).write() as session:
+            if author not in _paper(session, paper).authors:
+                raise InvalidInput("Choose one of the authors.", "author")
+            change(session, grant.subscriber_id, author, clock.utcnow())
+    except InvalidInput as error:
+        return _following(request, grant, paper, problem=str(error), status=422)
+    if action == "undo":
+        return _following(request, grant, paper, undone=author)
+    return page(request, "followed.html", author=author)
+
+
+def _following(request: Request, grant: Grant, number: int, *, status: int = 200, **said: Any) -> Response:
+    with db(request).read() as session:
+        paper = _paper(session, number)
+        chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
+    wanted = {wish.text.casefold() for wish in chosen.interests}
+    names = [name for name in dict.fromkeys(paper.authors) if interest.of("author", name)]
+    shown = names if len(names) <= AUTHORS_SHOWN else [*names[: AUTHORS_SHOWN - 1], names[-1]]
+    followed = [name for name in shown if interest.of("author", name).casefold() in wanted]
+    values = {"problem": "", "undone": "", **said}
+    return page(
+        request, "follow.html", status=status, paper=paper, authors=shown, followed=followed, **values
+    )
+
+
+def _paper(session: Session, number: int) -> Paper:
+    known = archive.papers(session, [number]).get(number)
+    if known is None:
+        raise NotFound("This paper is not in the archive any more.")
+    return known
