@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Depends, Request, Response
@@ -45,9 +46,16 @@ def allows(purpose: Purpose) -> Any:
     return Depends(grant_of)
 
 
-def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+def page(
+    request: Request,
+    template: str,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    **values: Any,
+) -> Response:
     """A page that no cache and no search engine keeps."""
-    return pages.page(request, template, status=status, headers=PRIVATE, **values)
+    return pages.page(request, template, status=status, headers={**(headers or {}), **PRIVATE}, **values)
 
 
 def back(request: Request, said: str, place: str = "") -> Response:

@@ -7,12 +7,19 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from threading import BoundedSemaphore, Lock
 
-from app import hindsight, interest, subscribers
+import structlog
+from fastapi import Request
+
+from app import clock, hindsight, interest, subscribers
 from app.desk import Desk
-from app.errors import InvalidInput, TooManyRequests
+from app.errors import TooManyRequests
 from app.parts import App
 from app.records import Digest, Skip, Wish
 from app.subscribers import MAX_INTERESTS
+from app.web.forms import Filled
+from app.web.security import Limits, client_ip
+
+log = structlog.get_logger(__name__)
 
 DAYS = 14
 YOUNG = 7  # fewer days with papers than this are no fortnight to speak of
@@ -57,6 +64,27 @@ class Preview:
         return cls(trouble="No preview could be made just now. It has been noted.", status=500)
 
 
+def asked(request: Request, form: Filled) -> Preview:
+    """The preview of a form, or the reason why there is none now: nobody is kept from the form by that.
+
+    Interests that have a problem are left out.
+    """
+    limits: Limits = request.app.state.limits
+    previews: Previews = request.app.state.previews
+    try:
+        limits.preview(client_ip(request))
+        if problem := form.problems.get("interests"):
+            return Preview(silence=problem)
+        if form.rows and not form.usable:
+            return Preview()
+        return previews.of(form.usable, clock.utcnow(), form.most(DIGEST))
+    except TooManyRequests as error:
+        return Preview.busy(error.retry_after)
+    except Exception:
+        log.exception("no preview")
+        return Preview.failed()
+
+
 class Previews:
     """Looks at the same papers for everybody within a minute: reading them is most of the work.
 
@@ -70,23 +98,20 @@ class Previews:
         self._laid_out: tuple[Desk, datetime] | None = None
         self._matched: set[str] = set()
 
-    def of(self, texts: Sequence[str], now: datetime) -> Preview:
-        """What somebody with these interests would get; those that cannot be understood are left out."""
+    def of(self, wishes: Sequence[Wish], now: datetime, most: int = DIGEST) -> Preview:
+        """What somebody with these interests, all of which can be understood, would get."""
         if not self._places.acquire(blocking=False):
             raise TooManyRequests(retry_after=2)
         try:
-            wishes = subscribers.distinct(Wish(text) for text in texts[:MAX_INTERESTS] if readable(text))
-            if texts and not wishes:
-                return Preview()
             with self._turn:
-                return self._made(wishes, now)
+                return self._made(subscribers.distinct(wishes), now, most)
         finally:
             self._places.release()
 
-    def _made(self, wishes: Sequence[Wish], now: datetime) -> Preview:
+    def _made(self, wishes: Sequence[Wish], now: datetime, most: int) -> Preview:
         desk = self._current(now)
         self._matched.update(wish.text for wish in wishes)
-        digest = desk.preview(now.date().isoformat(), wishes, DIGEST)
+        digest = desk.preview(now.date().isoformat(), wishes, most)
         days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
         known = {paper.first_listed_on for paper in desk.papers}.intersection(days)
         most = MAX_INTERESTS - len(wishes) + 1  # that one of them may be parted into
@@ -108,15 +133,6 @@ class Previews:
 def _brought(desk: Desk, text: str, days: Sequence[date], known: int, most: int) -> Brought:
     counts, pieces = hindsight.daily(desk, text, days), interest.pieces(text)
     return Brought(text, counts, in_words(text, counts, known), pieces if len(pieces) <= most else ())
-
-
-def readable(text: str) -> bool:
-    """Whether an interest can be searched for."""
-    try:
-        interest.parse(text)
-    except InvalidInput:
-        return False
-    return True
 
 
 def in_words(text: str, counts: Sequence[int], known: int) -> str:

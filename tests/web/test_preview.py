@@ -14,9 +14,12 @@ from app import clock, main
 from app.errors import TooManyRequests
 from app.models import Delivery, Event, Query, Subscriber
 from app.pipeline import App
+from app.records import Wish
+from app.tokens import Purpose
 from app.web import pages, preview, security
 from app.web.preview import Preview, Previews
 from tests import shelves
+from tests.web.conftest import Link
 
 AGENTS, VIDEO = "Language Agents that <think> in $\\mathbb{R}^n$", "Video Diffusion in Real Time"
 SCRIPT = {"HX-Request": "true"}
@@ -133,6 +136,40 @@ def test_without_interests_it_is_what_is_trending(client: TestClient) -> None:
     assert VIDEO in said
 
 
+@pytest.mark.usefixtures("shelf")
+def test_a_reader_looks_ahead_beside_their_preferences(
+    app: App, client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what stands in the form, with its quota and its most; nothing is saved by looking."""
+    path = link(Purpose.PREFERENCES, alice) + "/preview"
+    typed = {"interest": ["language agents", "video, cooking"], "weight": ["1", "2"], "quota": ["2", ""]}
+    said = client.post(path, data=typed, headers=SCRIPT)
+    assert "Today’s digest would bring 2 papers." in said.text
+    assert f'formaction="{path}#interests"' in said.text
+    assert said.headers["cache-control"] == "no-store"
+    few = client.post(path, data={**typed, "max_papers": "1"}, headers=SCRIPT).text
+    assert "Today’s digest would bring 1 paper." in few
+    page = client.post(path, data={**typed, "split": "video, cooking", "hour": "5"}).text
+    assert "Language Agents that &lt;think&gt;" in page
+    assert re.findall(r'name="interest" value="([^"]+)"', page) == ["language agents", "video", "cooking"]
+    assert page.count('<option value="2" selected>more') == 2, "what is kept apart keeps its weight"
+    assert '<option value="5" selected>' in page
+    nothing = client.post(path, data={"interest": "", "when_empty": "skip"}, headers=SCRIPT).text
+    assert "There would be none today: Name at least one interest" in nothing
+    stored = client.get(path).text
+    assert re.findall(r'name="interest" value="([^"]+)"', stored) == ["diffusion models", "robotics"]
+    assert "Your digest, if it came now" in stored
+    monkeypatch.setattr(client.app.state, "limits", security.Limits(1))
+    monkeypatch.setattr(client.app.state.limits, "preview", refuse)
+    refused = client.post(path, data=typed)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "7")
+    assert 'value="language agents"' in refused.text
+
+
+def refuse(_ip: str) -> None:
+    raise TooManyRequests(retry_after=7)
+
+
 def test_silence_is_explained(client: TestClient) -> None:
     """An archive without papers is no error."""
     assert "There would be none today: no new papers." in looked(client, "language agents")
@@ -180,7 +217,7 @@ def test_who_looks_too_often_is_told_and_signs_up_all_the_same(
     assert refused.status_code == 429
     assert 0 < int(refused.headers["retry-after"]) <= 60
     assert "That was a lot at once: the next preview can be had in" in refused.text
-    assert "Signing up works all the same." in refused.text
+    assert "The form works all the same." in refused.text
     assert 'value="carol@example"' in refused.text
     assert signed_up.status_code == 200
 
@@ -211,14 +248,14 @@ def test_previews_leave_room_for_others(app: App, monkeypatch: pytest.MonkeyPatc
 
     def asked_meanwhile(*_: object) -> Preview:
         with pytest.raises(TooManyRequests):
-            previews.of(["agents"], clock.utcnow())
+            previews.of([Wish("agents")], clock.utcnow())
         raise LookupError
 
     with monkeypatch.context() as patch:
         patch.setattr(previews, "_made", asked_meanwhile)
         with pytest.raises(LookupError):
-            previews.of(["agents"], clock.utcnow())
-    assert previews.of(["agents"], clock.utcnow()).interests
+            previews.of([Wish("agents")], clock.utcnow())
+    assert previews.of([Wish("agents")], clock.utcnow()).interests
 
 
 def test_its_address_leads_back_to_the_form(client: TestClient) -> None:
@@ -258,7 +295,7 @@ def test_papers_are_read_once_a_minute(app: App, monkeypatch: pytest.MonkeyPatch
     later = previews._current(now + timedelta(seconds=60))
     assert later is not desk
     monkeypatch.setattr(preview, "MATCHED", 2)
-    previews.of(["agents", "video"], now + timedelta(seconds=70))
+    previews.of([Wish("agents"), Wish("video")], now + timedelta(seconds=70))
     assert previews._current(now + timedelta(seconds=80)) is not later
 
 

@@ -26,7 +26,7 @@ const unmarked = (field) => {
 };
 document.addEventListener("htmx:afterSwap", () => {
   const said = [...document.querySelectorAll(".mistaken li")];
-  document.querySelectorAll(".lines .line").forEach((line, place) => {
+  document.querySelectorAll("[data-lines] .line:not(.heads)").forEach((line, place) => {
     const field = line.querySelector("input");
     const problem = said.find((one) => one.dataset.interest === field.value);
     line.querySelector(".problem")?.remove();
