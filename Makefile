@@ -6,7 +6,9 @@ PIP = .venv/bin/python -m pip -qq --disable-pip-version-check
 DEMO_ARGS ?=
 SERVE_ARGS ?=
 TEST_ARGS ?=
-WORKERS ?= 2
+# Of the tests: twice a small machine's cores, for they wait as much as they compute. Each is given few tests at a time.
+WORKERS ?= 4
+PYTEST = .venv/bin/pytest -q -n $(WORKERS) --maxschedchunk 2
 
 .PHONY: help demo test check format lint types serve lock clean
 
@@ -17,8 +19,8 @@ demo: .venv/runtime.stamp  ## See everything at work, offline: DEMO_ARGS=--once 
 	@.venv/bin/paperboy demo $(DEMO_ARGS)
 
 test: .venv/dev.stamp browser  ## The whole suite on SQLite, then what has a database on a real PostgreSQL
-	.venv/bin/pytest -q -n $(WORKERS) --database sqlite $(TEST_ARGS)
-	.venv/bin/pytest -q -n $(WORKERS) --database postgres $(TEST_ARGS)
+	$(PYTEST) --database sqlite $(TEST_ARGS)
+	$(PYTEST) --database postgres $(TEST_ARGS)
 
 check: lint types test  ## What must be green before a change is proposed
 

@@ -24,6 +24,7 @@ from tests.mailserver import MailServer
 
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SECRET = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
+TAKE_LONG = ("faults", "realdata", "test_cli.py", "test_demo.py", "test_migrations.py")
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
 
 
@@ -34,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--database") == "postgres":
         _leave_out(config, items, [item for item in items if not _has_database(item)])
+    # Begun last, they would keep one worker busy for minutes while the others have nothing left to do.
+    items.sort(key=lambda item: not any(name in item.path.parts for name in TAKE_LONG))
     if SHARED_DATA.is_dir():
         return
     missing = pytest.mark.skip(reason="the recorded answers of real services are not on this machine")
