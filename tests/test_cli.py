@@ -443,13 +443,13 @@ def test_importing_skips_bad_rows_and_shows_them(run: Run, app: App, tmp_path: P
     """As spreadsheets write it: a mark at the beginning, semicolons, and CRLF."""
     file = tmp_path / "readers.csv"
     lines = [
-        "email,interests,hour,zone,cadence",
-        'alice@example.org,"language agents; ""world models""",7,Europe/Berlin,weekly',
-        "not an address,robots,,,",
-        "bob@example.org,robots,seven,,",
-        "carol@example.org,?!,,,",
-        "alice@example.org,again,,,",
-        "dave@example.org,robots,,,",
+        "email,interests,hour,zone,cadence,beyond,muted",
+        'alice@example.org,"language agents; ""world models""",7,Europe/Berlin,weekly,0,"games; cat:cs.CR"',
+        "not an address,robots,,,,,",
+        "bob@example.org,robots,seven,,,,",
+        "carol@example.org,?!,,,,,",
+        "alice@example.org,again,,,,,",
+        "dave@example.org,robots,,,,,",
     ]
     file.write_bytes(("\ufeff" + "\r\n".join(lines)).encode())
     told = says(run("subscribers", "import", str(file), "--json", code=1))
@@ -459,9 +459,9 @@ def test_importing_skips_bad_rows_and_shows_them(run: Run, app: App, tmp_path: P
     ]  # fmt: skip
     with app.db.read() as session:
         found = session.exec(select(Subscriber).order_by(col(Subscriber.id))).all()
-    assert [(each.email, each.hour, each.cadence) for each in found] == [
-        ("alice@example.org", 7, "weekly"),
-        ("dave@example.org", 8, "daily"),
+    assert [(each.email, each.hour, each.cadence, each.beyond, each.muted) for each in found] == [
+        ("alice@example.org", 7, "weekly", 0, ["games", "cat:cs.CR"]),
+        ("dave@example.org", 8, "daily", 3, []),
     ]
     assert "hour cannot be “seven”" in run("subscribers", "import", str(file), code=1).stdout
 
@@ -497,13 +497,14 @@ def test_a_file_that_is_no_csv_is_one_line(content: bytes, run: Run, tmp_path: P
 def test_an_export_can_be_imported_again(run: Run, app: App, tmp_path: Path) -> None:
     """Every reader, in a form that a spreadsheet does not run as formulas."""
     with app.db.write() as session:
-        shelves.reader(session, "=cmd@example.org", ["-negative thoughts", '"agents"'], clock.utcnow())
+        wanted = ["-negative thoughts", '"agents"']
+        shelves.reader(session, "=cmd@example.org", wanted, clock.utcnow(), muted=["games", "cat:cs.CR"])
         shelves.reader(session, "gone@example.org", [], clock.utcnow(), state="erased")
     text = run("subscribers", "export").stdout
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["email"] == "'=cmd@example.org"
     assert row["interests"].startswith("'-negative")
-    assert row["cadence"] == "daily"
+    assert (row["cadence"], row["muted"]) == ("daily", "games; cat:cs.CR")
     (told,) = says(run("subscribers", "export", "--json"))
     assert (told["email"], told["interests"]) == ("=cmd@example.org", ["-negative thoughts", '"agents"'])
     run("subscribers", "export", "--json", "--csv", code=2)

@@ -38,6 +38,7 @@ def test_a_reader_is_added_and_active_at_once(app: App, call: Call) -> None:
         10,
     )
     assert bob["interests"] == [{"text": '"video generation" -game', "weight": 1.0, "quota": 3}]
+    assert (bob["beyond"], bob["muted"]) == (3, [])
     assert bob["next_due_at"] == "2026-11-21T06:00:00Z"
     with app.db.read() as session:
         row = session.exec(select(Audit)).one()
@@ -65,6 +66,8 @@ def test_the_same_reader_is_not_added_twice(call: Call) -> None:
         ({"interests": [{"text": "?!"}]}, "/body/interests/0"),
         ({"interests": [{"text": "a" * 10_000}]}, "/body/interests/0/text"),
         ({"min_papers": 9, "max_papers": 3}, "/body/min_papers"),
+        ({"beyond": 31}, "/body/beyond"),
+        ({"muted": ["of the"]}, "/body/muted"),
         ({"consent": ""}, "/body/consent"),
         ({"colour": "red"}, "/body/colour"),
     ],
@@ -94,6 +97,10 @@ def test_changing_one_thing_leaves_the_others(alice: int, call: Call) -> None:
     assert [each["text"] for each in changed["interests"]] == ["language agents"]
     changed = call("PATCH", f"/subscribers/{alice}", json={"interests": [{"text": "robots", "weight": 2}]})
     assert changed.json()["interests"] == [{"text": "robots", "weight": 2.0, "quota": None}]
+    changed = call("PATCH", f"/subscribers/{alice}", json={"muted": ["games"], "beyond": 5})
+    assert (changed.json()["muted"], changed.json()["beyond"]) == (["games"], 5)
+    changed = call("PATCH", f"/subscribers/{alice}", json={"muted": []})
+    assert (changed.json()["muted"], changed.json()["beyond"]) == ([], 5)
     assert call("GET", f"/subscribers/{alice}").json() == changed.json() | {"opinions": []}
 
 
