@@ -143,14 +143,28 @@ class Desk:
             return _failed(reader, error)
 
     def preview(
-        self, edition: str, wishes: Iterable[Wish], max_papers: int, had: frozenset[int] = frozenset()
+        self,
+        edition: str,
+        wishes: Iterable[Wish],
+        max_papers: int,
+        had: frozenset[int] = frozenset(),
+        *,
+        beyond: int = 0,
+        muted: Iterable[str] = (),
     ) -> Digest | Skip:
         """The digest of somebody who is no reader yet and wants one every day."""
         distinct = subscribers.distinct(wishes)
         for error in self.prepare(distinct).values():
             raise error
         since = _first(self._settings.candidate_days, self._today)
-        asked = ranking.Reader(distinct, max_papers=max_papers, had=had, since=since)
+        asked = ranking.Reader(
+            distinct,
+            max_papers=max_papers,
+            had=had,
+            since=since,
+            muted=frozenset[int]().union(*self.muted(muted).values()),
+            beyond=beyond,
+        )
         return compose.compose(edition, *ranking.rank(self.shelf, [asked]))
 
     def fitting(self, text: str) -> list[PaperView]:

@@ -20,10 +20,11 @@ from app.errors import InvalidAddress, InvalidInput
 from app.interest import MAX_INTEREST_CHARS
 from app.models import Cadence, WhenEmpty
 from app.records import Wish
-from app.subscribers import MAX_INTERESTS, MAX_PAPERS, Preferences
+from app.subscribers import MAX_INTERESTS, Preferences
 
 SPARE_ROWS = 3
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_OF_CONTENT = ("max_papers", "beyond", "muted")
 _UNUSABLE = -1  # no number that anybody may choose: `subscribers.problems` says which ones they may
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -75,15 +76,15 @@ class Filled:
         return self.rows + (Row(),) * max(spare, 0)
 
     @property
-    def usable(self) -> tuple[Wish, ...]:
-        """The interests in which no problem was found."""
-        found = enumerate(self.rows)
-        return tuple(row.wish() for place, row in found if f"interests.{place}" not in self.problems)
-
-    def most(self, usual: int) -> int:
-        """How many papers a digest may have; where that is no number of papers, as many as is usual."""
-        chosen = _number(self.max_papers)
-        return chosen if 1 <= chosen <= MAX_PAPERS else usual
+    def usable(self) -> Preferences:
+        """What a digest is to hold, as far as it can be done."""
+        wanted = self.wanted()
+        problems = subscribers.problems(wanted)
+        wishes = enumerate(wanted.interests)
+        fine = {name: getattr(wanted, name) for name in _OF_CONTENT if name not in problems}
+        return Preferences(
+            interests=tuple(wish for place, wish in wishes if f"interests.{place}" not in problems), **fine
+        )
 
     def wanted(self) -> Preferences:
         """What was chosen; what cannot be read at all is given as something that `problems` refuses."""

@@ -14,8 +14,8 @@ from app import clock, hindsight, interest, subscribers
 from app.desk import Desk
 from app.errors import TooManyRequests
 from app.parts import App
-from app.records import Digest, Skip, Wish
-from app.subscribers import MAX_INTERESTS
+from app.records import Digest, Skip
+from app.subscribers import MAX_INTERESTS, Preferences
 from app.web.forms import Filled
 from app.web.security import Limits, client_ip
 
@@ -75,9 +75,10 @@ def asked(request: Request, form: Filled) -> Preview:
         limits.preview(client_ip(request))
         if problem := form.problems.get("interests"):
             return Preview(silence=problem)
-        if form.rows and not form.usable:
+        wanted = form.usable
+        if form.rows and not wanted.interests:
             return Preview()
-        return previews.of(form.usable, clock.utcnow(), form.most(DIGEST))
+        return previews.of(wanted, clock.utcnow())
     except TooManyRequests as error:
         return Preview.busy(error.retry_after)
     except Exception:
@@ -98,20 +99,22 @@ class Previews:
         self._laid_out: tuple[Desk, datetime] | None = None
         self._matched: set[str] = set()
 
-    def of(self, wishes: Sequence[Wish], now: datetime, most: int = DIGEST) -> Preview:
-        """What somebody with these interests, all of which can be understood, would get."""
+    def of(self, wanted: Preferences, now: datetime) -> Preview:
+        """What somebody who wants this, all of which can be understood, would get."""
         if not self._places.acquire(blocking=False):
             raise TooManyRequests(retry_after=2)
         try:
             with self._turn:
-                return self._made(subscribers.distinct(wishes), now, most)
+                return self._made(wanted, now)
         finally:
             self._places.release()
 
-    def _made(self, wishes: Sequence[Wish], now: datetime, most: int) -> Preview:
-        desk = self._current(now)
+    def _made(self, wanted: Preferences, now: datetime) -> Preview:
+        desk, wishes = self._current(now), subscribers.distinct(wanted.interests)
         self._matched.update(wish.text for wish in wishes)
-        digest = desk.preview(now.date().isoformat(), wishes, most)
+        digest = desk.preview(
+            now.date().isoformat(), wishes, wanted.max_papers, beyond=wanted.beyond, muted=wanted.muted
+        )
         days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
         known = {paper.first_listed_on for paper in desk.papers}.intersection(days)
         most = MAX_INTERESTS - len(wishes) + 1  # that one of them may be parted into

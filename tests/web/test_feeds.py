@@ -20,6 +20,7 @@ from app import clock, deliver, match, subscribers
 from app.models import Delivery, DeliveryState, Listing, MailKind, Paper, Source, Votes
 from app.pipeline import App
 from app.records import Digest, Pick, Section, Wish
+from app.subscribers import Preferences
 from app.tokens import Purpose
 from app.web import feeds, preview
 from app.web.conditional import KEEP
@@ -392,7 +393,7 @@ def test_a_feed_looks_back_as_far_as_a_preview(
             super().__init__(*args)
 
     monkeypatch.setattr(match, "Index", Counted)
-    preview.Previews(app).of([Wish("agents")], clock.utcnow())
+    preview.Previews(app).of(Preferences(interests=(Wish("agents"),)), clock.utcnow())
     assert len(json_feed(client.get("/feed.json", params={"interest": "agents"}))["items"]) > 10
     assert len(made) == 1
 

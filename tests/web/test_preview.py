@@ -15,6 +15,7 @@ from app.errors import TooManyRequests
 from app.models import Delivery, Event, Query, Subscriber
 from app.pipeline import App
 from app.records import Wish
+from app.subscribers import Preferences
 from app.tokens import Purpose
 from app.web import pages, preview, security
 from app.web.preview import Preview, Previews
@@ -22,6 +23,7 @@ from tests import shelves
 from tests.web.conftest import Link
 
 AGENTS, VIDEO = "Language Agents that <think> in $\\mathbb{R}^n$", "Video Diffusion in Real Time"
+AGENT = Preferences(interests=(Wish("agents"),))
 SCRIPT = {"HX-Request": "true"}
 FORM = {"email": "carol@example", "interest": ["language agents", "", "cooking"], "cadence": "weekly",
         "weekday": "2", "hour": "7", "zone": "Asia/Tokyo", "liked": "Attention Is All You Need"}  # fmt: skip
@@ -149,6 +151,8 @@ def test_a_reader_looks_ahead_beside_their_preferences(
     assert said.headers["cache-control"] == "no-store"
     few = client.post(path, data={**typed, "max_papers": "1"}, headers=SCRIPT).text
     assert "Today’s digest would bring 1 paper." in few
+    muted = {**typed, "muted": "author:nobody\nthink", "beyond": "1"}
+    assert "Language Agents that" not in client.post(path, data=muted, headers=SCRIPT).text
     page = client.post(path, data={**typed, "split": "video, cooking", "hour": "5"}).text
     assert "Language Agents that &lt;think&gt;" in page
     assert re.findall(r'name="interest" value="([^"]+)"', page) == ["language agents", "video", "cooking"]
@@ -248,14 +252,14 @@ def test_previews_leave_room_for_others(app: App, monkeypatch: pytest.MonkeyPatc
 
     def asked_meanwhile(*_: object) -> Preview:
         with pytest.raises(TooManyRequests):
-            previews.of([Wish("agents")], clock.utcnow())
+            previews.of(AGENT, clock.utcnow())
         raise LookupError
 
     with monkeypatch.context() as patch:
         patch.setattr(previews, "_made", asked_meanwhile)
         with pytest.raises(LookupError):
-            previews.of([Wish("agents")], clock.utcnow())
-    assert previews.of([Wish("agents")], clock.utcnow()).interests
+            previews.of(AGENT, clock.utcnow())
+    assert previews.of(AGENT, clock.utcnow()).interests
 
 
 def test_its_address_leads_back_to_the_form(client: TestClient) -> None:
@@ -295,7 +299,7 @@ def test_papers_are_read_once_a_minute(app: App, monkeypatch: pytest.MonkeyPatch
     later = previews._current(now + timedelta(seconds=60))
     assert later is not desk
     monkeypatch.setattr(preview, "MATCHED", 2)
-    previews.of([Wish("agents"), Wish("video")], now + timedelta(seconds=70))
+    previews.of(Preferences(interests=(Wish("agents"), Wish("video"))), now + timedelta(seconds=70))
     assert previews._current(now + timedelta(seconds=80)) is not later
 
 
