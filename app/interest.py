@@ -16,7 +16,7 @@ from app.words import WORD, plain, running, telling, tokenise
 
 MAX_INTEREST_CHARS = 300
 MAX_MUTED_CHARS = 100
-MUTABLE = 10  # words of a paper that are offered
+MUTABLE = 8  # words of a paper that are offered
 
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # copied from a page; nobody sees them
 _FOREIGN = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # filters of other services
@@ -106,19 +106,26 @@ def muted(text: str) -> Query:
 def mutable(title: str, abstract: str, keywords: Iterable[str], wishes: Iterable[Wish]) -> list[str]:
     """What a paper says that its reader may want to mute: keywords, neighbours in its title, single words.
 
-    Words of the reader's own interests are not offered.
+    Neighbours are a term where the abstract has them, too. Words of the reader's own interests are not offered.
     """
-    said = f" {' '.join(running(title))} . {' '.join(running(abstract))} "
+    titled, told = (f" {' '.join(running(text))} " for text in (title, abstract))
+    pairs = (match.group() + match[1] for match in _NEIGHBOURS.finditer(title))
+    words = (match.group() for match in WORD.finditer(title) if len(match.group()) > 2)
+    said = [
+        *(text for text in keywords if _run(text) in titled or _run(text) in told),
+        *(text for text in pairs if len(telling(running(text))) == 2 and _run(text) in told),
+        *words,
+    ]
     wanted = {stem for wish in wishes for stem in running(wish.text)}
-    words = [match.group() for match in WORD.finditer(title) if len(match.group()) > 2]
-    neighbours = (match.group() + match[1] for match in _NEIGHBOURS.finditer(title))
-    pairs = [text for text in neighbours if len(telling(running(text))) == 2]
     offered: dict[str, str] = {}
-    for text in map(normalise, [*keywords, *pairs, *words]):
-        run, tells = running(text), telling(running(text))
-        if tells and not wanted.issuperset(tells) and f" {' '.join(run)} " in said:
-            offered.setdefault(" ".join(run), text)
+    for text in map(normalise, said):
+        if not wanted.issuperset(telling(running(text))):
+            offered.setdefault(_run(text), text)
     return [*offered.values()][:MUTABLE]
+
+
+def _run(text: str) -> str:
+    return f" {' '.join(running(text))} "
 
 
 def of(field: str, value: str) -> str:

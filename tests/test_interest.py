@@ -224,7 +224,7 @@ def test_what_a_paper_offers_to_mute() -> None:
     """Keywords that it says, neighbours in its title, then words; none of the reader's own interests."""
     offered = interest.mutable(
         "Language Agents that Plan: A Study of GUI-Agents",
-        "We use world models.",
+        "We use world models, and GUI agents.",
         ["world models", "robots", "Language  agents"],
         [Wish("study of plans")],
     )

@@ -26,6 +26,8 @@ def _wants(
     least: int = 1,
     most: int = 6,
     when_empty: WhenEmpty = WhenEmpty.SKIP,
+    beyond: int = 3,
+    muted: tuple[str, ...] = (),
 ) -> Preferences:
     return Preferences(
         cadence=cadence,
@@ -35,6 +37,8 @@ def _wants(
         min_papers=least,
         max_papers=most,
         when_empty=when_empty,
+        beyond=beyond,
+        muted=muted,
         interests=tuple(each if isinstance(each, Wish) else Wish(each) for each in interests),
     )
 
@@ -56,7 +60,7 @@ PEOPLE = (
     ),
     Person(
         "bob@example.org",
-        "Working days only, so Monday's digest holds what the weekend brought",
+        "Working days only, so Monday's digest holds what the weekend brought; nothing beyond his interests",
         _wants(
             "video generation",
             "video world models",
@@ -65,6 +69,7 @@ PEOPLE = (
             hour=7,
             cadence=Cadence.WEEKDAYS,
             most=5,
+            beyond=0,
         ),
     ),
     Person(
@@ -84,8 +89,15 @@ PEOPLE = (
     ),
     Person(
         "dave@example.org",
-        "A phrase, and a category with an exclusion: robotics, but nothing about driving",
-        _wants('"robot"', "vision-language-action", "cat:cs.RO -driving", zone="Europe/London", hour=7),
+        "A phrase, and a category with an exclusion: robotics, but nothing about driving; benchmarks are muted",
+        _wants(
+            '"robot"',
+            "vision-language-action",
+            "cat:cs.RO -driving",
+            zone="Europe/London",
+            hour=7,
+            muted=("benchmark",),
+        ),
     ),
     Person(
         "erin@example.org",

@@ -24,7 +24,7 @@ from app.web.security import Limits
 
 router = APIRouter(include_in_schema=False)
 
-AUTHORS_SHOWN = 12
+AUTHORS_SHOWN = 30
 FILE_NAME_CHARS = 60
 SAID = {
     "removed": "Removed.",

@@ -342,15 +342,15 @@ def test_a_reader_sees_what_was_learned(
     assert "Less like these" in client.get(path).text
 
 
-def test_authors_beyond_a_dozen_are_counted(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_authors_beyond_thirty_are_counted(app: App, client: TestClient, alice: int, link: Link) -> None:
     """All of them weigh, so that there are more is said."""
-    own = PaperRecord(title="Own", authors=tuple(f"Ada Lovelace the {number}th" for number in range(15)))
+    own = PaperRecord(title="Own", authors=tuple(f"Ada Lovelace the {number}th" for number in range(33)))
     with app.db.write() as session:
         subscribers.like(session, alice, Recognised(own=(own,)), clock.utcnow())
     page = client.get(link(Purpose.PREFERENCES, alice)).text
-    assert "Ada Lovelace the 11th" in page
-    assert "Ada Lovelace the 12th" not in page
-    assert "and 3 more" in page
+    assert "Ada Lovelace the 29th" in page
+    assert "Ada Lovelace the 30th" not in page
+    assert "and 3 who wrote less" in page
 
 
 def test_a_paper_can_be_removed(
