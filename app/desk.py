@@ -62,6 +62,7 @@ class Desk:
             for paper in archive.candidates(session, since, today)
             if (paper.first_listed_on or today) > kept_from  # older deliveries may have been pruned
         }
+        self._empty = not self._all and archive.around(session, date.max)[0] is None
         self._parted_since = archive.parted_since(session, self._all)
         self._corpus = app.lexicon.current(session)
         kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
@@ -156,6 +157,8 @@ class Desk:
         distinct = subscribers.distinct(wishes)
         for error in self.prepare(distinct).values():
             raise error
+        if self._empty:
+            return Skip("the archive is still empty: no source has brought a paper yet.")
         since = _first(self._settings.candidate_days, self._today)
         asked = ranking.Reader(
             distinct,

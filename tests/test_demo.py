@@ -20,7 +20,7 @@ from fastapi.testclient import TestClient
 from rich.console import Console
 from typer.testing import CliRunner
 
-from app import demo, main, sources
+from app import clock, demo, main, sources
 from app.cli import cli
 from app.demo import inbox, people, replay, report
 from app.demo.postbox import HOST, Postbox
@@ -28,6 +28,8 @@ from app.ingest import Summary
 from app.pipeline import App
 from app.records import PaperRecord, SourceKind
 from app.sources.client import Wire
+from tests import shelves
+from tests.mailserver import MailServer
 
 
 @pytest.fixture(autouse=True)
@@ -183,7 +185,9 @@ def browser(app: App, postbox: Postbox) -> TestClient:
     """The web app with the inbox beside it, and one mail in it."""
     send(postbox, "alice@example.org")
     site = main.create_app(app)
-    site.include_router(inbox.router(postbox, [report.Mailbox("frank@example.org", 0, 0, 0, "nothing fits")]))
+    site.include_router(
+        inbox.router(app, postbox, [report.Mailbox("frank@example.org", 0, 0, 0, "nothing fits")])
+    )
     return TestClient(site)
 
 
@@ -228,6 +232,20 @@ def test_a_mail_can_be_taken_home(browser: TestClient, postbox: Postbox) -> None
 def test_a_mail_that_never_came_is_not_found(browser: TestClient, path: str) -> None:
     """An answer as for any other page that is not there."""
     assert browser.get(path).status_code == 404
+
+
+def test_a_day_passes_at_the_press_of_a_button(
+    mail_server: MailServer, app: App, browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever signed up in the demo gets what it is there to show."""
+    monkeypatch.setattr(clock, "_ahead", timedelta())
+    now = clock.utcnow()
+    with app.db.write() as session:
+        shelves.reader(session, "carol@example.org", ["zebrafish"], now + timedelta(hours=5))
+        shelves.paper(session, shelves.source(session, now), "Zebrafish", now.date(), now)
+    assert "Let a day pass" in browser.post("/demo/later").text
+    assert [mail.recipient for mail in mail_server.messages] == ["carol@example.org"]
+    assert timedelta(days=1) <= clock.utcnow() - now < timedelta(days=1, minutes=5)
 
 
 def test_the_inbox_is_no_part_of_the_service(app: App) -> None:

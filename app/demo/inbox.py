@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
-from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from app import clock
+from app.demo import replay
 from app.demo.people import PEOPLE
 from app.demo.postbox import Letter, Postbox
 from app.demo.report import Mailbox
 from app.errors import NotFound
+from app.pipeline import App
 from app.web import security
 from app.web.pages import page
 
+A_DAY = timedelta(days=1)
 # The page frames the mail, which may do nothing but be read: no script, no form, no fetch, no name of ours.
 _PAGE = {"Content-Security-Policy": security.PAGE_CSP + "; frame-src 'self'"}
 _MAIL = {
@@ -46,13 +51,22 @@ class Shelf:
     letters: Sequence[Letter]
 
 
-def router(postbox: Postbox, mailboxes: Sequence[Mailbox]) -> APIRouter:
-    """The pages over what is in the postbox at the moment."""
+def router(app: App, postbox: Postbox, mailboxes: Sequence[Mailbox]) -> APIRouter:
+    """The pages over what is in the postbox at the moment, and a button for what would come."""
     routes = APIRouter(prefix="/demo", include_in_schema=False)
 
     @routes.get("/inbox")
     def inbox(request: Request) -> HTMLResponse:
-        return page(request, "demo/inbox.html", shelves=_shelves(postbox.letters, mailboxes))
+        shelves = _shelves(postbox.letters, mailboxes)
+        return page(request, "demo/inbox.html", shelves=shelves, now=clock.utcnow())
+
+    @routes.post("/later", dependencies=[Depends(security.same_site)])
+    def let_a_day_pass() -> RedirectResponse:
+        """Whoever signed up and confirmed meanwhile gets their digest, too."""
+        start, end = clock.utcnow(), clock.utcnow() + A_DAY
+        replay.deliver_between(app, start, end)
+        clock.travel(end)
+        return RedirectResponse("/demo/inbox", status_code=303)
 
     @routes.get("/inbox/{number}")
     def letter(request: Request, number: int, view: View = View.HTML) -> HTMLResponse:

@@ -165,7 +165,8 @@ def test_cards_lead_to_the_papers_page(app: App, client: TestClient) -> None:
         assert f'<a href="/paper/{number}">On the Number 1</a>' in page
         assert f'id="p{number}"' in page
         outside = '<a href="https://arxiv.org/abs/2611.00001" rel="noopener noreferrer"'
-        assert f'{outside} aria-describedby="p{number}">abs</a>' in page
+        named = f'id="p{number}-abstract" aria-labelledby="p{number}-abstract p{number}"'
+        assert f"{outside} {named}>Abstract</a>" in page
 
 
 # --- the curve

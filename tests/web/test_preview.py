@@ -176,7 +176,9 @@ def refuse(_ip: str) -> None:
 
 def test_silence_is_explained(client: TestClient) -> None:
     """An archive without papers is no error."""
-    assert "There would be none today: no new papers." in looked(client, "language agents")
+    assert "There would be none today: the archive is still empty: no source" in looked(
+        client, "language agents"
+    )
 
 
 @pytest.mark.usefixtures("shelf")

@@ -10,11 +10,20 @@ from fastapi.testclient import TestClient
 from sqlmodel import col, func, select
 
 from app import clock, ingest, main, subscribers, suppression
-from app.models import Delivery, Event, MailKind, Source, SourceKind, Subscriber, WhenEmpty
+from app.models import (
+    Delivery,
+    Event,
+    MailKind,
+    Source,
+    SourceKind,
+    Subscriber,
+    SubscriberState,
+    WhenEmpty,
+)
 from app.pipeline import App
 from app.records import PaperRecord, Parsed
 from tests.mailserver import MailServer
-from tests.web.conftest import ALICE
+from tests.web.conftest import ALICE, WANTED
 
 DAY = date(2026, 11, 19)
 FORM = {
@@ -128,13 +137,22 @@ def test_a_mail_that_cannot_leave_now_waits(app: App, client: TestClient) -> Non
 
 
 def test_nobody_learns_who_is_subscribed(app: App, client: TestClient, alice: int, pending: int) -> None:
-    """Known, waiting, gone, blocked and unknown addresses get the same answer, to the byte."""
+    """Known, waiting, gone, blocked, erased and unknown addresses get the same answer, to the byte."""
     with app.db.write() as session:
         gone = subscribers.add(session, "gone@example.org", subscribers.preferences_of(
             session, subscribers.get(session, alice)), clock.utcnow())  # fmt: skip
         subscribers.unsubscribe(session, gone, clock.utcnow())
         suppression.suppress(session, "blocked@example.org", "complained", clock.utcnow())
-    emails = [ALICE, "bob@example.org", "gone@example.org", "blocked@example.org", "new@example.org"]
+        erased, paused, bouncing = (
+            subscribers.add(session, f"{name}@example.org", WANTED, clock.utcnow())
+            for name in ("erased", "paused", "bouncing")
+        )
+        subscribers.erase(session, erased, clock.utcnow())
+        subscribers.pause(session, paused, None, clock.utcnow())
+        subscribers.get(session, bouncing).state = SubscriberState.BOUNCING
+        suppression.suppress(session, "bouncing@example.org", "bounced", clock.utcnow())
+    names = ["bob", "gone", "blocked", "erased", "paused", "bouncing", "new"]
+    emails = [ALICE, *(f"{name}@example.org" for name in names)]
     for path in ("/subscribe", "/manage"):
         before = count(app, Event)
         answers = [client.post(path, data={**FORM, "email": email}) for email in emails]
@@ -153,6 +171,7 @@ def test_a_reader_who_signs_up_again_gets_their_link(
     with app.db.read() as session:
         assert session.exec(select(Delivery.kind)).all() == [MailKind.MANAGE]
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    assert "nothing was changed by that" in " ".join(text.split())
     path = re.search(r"https://paperboy\.test(/preferences/\S+)", text)
     assert path is not None
     assert client.get(path[1]).status_code == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -178,7 +179,12 @@ def test_confirming_begins_the_digests(app: App, client: TestClient, pending: in
     assert "diffusion models" in asked
     assert "every day at 08:00, Europe/Berlin" in asked
     assert subscribers.CONSENT_TEXT in asked
-    assert "You are subscribed" in client.post(path).text
+    welcome = client.post(path).text
+    assert "You are subscribed" in welcome
+    assert "08:00</strong>" in welcome
+    ahead = re.search(r'href="(/preferences/[^"]+/preview)#preview"', welcome)
+    assert ahead is not None
+    assert 'value="diffusion models"' in client.get(ahead[1]).text
     assert state_of(app, pending) is SubscriberState.ACTIVE
     before = snapshot(app)
     assert client.post(path).status_code == 200
