@@ -106,7 +106,7 @@ def muted(text: str) -> Query:
 def mutable(title: str, abstract: str, keywords: Iterable[str], wishes: Iterable[Wish]) -> list[str]:
     """What a paper says that its reader may want to mute: keywords, neighbours in its title, single words.
 
-    Neighbours are a term where the abstract has them, too. Words of the reader's own interests are not offered.
+    Neighbours are a term where the abstract has them, too. Words of one's own interests are not offered.
     """
     titled, told = (f" {' '.join(running(text))} " for text in (title, abstract))
     pairs = (match.group() + match[1] for match in _NEIGHBOURS.finditer(title))
