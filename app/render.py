@@ -270,7 +270,8 @@ def environment(folder: Path) -> SandboxedEnvironment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    templates.filters.update(wrapped=wrapped, shorten=shorten)
+    templates.filters.update(wrapped=wrapped, shorten=shorten, closed=closed)
+    templates.tests.update(rtl=is_rtl)
     return templates
 
 
@@ -278,7 +279,9 @@ def _compile_mjml(source: str, folder: Path) -> str:
     # Included as text: the compiler's own mj-include loses the width of the body around it.
     whole = _INCLUDE.sub(lambda match: (folder / match[1]).read_text("utf-8"), source)
     # No font is ever fetched: `fonts` is the list of remote ones.
-    return mjml.mjml2html(whole, disable_comments=True, fonts={})
+    made = mjml.mjml2html(whole, disable_comments=True, fonts={})
+    # MJML knows no landmarks. Opened on its own, or in a browser, all of a mail is the page's main part.
+    return made.replace("<div aria-label=", "<main><div aria-label=", 1).replace("</body>", "</main></body>")
 
 
 def plain(text: str) -> str:
@@ -291,6 +294,25 @@ def plain(text: str) -> str:
 
 
 _DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+
+
+def is_rtl(text: str) -> bool:
+    """Whether it runs from right to left: its first letter that has a direction says so (UAX 9, P2).
+
+    Asked here, as `dir="auto"` and `text-align:start` mean nothing to several mail programs.
+    """
+    return next(
+        (kind in _RTL for char in text if (kind := unicodedata.bidirectional(char)) in _STRONG), False
+    )
+
+
+def closed(text: str) -> str:
+    """With a mark after letters from right to left, without which a date after them stands among them."""
+    return text + "\u200e" if any(unicodedata.bidirectional(char) in _RTL for char in text) else text
+
+
+_RTL = ("R", "AL")
+_STRONG = ("L", *_RTL)
 
 
 def shorten(text: str, chars: int) -> str:

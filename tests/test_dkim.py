@@ -183,7 +183,7 @@ def test_nothing_can_be_added(
     data = sent(composing(*ALL), letter)
     assert verified(header + b"\r\n" + data, key_files) == [False, False]
     assert verified(data + b"more\r\n", key_files) == [False, False]
-    assert b" l=" not in data
+    assert b" l=" not in data.partition(b"\r\n\r\n")[0]
 
 
 def test_what_is_signed(composing: Composing, letter: Letter) -> None:

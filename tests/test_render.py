@@ -202,6 +202,15 @@ def test_a_digest_in_a_wide_script_gets_shorter_summaries(renderer: Renderer, no
     assert "我们重新审视长上下文" * 10 in mail.html
 
 
+def test_what_runs_from_right_to_left(renderer: Renderer, now: datetime) -> None:
+    """Where it runs is said in words that old mail programs know, and a date after a name stays behind it."""
+    mail = renderer.render(letter_of(now, samples.digest()))
+    assert mail.html.count('dir="rtl"') == mail.html.count("text-align:right") == 2
+    for part in (Outline(mail.html).words, mail.text):
+        assert "נועה כהן\u200e · 19 Nov 2026" in part
+        assert "Priya Raman\u200e" not in part
+
+
 def test_dark_mode_and_phones_are_provided_for(renderer: Renderer, now: datetime) -> None:
     """The mail says that it knows both schemes, and lays itself out in tables."""
     mail = renderer.render(letter_of(now, samples.digest()))
