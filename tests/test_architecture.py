@@ -116,6 +116,7 @@ PURE = {
     "gist",
     "ranking",
     "compose",
+    "sources.latex",
     "sources.quiet",
     "wire",
     "pace",

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from datetime import UTC, date, datetime
 
-from pylatexenc.latex2text import LatexNodes2Text
+from app.sources import latex
 
 TITLE_CHARS = 1_000
 ABSTRACT_CHARS = 20_000  # the longest real ones have about 4,000
@@ -22,13 +22,6 @@ LARGEST = 2_000_000_000  # what an INTEGER column holds
 
 _UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
 _SPACE = re.compile(r"\s+")
-# A dollar pair is mathematics only when it hugs its content and no digit follows ("$5 to $10" is money).
-_MATH = re.compile(r"\$(?=\S)[^$]{1,300}(?<=\S)\$(?!\d)|\$\$[^$]{1,300}\$\$|\$[^$\s\d][^$\s]{0,30}\$")
-# pylatexenc drops what these hold, or fails on them.
-_LINKED = re.compile(r"\\href\s*\{[^{}]*\}\s*\{([^{}]*)\}|\\(?:texttt|url|uline|text)\s*\{([^{}]*)\}")
-_BARE_PERCENT = re.compile(r"(?<!\\)%")
-_BARE_DOLLAR = re.compile(r"(?<!\\)\$")
-_LATEX = LatexNodes2Text(math_mode="text", keep_comments=True, strict_latex_spaces=False)
 
 _ARXIV_NEW = r"\d{4}\.\d{4,5}"
 _ARXIV_OLD = r"[a-z][a-z-]*(?:\.[A-Za-z]{2})?/\d{7}"
@@ -64,21 +57,8 @@ def title(value: object) -> str:
 
 
 def unicode_of(text: str) -> str:
-    r"""LaTeX as Unicode: `$\pi_0$` becomes π_0. Text that is not LaTeX, or not well-formed, stays."""
-    if "\\" not in text and not _MATH.search(text):
-        return text
-    source = _BARE_PERCENT.sub(r"\\%", _LINKED.sub(r"\1\2", text))
-    if not _MATH.search(text):
-        source = _BARE_DOLLAR.sub(r"\\$", source)
-    try:
-        shown = line(_LATEX.latex_to_text(source), len(text) * 4 + 100)
-    except Exception:  # the parser meets text that was never meant for it and fails in many ways
-        return text
-    return shown if len(shown) * 2 >= len(_letters(text)) else text
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"\\[A-Za-z]+|[^A-Za-z]", "", text)
+    """The same, its LaTeX shown as Unicode: a little longer at most."""
+    return line(latex.shown(text), len(text) * 4 + 100)
 
 
 def names(value: object) -> tuple[str, ...]:

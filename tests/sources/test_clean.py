@@ -15,7 +15,7 @@ from app.sources import clean
     ("raw", "shown"),
     [
         ("a  b\n c\t", "a b c"),
-        (r"gains 25\% over $\pi_0$", "gains 25% over π_0"),
+        (r"gains 25\% over $\pi_0$", "gains 25% over π₀"),
         ("gains 25% and costs $5 to $10", "gains 25% and costs $5 to $10"),
         (r"256$\times$256", "256×256"),
         ("256$×$256", "256×256"),

@@ -31,7 +31,7 @@ def test_a_row_becomes_a_record() -> None:
     assert record.published_on == date(2026, 11, 17)
     assert record.submitted_by == "mei"
     assert record.rank == 1
-    assert record.abstract == "We teach pigeons to plan. They gain 25% with π_0 and keep the <think> tag."
+    assert record.abstract == "We teach pigeons to plan. They gain 25% with π₀ and keep the <think> tag."
 
 
 def test_hidden_authors_are_counted_and_not_named() -> None:

@@ -74,7 +74,7 @@ def test_its_latex_is_shown_as_it_is_meant(app: App, client: TestClient) -> None
     )
     (number,) = numbered(app, paper(1, title=title, abstract=abstract))
     page = client.get(f"/paper/{number}").text
-    assert "On π_0 and 50% Zebras" in page
+    assert "On π₀ and 50% Zebras" in page
     assert "The herd has O(log n)." in page
     assert "\\" not in page
 

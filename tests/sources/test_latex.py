@@ -1,0 +1,60 @@
+"""LaTeX as people read it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.sources import latex
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (r"$\pi_0$, π_0 and $x_{max}^2$", "π₀, π₀ and xₘₐₓ²"),
+        (r"$O(n^{2}\log\log T)$ or $2t\log_q n$", "O(n² log log T) or 2t log_q n"),
+        (r"$2^{256}$, 10^6, ε^{-20}, AT^2PO, 90$^\circ$", "2²⁵⁶, 10⁶, ε⁻²⁰, AT²PO, 90°"),
+        (r"$2^{n+1}$ and $e^{1/e}$", "2ⁿ⁺¹ and e^(1/e)"),
+        (r"$\mathbb{R}^{n\times n}$ in $\mathcal{O}(1)$", "ℝ^(n×n) in 𝒪(1)"),
+        (r"$\beta\frac{1+x}{2n}$, $\frac{1}{2}$, $\sqrt{n}$", "β(1+x)/2n, 1/2, √n"),
+        (r"$\widetilde{\mathcal{O}}(T)$ and $\tilde{O}(n)$", "Õ(T) and Õ(n)"),
+        (r"$\|x\|_1$, $A_{\mathrm{diff}}$, $d_\text{model}$", "‖x‖₁, A_diff, d_model"),
+        (r"$\mathsf{PROP}$ of Paulo Andr\'e", "PROP of Paulo André"),
+        (r"We propose \method{}, \eg for cats \cite{a,b}.", "We propose method, e.g. for cats."),
+        (r"see it\footnote{At https://a.test/x_1}", "see it (At https://a.test/x_1)"),
+        ("256{times}256 at 360^{circ}", "256×256 at 360°"),
+        ("at https://a.test/b_1{https://a.test/b_1}.", "at https://a.test/b_1."),
+        ("during training}.", "during training."),
+        ("{FRISM} for 11{,}133 {S}ignals", "FRISM for 11,133 Signals"),
+        ("2.1~dB in 2019--2020, ``so'' it -- or not", "2.1 dB in 2019–2020, “so” it – or not"),
+    ],
+)
+def test_latex_becomes_unicode(raw: str, shown: str) -> None:
+    """Scripts, alphabets, fractions and accents; and what lost its backslash on the way."""
+    assert latex.shown(raw) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "keep <think> and <b>x</b> &amp; x < y",
+        "from $5 to $10, not 5% of $100",
+        "snake_case, a_1b, --flag, ~5, x = {0, 1} and https://a.test/~me/x_1--y",
+        "only ${",
+    ],
+)
+def test_what_is_no_latex_stays(text: str) -> None:
+    """Markup is text here: whoever shows it escapes it."""
+    assert latex.shown(text) == text
+
+
+@given(
+    st.lists(st.sampled_from([*"\\${}^_%~-`'<> ab1", "\\frac", "\\cite{", "\\mathbb", "\\x"]), max_size=30)
+)
+def test_nothing_makes_it_raise_or_grow_without_end(parts: list[str]) -> None:
+    """Well-formed or not; and no markup appears that was not there."""
+    text = "".join(parts)
+    shown = latex.shown(text)
+    assert len(shown) <= len(text) * 4 + 100
+    assert shown.count("<") <= text.count("<")
