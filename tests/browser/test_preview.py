@@ -12,7 +12,8 @@ from sqlmodel import select
 from app import clock
 from app.models import Subscriber
 from tests import shelves
-from tests.browser.test_pages import FAINT, LONG, NAMELESS
+from tests.browser import axe
+from tests.browser.test_pages import LONG
 from tests.live import Live
 
 pytestmark = pytest.mark.browser
@@ -86,7 +87,7 @@ def test_a_mistake_is_told_beside_its_line_and_goes_with_it(url: str, page: Page
     expect(wrong).to_have_accessible_description("A quotation mark is not closed.")
     expect(page.locator(".line", has=wrong)).to_contain_text("A quotation mark is not closed.")
     expect(page.get_by_role("region", name="Your digest, if it came now")).to_be_visible()
-    assert page.evaluate(NAMELESS) == []
+    assert axe.violations(page) == []
     wrong.fill('"video"')
     expect(page.get_by_text("A quotation mark is not closed.")).to_have_count(0)
     assert wrong.get_attribute("aria-invalid") is None
@@ -121,8 +122,7 @@ def test_it_fits_and_stands_out(url: str, page: Page, width: int, scheme: str) -
     expect(page.get_by_text("These look like 2 interests.")).to_be_visible()
     expect(page.locator("#preview.htmx-request")).to_have_count(0)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate(FAINT) == []
-    assert page.evaluate(NAMELESS) == []
+    assert axe.violations(page) == []
 
 
 def test_a_button_does_it_without_scripts(url: str, live_server: Live, browser: Browser) -> None:

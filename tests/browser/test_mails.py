@@ -1,0 +1,52 @@
+"""Mails as a browser shows them: by day and by night, on a phone and on a desk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from playwright.sync_api import Page
+
+from app.records import Letter, MailKind, Section
+from app.render import Renderer
+from app.settings import Settings
+from app.tokens import Signer
+from tests import samples
+from tests.browser import axe
+
+pytestmark = [pytest.mark.browser, pytest.mark.once]
+
+LATEX = (
+    r"$\mathcal{O}(n\log n)$ Attention via $\widehat{\mathbf{S}}_{\theta}(\mathbf{x},t)$: <think> Tokens, "
+    r"$\|\nabla_{\mathbf{x}}f(\mathbf{x})\|_2\leq\epsilon$ Guarantees and a Proof"
+)
+
+
+@pytest.fixture
+def mails(settings: Settings, now: datetime) -> dict[str, str]:
+    """The HTML of every kind of mail; in the digest, a title that is hard to lay out."""
+    signer = Signer(settings.secret_keys, settings.base_url)
+    renderer, usual = Renderer(settings, signer), samples.digest()
+    hard = Section("x" * 90, (samples.pick(9, LATEX, authors="y" * 90, reason="z" * 90),))
+    digest = replace(usual, sections=(*usual.sections, hard))
+    letter = Letter(42, MailKind.DIGEST, "2026-11-20", 7, "alice@example.org", 0, now, digest)
+    return {kind: renderer.render(letter._replace(kind=kind)).html for kind in MailKind}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", 320), ("dark", 320), ("light", 1280), ("dark", 1280)]
+)
+def test_every_mail_is_there_for_everybody(
+    page: Page, mails: dict[str, str], scheme: str, width: int
+) -> None:
+    """axe-core finds nothing to mend, nobody scrolls sideways, and nothing is fetched."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.set_viewport_size({"width": width, "height": 800})
+    for kind, html in mails.items():
+        page.set_content(html)
+        assert axe.violations(page) == [], kind
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, kind
+    assert asked == []
