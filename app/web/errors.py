@@ -63,7 +63,11 @@ _TROUBLES = {
         "cannot be used against you. A fresh one is on its way as soon as you ask for it.",
         offer_link=True,
     ),
-    413: Trouble("That is too much at once", "The form was larger than any of ours."),
+    413: Trouble(
+        "That is too much at once",
+        f"A form may have {security.MAX_FORM_BYTES // 1024} kB, with its file. Please go back, and send less. "
+        "Nothing was changed.",
+    ),
     422: Trouble("Something in that request could not be used", "Please go back and look it over."),
     429: Trouble(
         "That was a lot at once",

@@ -13,7 +13,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from app import interest
+from app import bibliography, interest
 from app.db import ROOT
 from app.models import Delivery, DeliveryState
 from app.settings import Settings
@@ -30,7 +30,13 @@ def environment(settings: Settings) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(site=settings, asset=_fingerprinted(), interest_of=interest.of)
+    made.globals.update(
+        site=settings,
+        asset=_fingerprinted(),
+        interest_of=interest.of,
+        most_papers=bibliography.MOST_PAPERS,
+        most_file_bytes=bibliography.MOST_FILE_BYTES,
+    )
     made.filters.update(local=local, local_day=local_day, outcome=outcome)
     return made
 

@@ -59,6 +59,23 @@ for (const lines of document.querySelectorAll("[data-lines]")) {
   });
 }
 
+// A file that is too large is told of before it is sent.
+for (const field of document.querySelectorAll("input[data-most]")) {
+  field.addEventListener("change", () => {
+    document.getElementById("problem-" + field.id)?.remove();
+    field.removeAttribute("aria-invalid");
+    field.setAttribute("aria-describedby", field.id + "-hint");
+    if (!(field.files[0]?.size > Number(field.dataset.most))) return;
+    const shown = Object.assign(document.createElement("p"), {
+      className: "problem", id: "problem-" + field.id, role: "alert",
+      textContent: "This file is too large: please export fewer papers at once, a collection for example.",
+    });
+    field.after(shown);
+    field.setAttribute("aria-invalid", "true");
+    field.setAttribute("aria-describedby", shown.id);
+  });
+}
+
 // Words to finish an interest with.
 const words = document.getElementById("words");
 if (words) {
