@@ -65,7 +65,7 @@ _TROUBLES = {
     ),
     413: Trouble(
         "That is too much at once",
-        f"A form may have {security.MAX_FORM_BYTES // 1024} kB, with its file. Please go back, and send less. "
+        f"A form may have {security.MAX_FORM_BYTES // 1024} kB, with its file. Please go back and send less. "
         "Nothing was changed.",
     ),
     422: Trouble("Something in that request could not be used", "Please go back and look it over."),
