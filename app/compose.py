@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from enum import StrEnum
 from typing import Any
 
@@ -22,6 +23,7 @@ from app.records import Digest, PaperView, Pick, Section, Skip, Trend, WhenEmpty
 DIVERSITY = 0.3  # λ of MMR
 CONSIDERED = 4  # times as many papers as there is room for: enough, where no quota turns any away
 SHOWN_AUTHORS = 3
+SILENCES_TOLD = 3  # of the days without a digest before this one
 WORDS_NAMED = 3  # of those that no paper has
 
 LIKED = Wish("")  # the place of what fits by taste alone
@@ -54,7 +56,7 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
     ]
     if beyond := _beyond(ranked, chosen):
         sections.append(Section("", beyond))
-    return Digest(edition, tuple(sections), _unread(reader), considered)
+    return Digest(edition, tuple(sections), _joined(_silent_before(reader), _unread(reader)), considered)
 
 
 class Fate(StrEnum):
@@ -195,14 +197,37 @@ def _silence(ranked: Ranked, considered: int) -> str:
     """Why there is no digest: how many papers there were, which words none has, what the calendar says."""
     muted = _kept_out(ranked.kept_out)
     if not considered:
-        return " ".join(filter(None, (f"no new papers{muted}.", ranked.shelf.quiet)))
+        return _joined(f"no new papers{muted}.", ranked.shelf.quiet)
     found = f"none of the {considered} new papers matched your interests"
     if considered == 1:
         found = "the one new paper did not match your interests"
     words = dict.fromkeys(word for wish in ranked.reader.wishes for word in ranked.shelf.missing(wish.text))
     nowhere = ", ".join(f"“{word}”" for word in [*words][:WORDS_NAMED])
     said = f"{found}{nowhere and f': no paper says {nowhere}'}{muted}."
-    return " ".join(filter(None, (said, ranked.shelf.quiet, _unread(ranked.reader))))
+    return _joined(said, ranked.shelf.quiet, _unread(ranked.reader))
+
+
+def _silent_before(reader: Reader) -> str:
+    """Why no digest came of late: a reader who waited is told when one comes again."""
+    told = reader.silences[-SILENCES_TOLD:]
+    said = [f"No digest came {_on(edition)}: {reason.rstrip('.')}." for edition, reason in told]
+    return _joined(*said, _nor_before(len(reader.silences) - len(told)))
+
+
+def _nor_before(count: int) -> str:
+    if count <= 0:
+        return ""
+    return "Nor on the day before." if count == 1 else f"Nor on {count} days before."
+
+
+def _on(edition: str) -> str:
+    """2026-03-28 → on Saturday, 28 March."""
+    day = date.fromisoformat(edition)
+    return f"on {day:%A}, {day.day} {day:%B}"
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
 
 
 def _kept_out(count: int) -> str:
@@ -223,7 +248,8 @@ def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
         return Skip(_silence(ranked, considered))
     note = "Nothing new matched your interests, so here is what is trending." if reader.wishes else ""
     heading = "" if reader.wishes else "Trending now"
-    return Digest(edition, (Section("", picks, heading),), f"{note} {_unread(reader)}".strip(), considered)
+    note = _joined(note, _silent_before(reader), _unread(reader))
+    return Digest(edition, (Section("", picks, heading),), note, considered)
 
 
 def _beyond(ranked: Ranked, chosen: Sequence[_Choice]) -> tuple[Pick, ...]:

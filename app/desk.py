@@ -34,6 +34,9 @@ class Order:
     wishes: Sequence[Wish] = ()
     opinions: Sequence[Opinion] = ()
     already: frozenset[int] = frozenset()
+    silences: Sequence[
+        tuple[str, str]
+    ] = ()  # editions that had nothing to bring since their last digest, and why
     following: datetime | None = None  # when the digest after this one is due, where that is known
 
 
@@ -131,6 +134,7 @@ class Desk:
             leaving=_first(days, following.date()),
             muted=frozenset[int]().union(*self.muted(reader.muted).values()),
             beyond=reader.beyond,
+            silences=tuple(order.silences),
             unread=tuple(unread),
         )
         liked = self.liking(tuple(order.opinions))

@@ -115,19 +115,29 @@ def orders(
     wishes, opinions = subscribers.wishes(session, by_id), subscribers.opinions(session, [*by_id])
     if until:
         opinions = {n: tuple(one for one in said if one.at <= until) for n, said in opinions.items()}
-    already = promised(session, by_id, since, until)
+    already, silences = promised(session, by_id, since, until), deliver.silences(session, by_id, since)
     return [
-        _order(reader, wishes.get(number, ()), opinions.get(number, ()), already[number])
+        _order(
+            reader,
+            wishes.get(number, ()),
+            opinions.get(number, ()),
+            already[number],
+            silences.get(number, ()),
+        )
         for number, reader in by_id.items()
     ]
 
 
 def _order(
-    reader: Subscriber, wishes: Sequence[Wish], opinions: Sequence[Opinion], already: frozenset[int]
+    reader: Subscriber,
+    wishes: Sequence[Wish],
+    opinions: Sequence[Opinion],
+    already: frozenset[int],
+    silences: Sequence[tuple[str, str]],
 ) -> Order:
     """What a reader wants: none of the papers of which they said something, as they know those."""
     known = {one.paper_id for one in opinions if one.paper_id is not None}
-    return Order(reader, wishes, opinions, already | known)
+    return Order(reader, wishes, opinions, already | known, silences)
 
 
 def newest_due(reader: Subscriber, by: datetime) -> datetime:

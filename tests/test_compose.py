@@ -359,3 +359,20 @@ def test_a_summary_is_the_source_s_own_or_the_abstract_s() -> None:
     assert compose.summary(PaperView(1, "Bookmark", abstract)) == told
     assert compose.summary(PaperView(1, "Bookmark", "Other.", tldr=abstract * 2)) == told
     assert compose.summary(PaperView(1, "Bookmark")) == ""
+
+
+def test_who_waited_is_told_why() -> None:
+    """Of the last days before a digest; whoever got one yesterday is told nothing."""
+    on = shelf({"agents": {1: 0.5}}, trends={2: 0.9})
+    days = [(f"2026-11-{day}", f"no new papers. A reason for {day}") for day in range(15, 20)]
+    note = digest(Reader((AGENTS,), silences=tuple(days[-2:]), unread=('"open',)), on).note
+    assert note.startswith(
+        "No digest came on Wednesday, 18 November: no new papers. A reason for 18. "
+        "No digest came on Thursday, 19 November: no new papers. A reason for 19. This could not"
+    )
+    note = digest(Reader((AGENTS,), silences=tuple(days)), on).note
+    assert note.startswith("No digest came on Tuesday, 17 November:")
+    assert note.endswith("19. Nor on 2 days before.")
+    assert digest(Reader((AGENTS,)), on).note == ""
+    trending = Reader((VIDEO,), when_empty=WhenEmpty.TRENDING, silences=tuple(days[-1:]))
+    assert "here is what is trending. No digest came on Thursday" in digest(trending, on).note

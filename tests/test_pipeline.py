@@ -251,13 +251,14 @@ def test_what_is_kept_for_the_next_digest_is_in_it(
         due = session.get_one(Subscriber, bob).next_due_at
     assert due
     plan(app, due)
-    first, *_ = digests = [
-        titles(app, row)
-        for row in deliveries(app)
-        if row.subscriber_id == bob and row.state is not DeliveryState.SKIPPED
+    made = [
+        row for row in deliveries(app) if row.subscriber_id == bob and row.state is not DeliveryState.SKIPPED
     ]
+    first, *_ = digests = [titles(app, row) for row in made]
     assert first == (["Pigeons that Remember", "Pigeons that Plan"] if waits else ["Pigeons that Plan"])
     assert [title for digest in digests for title in digest].count("Pigeons that Plan") == 1
+    told = "No digest came on Friday, 20 November: 1 of at least 2 papers: kept for the next digest."
+    assert shelves.digest(app, made[0]).note == (told if waits else "")
 
 
 def test_send_due_sends_and_records_the_run(app: App, mail_server: MailServer) -> None:

@@ -31,7 +31,7 @@ from app.deliver.claims import (
     letters,
     may_still_leave,
 )
-from app.deliver.entries import UNDELIVERED, Entry, enqueue, enter, papers_promised, withdraw
+from app.deliver.entries import UNDELIVERED, Entry, enqueue, enter, papers_promised, silences, withdraw
 from app.deliver.hand import Ledger
 from app.deliver.operating import cancel, pause, pauses, release, resume
 from app.deliver.outcomes import record, retry_delay
@@ -68,6 +68,7 @@ __all__ = [
     "release",
     "resume",
     "retry_delay",
+    "silences",
     "stored",
     "unsigned",
     "withdraw",

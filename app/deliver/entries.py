@@ -86,6 +86,22 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
     session.execute(delete(Delivery).where(*theirs, *ahead))
 
 
+def silences(
+    session: Session, subscriber_ids: Collection[int], since: datetime
+) -> dict[int, tuple[tuple[str, str], ...]]:
+    """The editions that had nothing to bring since a reader's last digest, and why; the oldest first."""
+    digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, Contents.delivery_id)
+    theirs = digests.outerjoin(Contents, col(Contents.delivery_id) == Delivery.id).where(
+        col(Delivery.subscriber_id).in_(subscriber_ids),
+        Delivery.kind == MailKind.DIGEST,
+        Delivery.due_at >= since,
+    )
+    found: dict[int, tuple[tuple[str, str], ...]] = {}
+    for reader, edition, reason, made in session.execute(theirs.order_by(col(Delivery.due_at))):
+        found[reader] = () if made else (*found.get(reader, ()), (edition, reason))
+    return found
+
+
 def papers_promised(
     session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, set[int]]:

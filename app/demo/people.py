@@ -89,7 +89,7 @@ PEOPLE = (
     ),
     Person(
         "dave@example.org",
-        "A phrase, and a category with an exclusion: robotics, but nothing about driving; benchmarks are muted",
+        "A phrase, and a category with an exclusion: robotics, nothing about driving; benchmarks are muted",
         _wants(
             '"robot"',
             "vision-language-action",
