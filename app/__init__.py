@@ -27,6 +27,7 @@ The stages, in the order in which data passes through them:
     interest      PURE: what a reader typed → words, phrases, exclusions, filters
     passages      PURE: what literally stands in a paper
     concordance   PURE: where runs of words stand, in many papers at once
+    filters       PURE: what must, and must not, stand in papers: of all of them at once
     match         PURE: interests × papers → relevance with its reason
     taste         PURE: likes and dislikes → how close papers are to them
     cadence       PURE: who is due, and when next, in their own time zone

@@ -20,6 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from app.corpus import Corpus
+from app.filters import Filters
 from app.interest import Query
 from app.passages import Passage
 from app.records import PaperView
@@ -97,6 +98,7 @@ class Index:
     def __init__(self, papers: Iterable[PaperView], corpus: Corpus) -> None:
         self._corpus, self._space = corpus, corpus.space
         self._passages = [Passage(paper, corpus.abbreviations) for paper in papers]
+        self._filters = Filters([passage.paper for passage in self._passages], corpus.abbreviations)
         self._places = {passage.paper.id: place for place, passage in enumerate(self._passages)}
         self._ids = np.array([*self._places], np.int64)
         documents = [corpus.document(p.paper.title, p.paper.abstract) for p in self._passages]
@@ -141,17 +143,17 @@ class Index:
     def _kept(self, query: Query, relevance: Matrix) -> dict[int, float]:
         """What is relevant and passes the filters, required phrases and exclusions of one interest."""
         relevance = self._worth(query, relevance)
-        places = (relevance > 0).nonzero()[0]
-        if query.strict:
-            allowed = [not self._passages[place].left_out(query) for place in places]
-            places = places[np.array(allowed, bool)]
+        fitting = relevance > 0
+        places = (fitting & self.passing(query) if query.strict else fitting).nonzero()[0]
         return dict(zip(self._ids[places].tolist(), relevance[places].tolist(), strict=True))
+
+    def passing(self, query: Query) -> Matrix:
+        """Whether each paper, in the order in which they came, is left out by nothing in an interest."""
+        return self._filters.passing(query)
 
     def excluded(self, query: Query) -> frozenset[int]:
         """The papers that the exclusions of an interest forbid, by id."""
-        if not (query.without or query.without_authors or query.without_categories):
-            return frozenset()
-        return frozenset(passage.paper.id for passage in self._passages if passage.excluded(query))
+        return frozenset(self._ids[self._filters.excluded(query)].tolist())
 
     def missing(self, query: Query) -> list[str]:
         """The words of an interest, as they were typed, that no paper has."""
@@ -170,7 +172,7 @@ class Index:
             in_title=bool(scores.titled[0, place]),
             agreement=float(scores.agreement[0, place]),
             relevance=self._kept(query, scores.relevance[0]).get(paper_id, 0.0),
-            left_out=self._passages[place].left_out(query),
+            left_out=self._filters.why_not(query, place),
         )
 
     def reason(self, query: Query, paper_id: int) -> str:

@@ -1,7 +1,4 @@
-"""PURE. What literally stands in a paper: required phrases, exclusions, and the words to quote.
-
-Nothing here is a matter of degree: no score outweighs an exclusion, and what a reason quotes is there.
-"""
+"""PURE. What literally stands in a paper: the words to quote, and whom and where a reason names."""
 
 from __future__ import annotations
 
@@ -12,9 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from app.abbreviations import Abbreviations
-from app.interest import Query
 from app.records import PaperView
-from app.words import WORD, Token, plain, telling, tokenise
+from app.words import WORD, Token, plain, tokenise
 
 Idf = Callable[[str], float]
 Parts = Mapping[str, Sequence[str]]
@@ -44,56 +40,6 @@ class Passage:
     @cached_property
     def _authors(self) -> list[tuple[str, list[str]]]:
         return [(name, words_of_name(name)) for name in self.paper.authors]
-
-    def left_out(self, query: Query) -> str:
-        """Why a query does not want this paper, whatever its score; nothing where it may."""
-        if forbidden := self.excluded(query):
-            return forbidden
-        for phrase in query.phrases:
-            if not self.contains(phrase):
-                return "a phrase in quotes is not in it"
-        if query.authors and not self.writers(query.authors):
-            return "it is by other authors"
-        if query.categories and not self.filings(query.categories):
-            return "it is filed under other categories"
-        return ""
-
-    def excluded(self, query: Query) -> str:
-        """Which exclusion of a query forbids this paper, or nothing."""
-        if any(self.means(phrase) for phrase in query.without):
-            return "a word or phrase that the interest excludes is in it"
-        if self.writers(query.without_authors):
-            return "an author whom the interest excludes wrote it"
-        if self.filings(query.without_categories):
-            return "it is filed under a category that the interest excludes"
-        return ""
-
-    def contains(self, phrase: Sequence[str]) -> bool:
-        """Whether these stems stand next to each other, in this order, in the title or in the abstract.
-
-        Punctuation between them does not count.
-        """
-        return any(_stands(phrase, stems) for stems in self._stems)
-
-    def means(self, phrase: Sequence[str]) -> bool:
-        """Whether these stems stand there, as typed or in their short or long form."""
-        if self.contains(phrase):
-            return True
-        folded, parts_of = self.folding.fold(telling(phrase)), self.folding.parts
-        wanted = " ".join(folded)
-        return any(
-            _stands(folded, stems)
-            or any(wanted in parts_of[stem] for stem in filter(parts_of.__contains__, stems))
-            for stems in self._folded_stems
-        )
-
-    @cached_property
-    def _stems(self) -> tuple[list[str], ...]:
-        return tuple([token.stem for token in tokens] for _, _, tokens in self.fields)
-
-    @cached_property
-    def _folded_stems(self) -> tuple[list[str], ...]:
-        return tuple([token.stem for token in tokens] for _, _, tokens in self._folded)
 
     def writers(self, names: Sequence[str]) -> list[str]:
         """The authors who have one of these names, or last names: whole words, any accents."""
@@ -127,7 +73,7 @@ class Passage:
     @cached_property
     def _says_more(self) -> bool:
         """Whether a word of it, folded, says others besides."""
-        return any(stem in self.folding.parts for stems in self._folded_stems for stem in stems)
+        return any(token.stem in self.folding.parts for _, _, tokens in self._folded for token in tokens)
 
     def _saying(self, wanted: Set[str]) -> list[tuple[str, str, list[Token]]]:
         """Each field with its folded words; one that only says a wanted term besides stands for that term.

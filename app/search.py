@@ -12,16 +12,12 @@ from sqlmodel import Session
 
 from app import archive, lexicon, match
 from app.archive import Filter
-from app.concordance import Concordance
 from app.corpus import Corpus
 from app.db import Database
 from app.errors import NotReady
 from app.interest import Query
 from app.lexicon import Extent, Lexicon
-from app.passages import belongs, words_of_name
 from app.records import PaperView
-from app.space import Matrix
-from app.words import running, telling
 
 NEWEST = 10_000  # papers that are searched, for some 300 MB; older ones are found by their day
 SHOWN = 0.1  # relevance: far less than what is worth a place in a digest
@@ -43,55 +39,20 @@ class Stacks:
     """The papers of the archive as they were at one moment, ready to be asked."""
 
     def __init__(self, papers: Sequence[PaperView], corpus: Corpus) -> None:
-        self._index, self._folding = match.Index(papers, corpus), corpus.abbreviations
+        self._index = match.Index(papers, corpus)
         self._ids = np.array([paper.id for paper in papers], np.int64)
         self._places = {number: place for place, number in enumerate(self._ids.tolist())}
         days = [paper.last_listed_on.toordinal() if paper.last_listed_on else 0 for paper in papers]
         self._days = np.array(days, np.int64)
-        texts = [[running(paper.title), running(paper.abstract)] for paper in papers]
-        self._said = Concordance(texts)
-        self._meant = Concordance([self._folding.fold(telling(text)) for text in both] for both in texts)
-        self._authors = Concordance([words_of_name(name) for name in paper.authors] for paper in papers)
-        # A category is one word here: it is found whole.
-        self._filed = Concordance([[category] for category in paper.categories] for paper in papers)
-        self._categories = sorted({category for paper in papers for category in paper.categories})
         self._vectors = np.array([*self._index.vectors.values()], np.float32)
 
     def find(self, query: Query) -> list[int]:
         """The papers that fit an interest, the best first; of equal ones the newest."""
         relevance = self._index.relevance(query)
-        places = np.flatnonzero((relevance >= SHOWN) & self._passing(query))
+        places = np.flatnonzero((relevance >= SHOWN) & self._index.passing(query))
         order = np.lexsort((-self._ids[places], -self._days[places], -relevance[places]))
         ids: list[int] = self._ids[places[order]].tolist()
         return ids
-
-    def _passing(self, query: Query) -> Matrix:
-        """What has all that must stand in a paper, and nothing that must not: as `Passage.left_out` says."""
-        allowed = np.ones(len(self._ids), bool)
-        for phrase in query.phrases:
-            allowed &= self._said.having(phrase)
-        if query.authors:
-            allowed &= self._by(query.authors)
-        if query.categories:
-            allowed &= self._under(query.categories)
-        for phrase in dict.fromkeys(query.without):
-            allowed &= ~self._means(phrase)
-        return np.asarray(allowed & ~self._by(query.without_authors) & ~self._under(query.without_categories))
-
-    def _means(self, phrase: Sequence[str]) -> Matrix:
-        folded = self._folding.fold(telling(phrase))
-        besides = [stem for stem, says in self._folding.parts.items() if " ".join(folded) in says]
-        stands = self._said.having(phrase) | self._meant.having(folded)
-        return np.asarray(stands | self._meant.having_any(besides))
-
-    def _by(self, names: Sequence[str]) -> Matrix:
-        found = np.zeros(len(self._ids), bool)
-        for name in names:
-            found |= self._authors.having(words_of_name(name))
-        return found
-
-    def _under(self, names: Sequence[str]) -> Matrix:
-        return self._filed.having_any(own for own in self._categories if belongs(own, names))
 
     def near(self, paper_id: int, limit: int) -> list[int]:
         """The papers that say what is nearest to what this one says; none where no archive spans a space."""

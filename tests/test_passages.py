@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.abbreviations import Abbreviations
-from app.interest import parse
 from app.passages import QUOTED, Passage
 from app.records import PaperView
 
@@ -24,67 +23,6 @@ PASSAGE = Passage(
     ),
     FOLDING,
 )
-
-
-@pytest.mark.parametrize(
-    ("phrase", "there"),
-    [
-        ("speculative decoding", True),
-        ("drafts, and models", True),
-        ("decoding speculative", False),
-        ("language model", True),  # stems
-        ("models speculative", False),  # the title ends, the abstract begins
-        ("jose", True),
-    ],
-)
-def test_a_phrase_stands_there_or_not(phrase: str, there: bool) -> None:
-    """Stem by stem, in one field."""
-    assert PASSAGE.contains(parse(f'"{phrase}"').phrases[0]) is there
-
-
-@pytest.mark.parametrize(
-    ("wish", "why"),
-    [
-        ("decoding", ""),
-        ('"speculative decoding" author:garcia cat:cs', ""),
-        ("decoding -drafts", "a word or phrase that the interest excludes is in it"),
-        ("decoding -author:hopper", "an author whom the interest excludes wrote it"),
-        ("decoding -cat:stat", "it is filed under a category that the interest excludes"),
-        ('"tree attention"', "a phrase in quotes is not in it"),
-        ("author:hop", "it is by other authors"),
-        ("cat:cs.CV", "it is filed under other categories"),
-        ("cat:c", "it is filed under other categories"),
-        ('"tree attention" -drafts', "a word or phrase that the interest excludes is in it"),
-    ],
-)
-def test_what_is_left_out_says_why(wish: str, why: str) -> None:
-    """An exclusion is named before anything that is missing."""
-    assert PASSAGE.left_out(parse(wish)) == why
-
-
-@pytest.mark.parametrize(
-    ("wish", "forbidden"),
-    [
-        ("decoding -LLM", True),  # the title writes it long
-        ('decoding -"large language models"', True),
-        ('decoding -"LLM drafting"', False),  # both are there, not next to each other
-        ('decoding -"drafting for LLMs"', True),  # one of its words is written long
-        ('decoding -"the"', False),
-        ("decoding -VLM", False),
-    ],
-)
-def test_an_exclusion_is_understood_however_it_is_written(wish: str, forbidden: bool) -> None:
-    """A short form forbids what it stands for, and the other way round."""
-    paper = Passage(replace(PASSAGE.paper, abstract="Speculative decoding."), FOLDING)
-    assert bool(paper.excluded(parse(wish))) is forbidden
-
-
-def test_an_exclusion_forbids_what_a_short_form_says_besides() -> None:
-    """Who does not want to read of languages does not want a paper on LLMs, either."""
-    paper = Passage(PaperView(1, "LLMs at work"), FOLDING)
-    assert paper.excluded(parse("work -language"))
-    assert paper.excluded(parse('work -"language models"'))
-    assert not paper.excluded(parse('work -"small language models"'))
 
 
 def quotes(*wanted: str) -> list[str]:

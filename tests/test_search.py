@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -21,7 +20,6 @@ from app.models import Paper
 from app.pipeline import App
 from app.records import PaperView
 from app.search import SHOWN, Library, Stacks
-from app.space import Matrix
 from tests import corpora, shelves
 from tests.conftest import NOW
 
@@ -71,22 +69,6 @@ def test_search_finds_what_an_interest_finds(text: str) -> None:
         n for n, relevance in hits.items() if relevance >= SHOWN
     }
     assert hits
-
-
-def test_what_is_left_out_twice_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exclusion is the dearest thing that can be asked."""
-    papers = corpora.papers()
-    stacks = Stacks(papers, Corpus.of([(paper.title, paper.abstract) for paper in papers]))
-    asked: list[Sequence[str]] = []
-    whole = Stacks._means
-
-    def counted(self: Stacks, phrase: Sequence[str]) -> Matrix:
-        asked.append(phrase)
-        return whole(self, phrase)
-
-    monkeypatch.setattr(Stacks, "_means", counted)
-    stacks.find(interest.parse("policies -bandit -bandits -robot -bandit"))
-    assert len(asked) == 2
 
 
 def test_what_fits_as_well_comes_newest_first(app: App) -> None:

@@ -1,0 +1,104 @@
+"""PURE. What must, and what must not, stand in papers, asked of all of them at once.
+
+No score outweighs an exclusion, and a required phrase stands there word by word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from app.abbreviations import Abbreviations
+from app.concordance import Concordance
+from app.interest import Query
+from app.passages import belongs, words_of_name
+from app.records import PaperView
+from app.space import Matrix
+from app.words import running, telling
+
+Clause = tuple[str, Matrix]  # what is said of a paper that it leaves out, and which papers these are
+
+
+class Filters:
+    """Papers, read once when somebody first asks. Answers are in the order in which the papers came."""
+
+    def __init__(self, papers: Sequence[PaperView], folding: Abbreviations) -> None:
+        self._papers, self._folding = papers, folding
+
+    def passing(self, query: Query) -> Matrix:
+        """Which papers have all that a query requires and nothing that it excludes."""
+        return ~self._any([*self._excluding(query), *self._requiring(query)])
+
+    def excluded(self, query: Query) -> Matrix:
+        """Which papers the exclusions of a query forbid."""
+        return self._any(self._excluding(query))
+
+    def why_not(self, query: Query, place: int) -> str:
+        """Why a query does not want one of the papers, whatever its score; nothing where it may."""
+        clauses = (clause for of in (self._excluding, self._requiring) for clause in of(query))
+        return next((why for why, out in clauses if out[place]), "")
+
+    def _excluding(self, query: Query) -> Iterator[Clause]:
+        for phrase in dict.fromkeys(query.without):
+            yield "a word or phrase that the interest excludes is in it", self._means(phrase)
+        if query.without_authors:
+            yield "an author whom the interest excludes wrote it", self._by(query.without_authors)
+        if query.without_categories:
+            filed = self._under(query.without_categories)
+            yield "it is filed under a category that the interest excludes", filed
+
+    def _requiring(self, query: Query) -> Iterator[Clause]:
+        for phrase in dict.fromkeys(query.phrases):
+            yield "a phrase in quotes is not in it", ~self._said.having(phrase)
+        if query.authors:
+            yield "it is by other authors", ~self._by(query.authors)
+        if query.categories:
+            yield "it is filed under other categories", ~self._under(query.categories)
+
+    def _means(self, phrase: Sequence[str]) -> Matrix:
+        """Whether these stems stand there, as typed or in their short or long form."""
+        folded = self._folding.fold(telling(phrase))
+        wanted = " ".join(folded)
+        besides = [stem for stem, says in self._folding.parts.items() if wanted in says]
+        stands = self._said.having(phrase) | self._meant.having(folded)
+        return np.asarray(stands | self._meant.having_any(besides))
+
+    def _by(self, names: Iterable[str]) -> Matrix:
+        """Whether one of the authors has one of these names, or last names: whole words, any accents."""
+        return self._any(("", self._authors.having(words_of_name(name))) for name in names)
+
+    def _under(self, names: Sequence[str]) -> Matrix:
+        return self._filed.having_any(own for own in self._categories if belongs(own, names))
+
+    def _any(self, clauses: Iterable[Clause]) -> Matrix:
+        out = np.zeros(len(self._papers), bool)
+        for _, papers in clauses:
+            out |= papers
+        return out
+
+    @cached_property
+    def _texts(self) -> list[list[list[str]]]:
+        return [[running(paper.title), running(paper.abstract)] for paper in self._papers]
+
+    @cached_property
+    def _said(self) -> Concordance:
+        return Concordance(self._texts)
+
+    @cached_property
+    def _meant(self) -> Concordance:
+        return Concordance([self._folding.fold(telling(text)) for text in both] for both in self._texts)
+
+    @cached_property
+    def _authors(self) -> Concordance:
+        return Concordance([words_of_name(name) for name in paper.authors] for paper in self._papers)
+
+    @cached_property
+    def _filed(self) -> Concordance:
+        # A category is one word here: it is found whole.
+        return Concordance([[category] for category in paper.categories] for paper in self._papers)
+
+    @cached_property
+    def _categories(self) -> list[str]:
+        return sorted({category for paper in self._papers for category in paper.categories})
