@@ -18,7 +18,7 @@ help:  ## Say what there is
 demo: .venv/runtime.stamp  ## See everything at work, offline: DEMO_ARGS=--once ends after the summary
 	@.venv/bin/paperboy demo $(DEMO_ARGS)
 
-test: .venv/dev.stamp browser  ## The whole suite on SQLite, then what has a database on a real PostgreSQL
+test: .venv/dev.stamp tools  ## The whole suite on SQLite, then what has a database on a real PostgreSQL
 	$(PYTEST) --database sqlite $(TEST_ARGS)
 	$(PYTEST) --database postgres $(TEST_ARGS)
 
@@ -48,9 +48,9 @@ clean:  ## Remove what the commands above made, except .env and var/
 
 LOCK_ARGS = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: browser
-browser:
-	@scripts/ensure-browser
+.PHONY: tools
+tools:
+	@scripts/ensure-tools
 
 .env:
 	@umask 077 && $(PYTHON) scripts/new-env > $@.new && mv $@.new $@
