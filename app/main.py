@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import structlog
 from fastapi import FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.staticfiles import StaticFiles
 
-from app import jobs
+from app import clock, jobs
 from app.db import Database
 from app.letters import Composer
 from app.pipeline import App
+from app.records import Wish
 from app.render import Renderer
 from app.search import Library
 from app.settings import Settings
+from app.subscribers import Preferences
 from app.tokens import Signer
 from app.web import (
     api,
@@ -36,6 +39,8 @@ from app.web import (
     shelf,
     tracing,
 )
+
+log = structlog.get_logger(__name__)
 
 
 def build(settings: Settings) -> App:
@@ -78,6 +83,15 @@ def create_app(app: App) -> FastAPI:
     site.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     tracing.install(site, app.settings)
     return site
+
+
+def warm_up(site: FastAPI) -> None:
+    """Make what the first preview and the first search would wait for: that may take seconds."""
+    try:
+        site.state.previews.of(Preferences(interests=(Wish("papers -draft"),)), clock.utcnow())
+        site.state.library.renew()
+    except Exception:  # it is made again when somebody asks for it
+        log.warning("not warmed up", exc_info=True)
 
 
 @asynccontextmanager

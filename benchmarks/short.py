@@ -15,7 +15,8 @@ from pathlib import Path
 
 from app import interest, match, ranking
 from app.corpus import Corpus
-from app.passages import Passage
+from app.filters import Filters
+from app.interest import Query
 from app.records import PaperView
 from benchmarks.relevance import view
 
@@ -43,7 +44,8 @@ def main() -> None:
 
 def show(text: str, pool: dict[int, PaperView], index: match.Index, corpus: Corpus) -> None:
     query = interest.parse(text)
-    named = {n for n, paper in pool.items() if Passage(paper, corpus.abbreviations).means(query.words)}
+    says_it = Filters([*pool.values()], corpus.abbreviations).excluded(Query("", without=(query.words,)))
+    named = {n for n, there in zip(pool, says_it.tolist(), strict=True) if there}
     hits = index.match([query])[0]
     sent = {n for n, relevance in hits.items() if relevance >= ranking.FLOOR}
     print(

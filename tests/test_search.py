@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import Session
 
-from app import archive, interest, main, search
+from app import archive, interest, main, match, search
 from app.archive import Filter
 from app.corpus import Corpus
 from app.errors import NotReady
@@ -163,6 +163,20 @@ def test_a_few_wait_until_the_archive_is_read(app: App, monkeypatch: pytest.Monk
         go_on.set()
     assert [paper.id for paper in first.result().papers] == [zebra]
     assert library.search(interest.parse("zebra"), Filter(), 0, 20).total == 1
+
+
+def test_a_service_may_be_warmed_up(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first visitor waits for nothing; and where that fails, for what it takes."""
+    zebra, *_ = written(app, "Zebra stripes")
+    site = main.create_app(app)
+    main.warm_up(site)
+    monkeypatch.setattr(search, "Stacks", None)
+    monkeypatch.setattr(match, "Index", None)
+    found = site.state.library.search(interest.parse("zebra -horse"), Filter(), 0, 20)
+    assert [paper.id for paper in found.papers] == [zebra]
+    written(app, "Zebra herds")
+    main.warm_up(site)  # cannot make the stacks anew
+    assert site.state.library.search(interest.parse("zebra"), Filter(), 0, 20).total == 1
 
 
 def test_who_waits_for_the_archive_holds_no_connection(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

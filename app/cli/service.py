@@ -30,8 +30,11 @@ def serve(
     """Serve the web app and, by PAPERBOY_SCHEDULER, run the schedule. The database is migrated first."""
     _check_free(host, port)
     with showing.opened(log_level=None) as app:
+        site = main.create_app(app)
+        # What takes seconds is made before anybody asks for it. The process does not wait for it at its end.
+        threading.Thread(target=main.warm_up, args=(site,), name="warm-up", daemon=True).start()
         uvicorn.run(
-            main.create_app(app),
+            site,
             host=host,
             port=port,
             log_config=None,  # ours conceals readers' links

@@ -6,8 +6,9 @@ No dates: what has been withdrawn leaves an answer without making anything in it
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from hashlib import blake2b
@@ -15,8 +16,13 @@ from threading import Lock
 
 from fastapi import Request, Response
 
+from app.errors import TooManyRequests
+
 KEEP = timedelta(minutes=5)
 ROOM = 200  # answers, of some tens of kilobytes mostly
+AT_ONCE = 8  # who may want what is being made: threads are left for everybody else
+
+Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -32,23 +38,55 @@ class Made:
         return f'W/"{blake2b(self.body, digest_size=16).hexdigest()}"'
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Those who want the same thing, of whom one makes it."""
+
+    lock: Lock = field(default_factory=Lock)
+    here: int = 0
+
+
 class Kept:
     """What was made lately for everybody; what was made first gives way. Nobody's private page is in here."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._made: dict[tuple[str, ...], tuple[Made, datetime]] = {}
+        self._made: dict[Key, tuple[Made, datetime]] = {}
+        self._turns: dict[Key, _Turn] = {}
 
-    def of(self, key: tuple[str, ...], now: datetime, make: Callable[[], Made]) -> Made:
-        """What goes by this key, made where it is not there or has become old."""
-        with self._lock:
-            made, at = self._made.get(key, (None, now))
-        if made is None or now - at >= KEEP:
-            made = make()
-            self._keep(key, made, now)
+    def of(self, key: Key, now: datetime, make: Callable[[], Made]) -> Made:
+        """What goes by this key, made where it is not there or has become old: by one, while others wait."""
+        made = self._fresh(key, now)
+        if made is None:
+            with self._turn(key):
+                made = self._fresh(key, now)  # whoever was first has made it
+                if made is None:
+                    made = make()
+                    self._keep(key, made, now)
         return made
 
-    def _keep(self, key: tuple[str, ...], made: Made, now: datetime) -> None:
+    def _fresh(self, key: Key, now: datetime) -> Made | None:
+        with self._lock:
+            made, at = self._made.get(key, (None, now))
+        return made if now - at < KEEP else None
+
+    @contextmanager
+    def _turn(self, key: Key) -> Iterator[None]:
+        with self._lock:
+            turn = self._turns.setdefault(key, _Turn())
+            if turn.here >= AT_ONCE:
+                raise TooManyRequests(retry_after=2)
+            turn.here += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self._lock:
+                turn.here -= 1
+                if not turn.here:
+                    del self._turns[key]
+
+    def _keep(self, key: Key, made: Made, now: datetime) -> None:
         with self._lock:
             self._made.pop(key, None)
             self._made[key] = made, now

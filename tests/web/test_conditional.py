@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
+
 import pytest
 
+from app.errors import TooManyRequests
 from app.web import conditional
 from app.web.conditional import KEEP, Kept, Made
 from tests.conftest import NOW
@@ -35,3 +39,32 @@ def test_what_cannot_be_made_is_not_kept() -> None:
     with pytest.raises(ZeroDivisionError):
         kept.of(("a",), NOW, lambda: Made(bytes(1 // 0), ""))
     assert kept.of(("a",), NOW, lambda: ONE) is ONE
+
+
+def test_it_is_made_once_for_all_who_want_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes meanwhile waits for it, a few at most; who wants something else does not."""
+    monkeypatch.setattr(conditional, "AT_ONCE", 3)
+    kept, begun, go_on, made = Kept(), Event(), Event(), list[int]()
+    together = Barrier(3)
+
+    def slowly() -> Made:
+        begun.set()
+        assert go_on.wait(10)
+        made.append(1)
+        return ONE
+
+    def ask() -> Made | None:
+        together.wait(10)
+        try:
+            return kept.of(("a",), NOW, slowly)
+        except TooManyRequests:
+            go_on.set()
+            return None
+
+    with ThreadPoolExecutor(4) as visitors:
+        first = visitors.submit(kept.of, ("a",), NOW, slowly)
+        assert begun.wait(10)
+        assert kept.of(("b",), NOW, lambda: OTHER) is OTHER
+        others = [visitors.submit(ask) for _ in range(3)]
+    assert [first.result(), *sorted((each.result() for each in others), key=bool)] == [ONE, None, ONE, ONE]
+    assert made == [1]
