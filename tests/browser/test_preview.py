@@ -44,9 +44,10 @@ def test_it_comes_while_typing(url: str, page: Page) -> None:
     page.get_by_label("E-mail address").fill("bob@example.org")
     page.get_by_label("Interest 1").press_sequentially("agents")
     preview = page.get_by_role("region", name="Your digest, if it came now")
-    expect(preview.get_by_role("listitem")).to_have_count(4)
+    expect(preview.get_by_role("listitem")).to_have_count(5)
+    expect(preview.get_by_role("heading", level=3)).to_have_text(["agents", "Trending beyond your interests"])
     expect(preview).to_contain_text("“Agents” in the title")
-    expect(page.get_by_role("status")).to_have_text("Today’s digest would bring 4 papers. See them")
+    expect(page.get_by_role("status")).to_have_text("Today’s digest would bring 5 papers. See them")
     expect(page.get_by_role("list", name="What each interest")).to_contain_text(
         "4 in the 2 days known so far"
     )
@@ -73,7 +74,7 @@ def test_the_last_word_counts(url: str, page: Page) -> None:
         held[0].continue_()
     assert last.value.post_data == "interest=video&interest=&interest="
     preview = page.get_by_role("region", name="Your digest, if it came now")
-    expect(preview.get_by_role("link")).to_have_text(["Video Diffusion"])
+    expect(preview.get_by_role("link").first).to_have_text("Video Diffusion")
 
 
 def test_a_mistake_is_told_beside_its_line_and_goes_with_it(url: str, page: Page) -> None:
