@@ -3,11 +3,11 @@
     python -m benchmarks.endtoend [--quick] [--json] [--readers 100000]
 
 3,000 made-up papers, with a model learned from them, 300 of them candidates; readers with one to four of
-2,000 interests, all of them due at eight. Nine minutes before, their digests are composed and signed (DKIM,
-RSA-2048); at eight they leave over ten connections to Postfix's `smtp-sink`, and the ledger is asked for its
-balance. A tenth of the readers and all of them have a database and a process each, so that their peak
-memories can be compared. Beside it, 200 mails by the naive stack: a full render of the same templates,
-email.message, dkimpy and aiosmtplib.
+2,000 interests, every tenth of whom mutes a word, all of them due at eight. Nine minutes before, their
+digests are composed and signed (DKIM, RSA-2048); at eight they leave over ten connections to Postfix's `smtp-
+sink`, and the ledger is asked for its balance. A tenth of the readers and all of them have a database and a
+process each, so that their peak memories can be compared. Beside it, 200 mails by the naive stack: a full
+render of the same templates, email.message, dkimpy and aiosmtplib.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ NAIVE = 200  # mails by the naive stack
 PAPERS, CANDIDATES, INTERESTS, MOST, PICKS = 3_000, 300, 2_000, 4, 15
 HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)  # when everybody is due
 AHEAD = HOUR - timedelta(minutes=9)  # when their digests are composed
+MUTING = 10  # one reader of so many mutes a word
 DAYS = 6  # over which the candidates were listed
 BATCH = 10_000  # rows that are written at once
 
@@ -160,6 +161,8 @@ def _reader(number: int) -> dict[str, Any]:
         "state": SubscriberState.ACTIVE,
         "hour": HOUR.hour,
         "max_papers": PICKS,
+        "beyond": 3,
+        "muted": [_SUBJECTS[number // MUTING % len(_SUBJECTS)]] if number % MUTING == 0 else [],
         "next_due_at": HOUR,
         "created_at": made,
         "confirmed_at": made,
