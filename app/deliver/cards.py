@@ -155,18 +155,10 @@ class Cards:
             best = highest.index(max(highest))
             for number, section in enumerate(sections):
                 reasons, cards, why = section["reasons"], section["cards"], section["why"]
-                others = [self._others[reason] for reason in reasons]
-                known = zip(cards, why, strict=True)
+                kept = [self._others] * len(cards)
                 if number == best:
-                    place, bests = (
-                        section["scores"].index(highest[best]),
-                        [self._best[one] for one in reasons],
-                    )
-                    picks = [
-                        (others if at != place else bests)[n][card] for at, (card, n) in enumerate(known)
-                    ]
-                else:
-                    picks = [others[n][card] for card, n in known]
+                    kept[section["scores"].index(highest[best])] = self._best
+                picks = [of[reasons[n]][card] for of, card, n in zip(kept, cards, why, strict=True)]
                 if min(why) < 0 or not (len(section["papers"]) == len(section["scores"]) == len(cards)):
                     return None
                 found.append(Section(section["interest"], tuple(picks), section["heading"]))
