@@ -17,7 +17,7 @@ from markupsafe import escape
 
 from app import message, render
 from app.records import MailKind, Pick, Section
-from app.render import SUMMARY_CHARS, Fragment, Renderer
+from app.render import ROOMS, Fragment, Renderer, Room
 from app.tokens import OPINIONS, TOKEN_CHARS, Purpose, Signer
 
 # In memory, of what digests showed lately: some hundred megabytes at most, however many readers there are.
@@ -84,7 +84,7 @@ class Fragments:
     def __init__(self, renderer: Renderer, signer: Signer) -> None:
         self._renderer = renderer
         self._signer = signer
-        self._at_hand: list[dict[int, tuple[Pick, Placed | None]]] = [{} for _ in SUMMARY_CHARS]
+        self._at_hand: list[dict[int, tuple[Pick, Placed | None]]] = [{} for _ in ROOMS]
         self._card = lru_cache(CARDS_KEPT)(self._new_card)
         self._paper = lru_cache(PAPERS_KEPT)(self._new_paper)
         self._reason = lru_cache(LINES_KEPT)(self._new_reason)
@@ -96,7 +96,7 @@ class Fragments:
         self.shell = lru_cache(SHELLS_KEPT)(self._new_shell)
 
     def layout(self, sections: Sequence[Section], step: int) -> Layout:
-        """Every section with the cards that can be shown, their summaries of SUMMARY_CHARS[step]."""
+        """Every section with the cards that can be shown, with the room of ROOMS[step]."""
         found, known = [], self._at_hand[step].get
         for section in sections:
             placed = [
@@ -111,7 +111,7 @@ class Fragments:
     def _place(self, pick: Pick, step: int) -> Placed | None:
         """One paper that cannot be shown must not cost the reader the others."""
         try:
-            placed = float(pick.score), self._card(_face(pick), SUMMARY_CHARS[step])
+            placed = float(pick.score), self._card(_face(pick), ROOMS[step])
         except Exception:
             placed = None
         at_hand = self._at_hand[step]
@@ -120,23 +120,23 @@ class Fragments:
         at_hand[id(pick)] = pick, placed
         return placed
 
-    def _new_card(self, face: tuple[Any, ...], summary_chars: int) -> Card:
+    def _new_card(self, face: tuple[Any, ...], room: Room) -> Card:
         reason, shown = face[0], face[1:]
-        paper = self._paper(shown, summary_chars)
-        why, line = self._reason(reason)
+        paper = self._paper(shown, room)
+        why, line = self._reason(reason, room.reason)
         html, text = _with(line.html, paper.html), _with(line.text, paper.text)
         return Card(paper.paper_id, paper.title, paper.also, why, html, text)
 
-    def _new_paper(self, shown: tuple[Any, ...], summary_chars: int) -> Paper:
+    def _new_paper(self, shown: tuple[Any, ...], room: Room) -> Paper:
         bare = Pick(**dict(zip(_SHOWN, shown, strict=True)), reason="")
-        pick = render.presentable(bare, summary_chars)
+        pick = render.presentable(bare, room)
         links = self._signer.opinion_links(pick.paper_id, _hole(Purpose.OPINION))
         whole = self._renderer.card(pick, _holes("reason"), links)
         also = _in_html(render.also(pick.title))
         return Paper(pick.paper_id, pick.title, also, _in_card(whole.html), _in_card(whole.text))
 
-    def _new_reason(self, reason: str) -> tuple[str, Line]:
-        fit = render.fit(reason)
+    def _new_reason(self, reason: str, chars: int) -> tuple[str, Line]:
+        fit = render.fit(reason, chars)
         return fit, _line(self._renderer.reason(fit))
 
     def _new_heading(self, interest: str, heading: str) -> Line:

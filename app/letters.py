@@ -18,7 +18,7 @@ from app.errors import DeliveryError, InvalidSettings
 from app.fragments import Card, Fragments, Layout, Line, Mold, Shell, Subject
 from app.message import SOFT_BREAK
 from app.records import Digest, Letter, MailKind, Outgoing
-from app.render import MAX_HTML_BYTES, SUMMARY_CHARS, Renderer
+from app.render import MAX_HTML_BYTES, ROOMS, Renderer
 from app.settings import Settings
 from app.tokens import Purpose, Signer
 
@@ -136,7 +136,7 @@ class Composer:
         """What `render` and `compose` would give, from fragments."""
         recipient = message.address(letter.email)
         digest = letter.digest or Digest(letter.edition, ())
-        for step in range(len(SUMMARY_CHARS)):
+        for step in range(len(ROOMS)):
             parts = self._parts(letter, digest, step)
             if _is_small(parts.html):
                 break
@@ -154,7 +154,7 @@ class Composer:
         )  # fmt: skip
 
     def _parts(self, letter: Letter, digest: Digest, step: int) -> Parts:
-        """Both parts, the summaries as long as a step allows."""
+        """Both parts, with the room of a step."""
         layout = self._fragments.layout(digest.sections, step)
         placed = [one for _, section in layout for one in section]
         if not placed:

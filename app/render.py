@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 
 import mjml
 from jinja2 import FunctionLoader, StrictUndefined, TemplateNotFound
@@ -31,17 +32,31 @@ from app.tokens import Purpose, Signer
 FOLDER = ROOT / "templates" / "email"
 TEXT_WIDTH = 76
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
-TITLE_CHARS, NAME_CHARS, ALSO_CHARS, WHY_CHARS = 300, 60, 70, 120
+LINE_CHARS, ALSO_CHARS, WHY_CHARS = 300, 70, 120
 ALSO = 2  # so many other titles stand in the preview
-# Gmail clips what is above some 102 kB. A digest that would be gets shorter summaries.
+# Gmail clips what is above some 102 kB. A digest that would be gets shorter texts.
 MAX_HTML_BYTES = 98_000
-SUMMARY_CHARS = (600, 450, 300, 120)
 LINKS = {
     MailKind.DIGEST: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE, Purpose.VIEW),
     MailKind.CONFIRM: (Purpose.CONFIRM, Purpose.DECLINE),
     MailKind.MANAGE: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE, Purpose.EXPORT),
     MailKind.ERASE: (Purpose.ERASE, Purpose.UNSUBSCRIBE),
 }
+
+
+class Room(NamedTuple):
+    """How many letters of a paper's texts there is room for."""
+
+    summary: int
+    title: int = LINE_CHARS
+    authors: int = 120
+    reason: int = LINE_CHARS
+    trend: int = 80
+    summary_by: int = 60
+
+
+_LEAST = Room(40, title=90, authors=40, reason=80, trend=40, summary_by=20)
+ROOMS = (Room(600), Room(450), Room(300), Room(120), _LEAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +101,17 @@ class Renderer:
     # --- a digest
 
     def _digest(self, letter: Letter, digest: Digest) -> RenderedMail:
-        for summary_chars in SUMMARY_CHARS:
-            mail = self._digest_of(letter, digest, summary_chars)
+        for room in ROOMS:
+            mail = self._digest_of(letter, digest, room)
             if len(mail.html.encode()) <= MAX_HTML_BYTES:
                 break
         return mail
 
-    def _digest_of(self, letter: Letter, digest: Digest, summary_chars: int) -> RenderedMail:
+    def _digest_of(self, letter: Letter, digest: Digest, room: Room) -> RenderedMail:
         picks: list[Pick] = []
         sections: list[Fragment] = []
         for section in digest.sections:
-            cards = [self._card(letter, pick, summary_chars) for pick in section.picks]
+            cards = [self._card(letter, pick, room) for pick in section.picks]
             good = [card for card in cards if card]
             if good:
                 sections.append(self.heading(section.interest, section.heading))
@@ -122,10 +137,10 @@ class Renderer:
         headers = self.list_headers(letter.edition, links["unsubscribe"])
         return RenderedMail(subject, whole.text, str(whole.html), headers, left_out)
 
-    def _card(self, letter: Letter, pick: Pick, summary_chars: int) -> tuple[Pick, Fragment] | None:
+    def _card(self, letter: Letter, pick: Pick, room: Room) -> tuple[Pick, Fragment] | None:
         """One paper that cannot be shown must not cost the reader the others."""
         try:
-            shown = presentable(pick, summary_chars)
+            shown = presentable(pick, room)
             links = self._signer.opinion_links(shown.paper_id, self._token(letter, Purpose.OPINION, 0))
             return shown, self.card(shown, self.reason(shown.reason), links)
         except Exception:
@@ -226,7 +241,7 @@ def best_of(picks: Sequence[Pick]) -> tuple[Pick, list[Pick]]:
     return picks[at], [*picks[:at], *picks[at + 1 :]]
 
 
-def fit(text: str, chars: int = TITLE_CHARS) -> str:
+def fit(text: str, chars: int = LINE_CHARS) -> str:
     """Foreign text as one line that is not too long; whatever is no text raises."""
     return shorten(plain(text), chars)
 
@@ -353,15 +368,15 @@ def _day_words(iso: str) -> str:
     return f"{day.day} {day:%b %Y}"
 
 
-def presentable(pick: Pick, summary_chars: int) -> Pick:
+def presentable(pick: Pick, room: Room) -> Pick:
     """The pick with its texts made fit to be shown; whatever is no text raises."""
     return Pick(
         paper_id=_number(pick.paper_id),
-        title=fit(pick.title),
-        authors=fit(pick.authors),
-        summary=fit(pick.summary, summary_chars),
-        reason=fit(pick.reason),
-        trend=fit(pick.trend),
+        title=fit(pick.title, room.title),
+        authors=fit(pick.authors, room.authors),
+        summary=fit(pick.summary, room.summary),
+        reason=fit(pick.reason, room.reason),
+        trend=fit(pick.trend, room.trend),
         url=_web_link(pick.url),
         pdf_url=_web_link(pick.pdf_url),
         code_url=_web_link(pick.code_url),
@@ -369,7 +384,7 @@ def presentable(pick: Pick, summary_chars: int) -> Pick:
         published_on=pick.published_on,
         comments=int(pick.comments),
         score=float(pick.score),
-        summary_by=fit(pick.summary_by, NAME_CHARS),
+        summary_by=fit(pick.summary_by, room.summary_by),
     )
 
 

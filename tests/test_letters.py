@@ -158,6 +158,21 @@ def test_a_large_digest_is_shortened_alike(
 
 
 @pytest.mark.parametrize(
+    "text", ["A Title of Considerable Length ", "我们重新审视长上下文", "שיטה חדשה לחיזוי "]
+)
+def test_nothing_is_clipped_however_long_everything_is(
+    composer: Composer, renderer: Renderer, now: datetime, text: str
+) -> None:
+    """Twenty-five papers, each with the longest texts that there are, and every line that a card can have."""
+    told = dict.fromkeys(("authors", "summary", "reason", "trend", "summary_by"), text * 90)
+    links = {"code_url": f"https://github.com/{'x' * 60}", "project_url": f"https://x.org/{'y' * 60}"}
+    picks = [samples.pick(n, f"{n} {text * 40}", comments=999, **told, **links) for n in range(25)]
+    described = check(composer, renderer, letter_of(now, holding(*picks)))
+    assert len(described.html.encode()) <= render.MAX_HTML_BYTES
+    assert described.left_out == 0
+
+
+@pytest.mark.parametrize(
     "address",
     [
         "alice@example.org",
