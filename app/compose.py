@@ -23,7 +23,6 @@ from app.records import Digest, PaperView, Pick, Section, Skip, Trend, WhenEmpty
 DIVERSITY = 0.3  # λ of MMR
 CONSIDERED = 4  # times as many papers as there is room for: enough, where no quota turns any away
 SHOWN_AUTHORS = 3
-SILENCES_TOLD = 3  # of the days without a digest before this one
 WORDS_NAMED = 3  # of those that no paper has
 
 LIKED = Wish("")  # the place of what fits by taste alone
@@ -209,21 +208,21 @@ def _silence(ranked: Ranked, considered: int) -> str:
 
 def _silent_before(reader: Reader) -> str:
     """Why no digest came of late: a reader who waited is told when one comes again."""
-    told = reader.silences[-SILENCES_TOLD:]
-    said = [f"No digest came {_on(edition)}: {reason.rstrip('.')}." for edition, reason in told]
-    return _joined(*said, _nor_before(len(reader.silences) - len(told)))
-
-
-def _nor_before(count: int) -> str:
-    if count <= 0:
+    if not reader.silences:
         return ""
-    return "Nor on the day before." if count == 1 else f"Nor on {count} days before."
+    days, reasons = zip(*reader.silences, strict=True)
+    last = reasons[-1].rstrip(".")
+    if len(days) == 1:
+        return f"No digest came on {_day(days[0])}: {last}."
+    if len(days) == 2:
+        return f"No digest came on {_day(days[0])} and {_day(days[1])}. The last time: {last}."
+    return f"No digest came from {_day(days[0])} to {_day(days[-1])}. The last time: {last}."
 
 
-def _on(edition: str) -> str:
-    """2026-03-28 → on Saturday, 28 March."""
+def _day(edition: str) -> str:
+    """2026-03-28 → Saturday, 28 March."""
     day = date.fromisoformat(edition)
-    return f"on {day:%A}, {day.day} {day:%B}"
+    return f"{day:%A}, {day.day} {day:%B}"
 
 
 def _joined(*sentences: str) -> str:

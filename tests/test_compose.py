@@ -365,14 +365,17 @@ def test_who_waited_is_told_why() -> None:
     """Of the last days before a digest; whoever got one yesterday is told nothing."""
     on = shelf({"agents": {1: 0.5}}, trends={2: 0.9})
     days = [(f"2026-11-{day}", f"no new papers. A reason for {day}") for day in range(15, 20)]
-    note = digest(Reader((AGENTS,), silences=tuple(days[-2:]), unread=('"open',)), on).note
+    note = digest(Reader((AGENTS,), silences=tuple(days[-1:]), unread=('"open',)), on).note
+    told = "No digest came on Thursday, 19 November: no new papers. A reason for 19."
+    assert note.startswith(f"{told} This could not")
+    note = digest(Reader((AGENTS,), silences=tuple(days[-2:])), on).note
     assert note.startswith(
-        "No digest came on Wednesday, 18 November: no new papers. A reason for 18. "
-        "No digest came on Thursday, 19 November: no new papers. A reason for 19. This could not"
+        "No digest came on Wednesday, 18 November and Thursday, 19 November. The last time: no"
     )
     note = digest(Reader((AGENTS,), silences=tuple(days)), on).note
-    assert note.startswith("No digest came on Tuesday, 17 November:")
-    assert note.endswith("19. Nor on 2 days before.")
+    assert note.startswith(
+        "No digest came from Sunday, 15 November to Thursday, 19 November. The last time: no"
+    )
     assert digest(Reader((AGENTS,)), on).note == ""
     trending = Reader((VIDEO,), when_empty=WhenEmpty.TRENDING, silences=tuple(days[-1:]))
     assert "here is what is trending. No digest came on Thursday" in digest(trending, on).note
