@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 import structlog
 from fastapi import FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
-from fastapi.staticfiles import StaticFiles
 
 from app import clock, jobs
 from app.db import Database
@@ -80,7 +79,7 @@ def create_app(app: App) -> FastAPI:
     site.include_router(ops.router)
     site.mount("/api", api.create(app))
     site.mount("/hooks", hooks.create(app))
-    site.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
+    site.mount("/static", pages.Static(directory=pages.STATIC), name="static")
     tracing.install(site, app.settings)
     return site
 

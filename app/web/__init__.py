@@ -6,8 +6,8 @@ errors        what went wrong, as a status and a page
 forms         what people typed, kept as it was typed
 shelf         papers as pages show them: of a day, of a week, one alone; and words to begin an interest with
 preview       what interests would bring: today's digest, and how many papers a day
-public        the front page, a day's papers, signing up
-papers        each paper's own page, search over the archive, and the most voted of a week
+public        the front page, signing up
+papers        each paper's own page, search over the archive, the papers of a day, the most voted of a week
 reader        what a signed link lets a reader do
 feeds         Atom and JSON Feed: of the last days, a day, an interest, a reader's own digests
 syndication   PURE: entries → Atom and JSON Feed

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from fastapi import Request
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
+from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.types import Scope
 
 from app import bibliography, interest
 from app.db import ROOT
@@ -19,6 +21,7 @@ from app.models import Delivery, DeliveryState
 from app.settings import Settings
 
 STATIC = Path(__file__).parent / "static"
+FOR_EVER = "public, max-age=31536000, immutable"
 
 
 def environment(settings: Settings) -> Environment:
@@ -84,6 +87,16 @@ _OUTCOMES = {
     DeliveryState.UNCERTAIN: "sent, but your mail server never said that it arrived",
     DeliveryState.SKIPPED: "skipped",
 }
+
+
+class Static(StaticFiles):
+    """Files; one whose URL changes with its content is asked for once."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        answer = await super().get_response(path, scope)
+        if scope["query_string"]:
+            answer.headers["Cache-Control"] = FOR_EVER
+        return answer
 
 
 def _fingerprinted() -> dict[str, str]:

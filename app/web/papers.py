@@ -1,4 +1,4 @@
-"""The archive for everybody: each paper's own page, search, and the most voted of a week."""
+"""The archive for everybody: each paper's own page, search, the papers of a day, the most voted of a week."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlmodel import Session
 
 from app import archive, clock, interest
 from app.archive import Filter
 from app.errors import InvalidInterest, NotFound
-from app.interest import Query
 from app.pipeline import App
 from app.search import Found, Library
 from app.web import shelf
@@ -28,6 +27,7 @@ from app.web.shelf import Week
 router = APIRouter(include_in_schema=False)
 
 ON_PAGE = 20
+ON_DAY = 50  # on a page
 IN_WEEK = 50
 RELATED = 5
 LAST_PAGE = 100_000
@@ -65,6 +65,11 @@ def _id(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
+def _page(text: str) -> int:
+    """Which page; the first for what is none."""
+    return min(max(_id(text), 1), LAST_PAGE)
+
+
 @dataclass(frozen=True, slots=True)
 class Typed:
     """A search as it was typed."""
@@ -84,14 +89,14 @@ class Typed:
     @property
     def number(self) -> int:
         """Which page; the first for what is none."""
-        return min(max(_id(self.page), 1), LAST_PAGE)
+        return _page(self.page)
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
     """What a search asks for, or what is wrong with it."""
 
-    query: Query | None
+    query: interest.Query | None
     only: Filter
     problems: dict[str, str]
 
@@ -164,6 +169,21 @@ def _newest(request: Request) -> date:
     if day is None:
         raise NotFound(_NONE_YET)
     return day
+
+
+@router.get("/day/{day}")
+def one_day(request: Request, day: date, number: Annotated[str, Query(alias="page")] = "") -> Response:
+    """All papers of a day, page by page."""
+    app: App = request.app.state.paperboy
+    with app.db.read() as session:
+        shown = shelf.of_day(session, day, ON_DAY, clock.utcnow(), _page(number))
+    words = f"{day:%A}, {day.day} {day:%B %Y}"
+    if not shown.total:
+        raise NotFound(f"No paper was listed on {words}.")
+    if not shown.cards:
+        pages = "is only one page" if shown.pages == 1 else f"are only {shown.pages} pages"
+        raise NotFound(f"There {pages} of {words}.")
+    return page(request, "day.html", headers=PUBLIC_REFERRER, shown=shown)
 
 
 @router.get("/week/{name}")

@@ -1,9 +1,8 @@
-"""Pages for everybody: what this is, the papers of a day, signing up, asking for one's link."""
+"""Pages for everybody: what this is, signing up, asking for one's link."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 from typing import Annotated, Any
 
 import structlog
@@ -11,7 +10,6 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app import bibliography, clock, pipeline, subscribers
-from app.errors import NotFound
 from app.models import WhenEmpty
 from app.pipeline import App
 from app.subscribers import Recognised, SignUp
@@ -26,7 +24,6 @@ router = APIRouter(include_in_schema=False)
 log = structlog.get_logger(__name__)
 
 ON_FRONT = 10
-ON_DAY = 100
 
 
 @router.get("/")
@@ -34,17 +31,6 @@ def front(request: Request) -> Response:
     """What this is, how to get it, and what is in it today."""
     settings = request.app.state.paperboy.settings
     return _front(request, Filled(zone=settings.default_zone, hour=str(settings.default_hour)))
-
-
-@router.get("/day/{day}")
-def one_day(request: Request, day: date) -> Response:
-    """All papers of a day."""
-    app: App = request.app.state.paperboy
-    with app.db.read() as session:
-        shown = shelf.of_day(session, day, ON_DAY, clock.utcnow())
-    if not shown.total:
-        raise NotFound(f"No paper was listed on {day:%A}, {day.day} {day:%B %Y}.")
-    return page(request, "day.html", headers=PUBLIC_REFERRER, shown=shown)
 
 
 @router.get("/suggest")

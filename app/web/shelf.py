@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -50,13 +51,16 @@ class Week:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What was listed on a day, the most votes first, and the days beside it."""
+    """What was listed on a day, or a page of it, the most votes first, and the days beside it."""
 
     day: date
     cards: tuple[Card, ...]
     total: int
     before: date | None
     after: date | None
+    page: int
+    pages: int
+    first: int  # place of the first one shown
 
     @property
     def week(self) -> Week:
@@ -105,14 +109,15 @@ def latest(session: Session) -> date | None:
     return archive.around(session, date.max)[0]
 
 
-def of_day(session: Session, day: date, limit: int, now: datetime) -> Day:
-    """The papers of a day, at most so many."""
+def of_day(session: Session, day: date, limit: int, now: datetime, page: int = 1) -> Day:
+    """The papers of a day, at most so many on a page."""
     papers = archive.candidates(session, day, day)
     trends = trend.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
-    shown = tuple(_card(paper, trends[paper.id]) for paper in ranked[:limit])
+    start = (page - 1) * limit
+    shown = tuple(_card(paper, trends[paper.id]) for paper in ranked[start : start + limit])
     before, after = archive.around(session, day)
-    return Day(day, shown, len(papers), before, after)
+    return Day(day, shown, len(papers), before, after, page, math.ceil(len(papers) / limit), start + 1)
 
 
 def of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekShown:

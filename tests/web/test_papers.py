@@ -164,7 +164,7 @@ def test_cards_lead_to_the_papers_page(app: App, client: TestClient) -> None:
         page = client.get(path).text
         assert f'<a href="/paper/{number}">On the Number 1</a>' in page
         assert f'id="p{number}"' in page
-        outside = '<a href="https://arxiv.org/abs/2611.00001" rel="noopener noreferrer"'
+        outside = '<a href="https://arxiv.org/abs/2611.00001"'
         named = f'id="p{number}-abstract" aria-labelledby="p{number}-abstract p{number}"'
         assert f"{outside} {named}>Abstract</a>" in page
 
