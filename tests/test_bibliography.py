@@ -78,7 +78,7 @@ def test_a_line_of_ids_may_be_long() -> None:
         ("12. 3D Gaussian Splatting", "3D Gaussian Splatting"),
         ("(3) GPT-4. A Study", "GPT-4. A Study"),
         ("Fast - and Slow - Thinking", "Fast - and Slow - Thinking"),
-        (r"$\pi_0$: A Flow Model", "π_0: A Flow Model"),
+        (r"$\pi_0$: A Flow Model", "π₀: A Flow Model"),
         ("用于检索的语言模型", "用于检索的语言模型"),
     ],
 )
