@@ -161,8 +161,6 @@ class Desk:
         distinct = subscribers.distinct(wishes)
         for error in self.prepare(distinct).values():
             raise error
-        if self._empty:
-            return Skip("the archive is still empty: no source has brought a paper yet.")
         since = _first(self._settings.candidate_days, self._today)
         asked = ranking.Reader(
             distinct,
@@ -210,9 +208,16 @@ class Desk:
             missing=lambda text: self._index.missing(self._query(text)),
             vectors=self._index.vectors,
             today=self._today,
-            quiet=" ".join(filter(None, dict.fromkeys(quiet.why(kind, self._today) for kind in self._kinds))),
+            quiet=self._why_quiet(),
         )
         return self._shelf
+
+    def _why_quiet(self) -> str:
+        """Why there may be no papers, where that is known: what the calendars of the sources say."""
+        if self._empty:
+            return "The archive is still empty: no source has brought a paper yet."
+        said = dict.fromkeys(quiet.why(kind, self._today) for kind in self._kinds)
+        return " ".join(filter(None, said))
 
     @cached_property
     def _index(self) -> match.Index:

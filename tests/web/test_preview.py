@@ -176,7 +176,7 @@ def refuse(_ip: str) -> None:
 
 def test_silence_is_explained(client: TestClient) -> None:
     """An archive without papers is no error."""
-    assert "There would be none today: the archive is still empty: no source" in looked(
+    assert "There would be none today: no new papers. The archive is still empty: no source" in looked(
         client, "language agents"
     )
 
