@@ -49,4 +49,6 @@ def test_every_mail_is_there_for_everybody(
         page.set_content(html)
         assert axe.violations(page) == [], kind
         assert page.evaluate("document.documentElement.scrollWidth") <= width, kind
+        page.set_content(html.replace("word-break:break-word;", ""))  # which Yahoo does not know
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, kind
     assert asked == []
