@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 
 from app.pipeline import App
 from app.web import pages, security
@@ -74,9 +74,7 @@ def create(app: App) -> FastAPI:
     api.state.templates = pages.environment(app.settings)
     api.state.test_limits = security.Limits(TESTS_PER_HOUR)
     problems.install(api)
-    v1 = APIRouter(prefix="/v1")
     for resource in RESOURCES:
-        v1.include_router(resource.router)
-    api.include_router(v1)
+        api.include_router(resource.router, prefix="/v1")
     api.include_router(reference.router)
     return api
