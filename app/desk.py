@@ -150,25 +150,22 @@ class Desk:
     def preview(
         self,
         edition: str,
-        wishes: Iterable[Wish],
-        max_papers: int,
+        wanted: subscribers.Preferences,
         had: frozenset[int] = frozenset(),
-        *,
-        beyond: int = 0,
-        muted: Iterable[str] = (),
     ) -> Digest | Skip:
-        """The digest of somebody who is no reader yet and wants one every day."""
-        distinct = subscribers.distinct(wishes)
+        """The digest of somebody who is no reader yet and wants this every day."""
+        distinct = subscribers.distinct(wanted.interests)
         for error in self.prepare(distinct).values():
             raise error
         since = _first(self._settings.candidate_days, self._today)
         asked = ranking.Reader(
             distinct,
-            max_papers=max_papers,
+            *(wanted.min_papers, wanted.max_papers, wanted.when_empty),
             had=had,
             since=since,
-            muted=frozenset[int]().union(*self.muted(muted).values()),
-            beyond=beyond,
+            leaving=since + timedelta(days=1),
+            muted=frozenset[int]().union(*self.muted(wanted.muted).values()),
+            beyond=wanted.beyond,
         )
         return compose.compose(edition, *ranking.rank(self.shelf, [asked]))
 

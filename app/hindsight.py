@@ -12,6 +12,7 @@ from app.desk import Desk
 from app.errors import InvalidInput
 from app.parts import App
 from app.records import Cadence, Digest, Skip, Wish
+from app.subscribers import Preferences
 
 MOST_DAYS = 60
 
@@ -38,12 +39,13 @@ def digests(app: App, now: datetime, wishes: Sequence[Wish], days: int, max_pape
     back = max(days, (now.date() - moments[0].date()).days)
     with app.db.read() as session:
         desk = Desk(app, session, now, back=back)
+    wanted = Preferences(interests=tuple(wishes), max_papers=max_papers)
     had: set[int] = set()
     editions = []
     for moment in moments:
         desk.turn_to(moment)
         name = cadence.edition(app.settings.default_zone, moment)
-        digest = desk.preview(name, wishes, max_papers, frozenset(had))
+        digest = desk.preview(name, wanted, frozenset(had))
         had |= {pick.paper_id for pick in digest.picks} if isinstance(digest, Digest) else set()
         editions.append(Edition(name, moment, digest))
     return editions

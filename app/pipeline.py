@@ -174,7 +174,8 @@ def preview(
     _check_day(day or now.date(), "day")
     with app.db.read() as session:
         desk = Desk(app, session, now, day)
-    return desk.preview((day or now.date()).isoformat(), wishes, max_papers)
+    wanted = subscribers.Preferences(interests=tuple(wishes), max_papers=max_papers)
+    return desk.preview((day or now.date()).isoformat(), wanted)
 
 
 def backtest(

@@ -24,7 +24,7 @@ from app.subscribers import MAX_INTERESTS, Preferences
 
 SPARE_ROWS = 3
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_OF_CONTENT = ("max_papers", "beyond", "muted")
+_OF_CONTENT = ("min_papers", "max_papers", "when_empty", "beyond", "muted")
 _UNUSABLE = -1  # no number that anybody may choose: `subscribers.problems` says which ones they may
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -112,9 +112,7 @@ class Previews:
     def _made(self, wanted: Preferences, now: datetime) -> Preview:
         desk, wishes = self._current(now), subscribers.distinct(wanted.interests)
         self._matched.update(wish.text for wish in wishes)
-        digest = desk.preview(
-            now.date().isoformat(), wishes, wanted.max_papers, beyond=wanted.beyond, muted=wanted.muted
-        )
+        digest = desk.preview(now.date().isoformat(), wanted)
         days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
         known = {paper.first_listed_on for paper in desk.papers}.intersection(days)
         most = MAX_INTERESTS - len(wishes) + 1  # that one of them may be parted into

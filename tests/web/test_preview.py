@@ -151,6 +151,8 @@ def test_a_reader_looks_ahead_beside_their_preferences(
     assert said.headers["cache-control"] == "no-store"
     few = client.post(path, data={**typed, "max_papers": "1"}, headers=SCRIPT).text
     assert "Today’s digest would bring 1 paper." in few
+    waits = client.post(path, data={**typed, "min_papers": "3"}, headers=SCRIPT).text
+    assert "There would be none today: 2 of at least 3 papers: kept for the next digest" in waits
     muted = {**typed, "muted": "author:nobody\nthink", "beyond": "1"}
     assert "Language Agents that" not in client.post(path, data=muted, headers=SCRIPT).text
     page = client.post(path, data={**typed, "split": "video, cooking", "hour": "5"}).text
