@@ -11,6 +11,7 @@ from sqlmodel import select
 from app import clock, deliver, ingest, subscribers
 from app.models import MailKind, Source, SourceKind, Subscriber, SubscriberState
 from app.records import PaperRecord, Parsed, Skip, Wish
+from app.sources import clean
 from app.subscribers import Preferences
 from app.tokens import Purpose
 from tests import samples
@@ -20,6 +21,15 @@ from tests.live import Live
 pytestmark = pytest.mark.browser
 
 LONG = "Superkalifragilistik-expialigetische-Weltmodellvorhersage" * 2
+HARD = (  # 175 characters, as its authors typed it
+    r"Solving $\mathcal{O}(n^{2}\log n)$ Retrieval by <think> Tokens: $\pi_{0}$-Policies over "
+    r"$\mathbb{R}^{d}$, $\frac{1}{2}$-Approximate Nets, and a <b>Rule</b> of Thumb on Reading"
+)
+READ = (
+    "Solving 𝒪(n² log n) Retrieval by <think> Tokens: π₀-Policies over ℝᵈ, 1/2-Approximate Nets, and a "
+    "<b>Rule</b> of Thumb on Reading"
+)
+RIGHT_TO_LEFT = "نماذج لغوية كبيرة للبحث العلمي: تقييم شامل (2026)"
 NO_PAGE = (Purpose.VIEW, Purpose.FEED)  # a mail, which is named by its delivery; and a feed
 WANTED = Preferences(zone="Europe/Berlin", interests=(Wish("world models"), Wish("x" * 290, 1.7, 3)))
 
@@ -30,16 +40,17 @@ def paths(live_server: Live) -> dict[str, str]:
     app, now = live_server.app, clock.utcnow()
     papers = [
         PaperRecord(
-            title=title, arxiv_id=f"2611.{n:05}", listed_on=now.date(), upvotes=n, tldr="Short. " * 20,
-            authors=(LONG, "Ada Lovelace"), pdf_url="https://example.org/a.pdf", keywords=("world models",),
+            title=clean.title(title), arxiv_id=f"2611.{n:05}", listed_on=now.date(), upvotes=n,
+            tldr="Short. " * 20, authors=(LONG, "Ada Lovelace"), pdf_url="https://example.org/a.pdf",
+            keywords=("world models",),
         )
-        for n, title in enumerate([LONG, "A Short One", "<script>alert(1)</script>"], 1)
+        for n, title in enumerate([LONG, "A Short One", "<script>alert(1)</script>", HARD, RIGHT_TO_LEFT], 1)
     ]  # fmt: skip
     with app.db.write() as session:
         source = Source(name="a source", kind=SourceKind.JSONL, created_at=now)
         session.add(source)
         session.flush()
-        ingest.store(session, source, Parsed(3, tuple(papers)), now)
+        ingest.store(session, source, Parsed(len(papers), tuple(papers)), now)
         alice = subscribers.add(session, "alice@example.org", WANTED, now - timedelta(days=1))
         pasted = [*papers[:2], *(PaperRecord(title=f"{n} {LONG}", authors=(LONG,)) for n in range(9))]
         subscribers.like(session, alice, subscribers.recognise(session, pasted), now)
@@ -55,6 +66,8 @@ def paths(live_server: Live) -> dict[str, str]:
         return f"/{purpose}/{app.signer.token(purpose, alice, now, argument=argument)}"
 
     named = {purpose.value: path(purpose, argument=1) for purpose in Purpose if purpose not in NO_PAGE}
+    opinion = named.pop("opinion")
+    named |= {said: f"{opinion}/{said}/1" for said in ("like", "mute", "follow")}
     named["view"] = path(Purpose.VIEW, digest_id or 0)
     named["forget"] = path(Purpose.PREFERENCES) + "/forget"
     open_to_all = {
@@ -90,6 +103,34 @@ def test_every_page_is_there_for_everybody(
             continue
         page.goto(live_server.url + path)
         assert axe.violations(page) == [], name
+
+
+def test_no_title_is_too_much(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """LaTeX and markup in a long one, or from right to left: as it is meant, on a phone, too."""
+    assert len(HARD) == 175
+    page.set_viewport_size({"width": 320, "height": 800})
+    lists = [paths["day"], paths["week"], "/search?q=retrieval"]
+    for path in [*lists, "/paper/4", *(paths[said].replace("/1", "/4") for said in ("mute", "follow"))]:
+        page.goto(live_server.url + path)
+        assert page.get_by_text(READ, exact=True).first.is_visible(), path
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
+    for path in [*lists[:2], "/paper/5", *(paths[said].replace("/1", "/5") for said in ("mute", "follow"))]:
+        page.goto(live_server.url + path)
+        title = page.get_by_text(RIGHT_TO_LEFT, exact=True).first
+        assert title.evaluate("e => getComputedStyle(e).direction") == "rtl", path
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
+
+
+def test_pages_can_be_printed(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """By night, too: black on white, nothing to press, and where the paper is in full."""
+    page.emulate_media(color_scheme="dark", media="print")
+    for name in ("day", "week", "paper"):
+        page.goto(live_server.url + paths[name])
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert axe.violations(page) == [], name
+        assert not page.locator("nav:visible, button:visible, form:visible, footer:visible").count(), name
+        leading = page.locator(".links a:visible, .ways a:visible").first
+        assert leading.evaluate("e => getComputedStyle(e, '::after').content") != "none", name
 
 
 def test_mistakes_stand_out_too(live_server: Live, page: Page) -> None:
