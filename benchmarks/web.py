@@ -1,11 +1,12 @@
-"""How long the public pages take, beside an empty endpoint of the same application, in the same run.
+"""How long pages take, beside an empty endpoint of the same application, in the same run; and their weight.
 
     python -m benchmarks.web [--quick] [--json]
 
-10,000 made-up papers, 50 a day, a model learned from them, and a real uvicorn in a process of its own on
+10,000 made-up papers, 100 a day, a model learned from them, and a real uvicorn in a process of its own on
 127.0.0.1. One client asks for one page after the other, in turns, over a connection that is kept. Each
 preview has three interests that nobody had asked for before, so that all are matched, one of them with an
 exclusion; every hundredth finds so many matched that the papers are read anew, as they are after a minute.
+A page's weight is that of all that a browser fetches to show it for the first time, compressed as it is sent.
 --quick: 1,000 papers and fewer rounds.
 """
 
@@ -19,6 +20,7 @@ import random
 import socket
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,13 +32,17 @@ import uvicorn
 from fastapi import FastAPI, Response
 from sqlmodel import Session, insert
 
-from app import clock, db, main, pipeline
+from app import clock, db, main, pipeline, subscribers
 from app.models import Listing, Paper, Source, SourceKind, Votes
 from app.pipeline import App
+from app.records import Wish
+from app.subscribers import Preferences
+from app.tokens import Purpose
 from benchmarks import workload
+from tests import weight
 from tests.corpora import COMMON, SUBJECTS
 
-A_DAY = 50
+A_DAY = 100
 PAPERS, ROUNDS = 10_000, 400
 QUICK_PAPERS, QUICK_ROUNDS = 1_000, 40
 WARMING = 20
@@ -61,7 +67,9 @@ def _add(session: Session, source_id: int, numbers: range, dice: random.Random, 
         {
             "id": number + 1, "title_key": str(number), "content_hash": "", "arxiv_id": f"2611.{number:05}",
             "first_listed_on": day, "last_listed_on": day, "created_at": now, "updated_at": now,
-            "authors": ["Ada Lovelace", "Alan Turing"], "author_count": 5, **_said(dice),
+            "authors": [weight.prose(dice, 2), weight.prose(dice, 2)], "author_count": 5, **_said(dice),
+            "url": f"https://arxiv.org/abs/2611.{number:05}",
+            "pdf_url": f"https://arxiv.org/pdf/2611.{number:05}",
         }
         for number, day in zip(numbers, days, strict=True)
     ]  # fmt: skip
@@ -76,7 +84,7 @@ def _add(session: Session, source_id: int, numbers: range, dice: random.Random, 
 
 
 def _said(dice: random.Random) -> dict[str, object]:
-    """A title, an abstract of some 150 words, and keywords."""
+    """A title, an abstract of some 150 words, a summary, and keywords."""
     subject = dice.choice([*SUBJECTS])
     own, common = SUBJECTS[subject].split(), COMMON.split()
     sentences = (
@@ -85,7 +93,17 @@ def _said(dice: random.Random) -> dict[str, object]:
     )
     words = dice.sample(own, 3)
     title = f"{' '.join(words).title()} in {subject.title()} {dice.randrange(1000)}"
-    return {"title": title, "abstract": " ".join(sentences), "keywords": [subject, words[0]]}
+    said = {"title": title, "abstract": " ".join(sentences), "tldr": weight.prose(dice, 28)}
+    return said | {"keywords": [subject, words[0]]}
+
+
+def reader(app: App, now: datetime) -> str:
+    """The path of the preferences of somebody with as many interests as there may be."""
+    typed = itertools.chain.from_iterable(interests())
+    wishes = tuple(Wish(text, 1.0, 3) for text in itertools.islice(typed, subscribers.MAX_INTERESTS))
+    with app.db.write() as session:
+        number = subscribers.add(session, "alice@example.org", Preferences(interests=wishes), now)
+    return f"/preferences/{app.signer.token(Purpose.PREFERENCES, number, now)}"
 
 
 def interests() -> Iterator[list[str]]:
@@ -102,6 +120,7 @@ def serve(folder: Path, bound: socket.socket) -> None:
     app = workload.build(folder, trusted_proxies=(PEER,))
     site: FastAPI = main.create_app(app)
     site.add_api_route("/empty", lambda: Response(), methods=["GET"])
+    threading.Thread(target=main.warm_up, args=(site,), daemon=True).start()  # as `paperboy serve` does
     config = uvicorn.Config(site, log_level="error", access_log=False, proxy_headers=False)
     uvicorn.Server(config).run([bound])
 
@@ -120,14 +139,22 @@ def served(folder: Path) -> Iterator[str]:
         bound.close()
 
 
-def measure(url: str, day: str, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds from question to whole answer, by page."""
+def measure(
+    url: str, day: str, preferences: str, rounds: int
+) -> tuple[dict[str, list[float]], dict[str, weight.Weight]]:
+    """Milliseconds from question to whole answer, by page; and what each page weighs."""
     typed, visitors, papers = interests(), itertools.count(), itertools.count(1)
     with httpx.Client(base_url=url, timeout=60) as client:
 
-        def preview(path: str = "/preview") -> httpx.Response:
-            visitor = {"X-Forwarded-For": str(ipv6(next(visitors))), "HX-Request": "true"}
-            return client.post(path, data={"interest": next(typed)}, headers=visitor)
+        def visitor() -> dict[str, str]:
+            return {"X-Forwarded-For": ipv6(next(visitors))}
+
+        def preview() -> httpx.Response:
+            asking = visitor() | {"HX-Request": "true"}
+            return client.post("/preview", data={"interest": next(typed)}, headers=asking)
+
+        def search(place: int, **only: str) -> httpx.Response:
+            return client.get("/search", params={"q": next(typed)[place], **only}, headers=visitor())
 
         asks: dict[str, Callable[[], httpx.Response]] = {
             "empty": lambda: client.get("/empty"),
@@ -135,8 +162,9 @@ def measure(url: str, day: str, rounds: int) -> dict[str, list[float]]:
             "day": lambda: client.get(f"/day/{day}"),
             "week": lambda: client.get(f"/week/{date.fromisoformat(day):%G-W%V}"),
             "paper": lambda: client.get(f"/paper/{next(papers)}"),
-            "search": lambda: client.get("/search", params={"q": next(typed)[0]}),
-            "narrowed": lambda: client.get("/search", params={"q": next(typed)[2], "day": day}),
+            "search": lambda: search(0),
+            "narrowed": lambda: search(2, day=day),
+            "preferences": lambda: client.get(preferences),
             "preview": preview,
         }
         _wait(client)
@@ -146,7 +174,8 @@ def measure(url: str, day: str, rounds: int) -> dict[str, list[float]]:
         for _ in range(rounds):
             for name, ask in asks.items():
                 found[name].append(_timed(ask))
-    return found
+        paths = {name: str(ask().url) for name, ask in asks.items() if name not in ("empty", "preview")}
+        return found, {name: weight.weigh(client, path) for name, path in paths.items()}
 
 
 def ipv6(number: int) -> str:
@@ -171,8 +200,12 @@ def _timed(ask: Callable[[], httpx.Response]) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def figures(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    """The median and the 95th percentile of each page in milliseconds, and the medians' ratio to nothing."""
+def figures(found: dict[str, list[float]], weights: dict[str, weight.Weight]) -> dict[str, dict[str, float]]:
+    """The median and the 95th percentile of each page in milliseconds, and the medians' ratio to nothing.
+
+    And thousands of bytes: as they are sent, and of the page itself.
+    """
+    nothing_sent = weight.Weight(0, 0)
     nothing = statistics.median(found["empty"])
     return {
         name: {
@@ -180,6 +213,8 @@ def figures(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
             "p95_ms": round(statistics.quantiles(times, n=20)[-1], 2),
             "most_ms": round(max(times), 2),
             "times_empty": round(statistics.median(times) / nothing, 1),
+            "sent_kb": round(weights.get(name, nothing_sent).sent / 1000, 1),
+            "html_kb": round(weights.get(name, nothing_sent).html / 1000, 1),
         }
         for name, times in found.items()
     }
@@ -193,9 +228,10 @@ def run(quick: bool) -> dict[str, dict[str, float]]:
         db.migrate(workload.settings(folder).database_url)
         app = workload.build(folder)
         fill(app, papers, now)
+        preferences = reader(app, now)
         app.db.dispose()
         with served(folder) as url:
-            return figures(measure(url, now.date().isoformat(), rounds))
+            return figures(*measure(url, now.date().isoformat(), preferences, rounds))
 
 
 def cli() -> None:
@@ -207,9 +243,9 @@ def cli() -> None:
     if chosen.json:
         print(json.dumps(found, indent=2))
         return
-    print("page          p50 ms    p95 ms   most ms   × empty")
+    print("page            p50 ms    p95 ms   most ms   × empty   sent kB   HTML kB")
     for page, of in found.items():
-        print(f"{page:10}" + "".join(f"{value:10.1f}" for value in of.values()))
+        print(f"{page:12}" + "".join(f"{value:10.1f}" for value in of.values()))
 
 
 if __name__ == "__main__":
