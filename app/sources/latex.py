@@ -56,7 +56,7 @@ _LABELLED = re.compile(r"(https?://[^\s{}]+)\{[^{}]*\}")
 _ADDRESS = re.compile(r"(https?://[^\s{}]+)")
 _TIDIED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"([\^_])\{([^{}]*)\}"), lambda found: _script(found[1], found[2])),
-    (re.compile(r"(?<=[\w)\]|])(\^)([-−+]?\d+|\*)(?![\d.*]\w)"), lambda found: _script(found[1], found[2])),
+    (re.compile(r"(?<=[\w)\]|])(\^)([-−+]?\d+|\*)(?![\d*]|\.\d)"), lambda found: _script(found[1], found[2])),
     (
         re.compile(r"(?<![^\W])((?!_)\w)(_)(\d)(?![\w.])"),
         lambda found: found[1] + _script(found[2], found[3]),
@@ -64,7 +64,7 @@ _TIDIED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"(?<=\d)\{,\}(?=\d)"), ","),
     (re.compile(r"(?<=\w)\{\}"), ""),
     (re.compile(r"\{([A-Z][\w-]*(?: [\w-]+)*)\}|(?<=[a-z])\{([a-z])\}"), r"\1\2"),
-    (re.compile(r"(?<=\d)~(?=[A-Za-z])|(?<=\d\))~(?=[A-Z])|(?<=\b[TSF]able)~|(?<=\bSection)~"), " "),
+    (re.compile(r"(?<=\d)~(?=[A-Za-z])|(?<=\d\))~(?=[A-Z])|(?<=\bTable)~|(?<=\bSection)~"), " "),
     (re.compile(r"(?<!\w)(?:``|'')(?=\w)([^`\"]{1,100}?)(?:''|\")"), r"“\1”"),
     (re.compile(r"(?<!-)---(?!-)"), "—"),
     (re.compile(r"(?<=[\w)%])--(?=[\w(])|(?<=\s)--(?=\s)"), "–"),

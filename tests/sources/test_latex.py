@@ -40,7 +40,7 @@ def test_latex_becomes_unicode(raw: str, shown: str) -> None:
     [
         "keep <think> and <b>x</b> &amp; x < y",
         "from $5 to $10, not 5% of $100",
-        "snake_case, a_1b, --flag, ~5, x = {0, 1} and https://a.test/~me/x_1--y",
+        "snake_case, a_1b, 10^25.5, 2**3, --flag, ~5, x = {0, 1} and https://a.test/~me/x_1--y",
         "only ${",
     ],
 )
