@@ -51,7 +51,7 @@ class Filters:
 
     def _requiring(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.phrases):
-            yield "a phrase in quotes is not in it", ~self._said.having(phrase)
+            yield "a phrase in quotes is not in it", ~self._texts[0].having(phrase)
         if query.authors:
             yield "it is by other authors", ~self._by(query.authors)
         if query.categories:
@@ -62,8 +62,8 @@ class Filters:
         folded = self._folding.fold(telling(phrase))
         wanted = " ".join(folded)
         besides = [stem for stem, says in self._folding.parts.items() if wanted in says]
-        stands = self._said.having(phrase) | self._meant.having(folded)
-        return np.asarray(stands | self._meant.having_any(besides))
+        said, meant = self._texts
+        return np.asarray(said.having(phrase) | meant.having(folded) | meant.having_any(besides))
 
     def _by(self, names: Iterable[str]) -> Matrix:
         """Whether one of the authors has one of these names, or last names: whole words, any accents."""
@@ -79,16 +79,11 @@ class Filters:
         return out
 
     @cached_property
-    def _texts(self) -> list[list[list[str]]]:
-        return [[running(paper.title), running(paper.abstract)] for paper in self._papers]
-
-    @cached_property
-    def _said(self) -> Concordance:
-        return Concordance(self._texts)
-
-    @cached_property
-    def _meant(self) -> Concordance:
-        return Concordance([self._folding.fold(telling(text)) for text in both] for both in self._texts)
+    def _texts(self) -> tuple[Concordance, Concordance]:
+        """The papers as they are written, and with long forms folded into their short ones."""
+        texts = [[running(paper.title), running(paper.abstract)] for paper in self._papers]
+        folded = ([self._folding.fold(telling(text)) for text in both] for both in texts)
+        return Concordance(texts), Concordance(folded)
 
     @cached_property
     def _authors(self) -> Concordance:

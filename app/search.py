@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from app.records import PaperView
 NEWEST = 10_000  # papers that are searched, for some 300 MB; older ones are found by their day
 SHOWN = 0.1  # relevance: far less than what is worth a place in a digest
 NEAR = 0.4  # cosine from which a paper is related to another
+MANY = 1_000  # papers, from which it shows how long the garbage collector looks at them
 WAITING = 4  # visitors, until the stacks are made for the first time: others keep their threads
 LOOK_EVERY = timedelta(minutes=1)  # whether the archive has changed
 
@@ -141,4 +143,13 @@ class Library:
                 return held
             papers = archive.texts(session, NEWEST + 1)
         stacks = Stacks(papers[:NEWEST], corpus)
+        if len(papers) >= MANY:
+            _settle()
         return _Held(extent, corpus, stacks, NEWEST if len(papers) > NEWEST else 0)
+
+
+def _settle() -> None:
+    """Let the garbage collector pass over what is there now: it stays, and a look takes tenths of a second."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
