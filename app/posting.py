@@ -44,7 +44,9 @@ def at_full_speed() -> Iterator[None]:
     time. A relay that waits for its turn behind a claim has nothing to do meanwhile: that took as much.
     """
     collected, taken = gc.get_threshold(), sys.getswitchinterval()
-    gc.freeze()
+    frozen = gc.get_freeze_count()  # the archive, where it is searched in this process: that stays so
+    if not frozen:
+        gc.freeze()
     gc.set_threshold(OBJECTS)
     sys.setswitchinterval(TURN)
     try:
@@ -52,7 +54,8 @@ def at_full_speed() -> Iterator[None]:
     finally:
         sys.setswitchinterval(taken)
         gc.set_threshold(*collected)
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -149,7 +149,7 @@ class Library:
 
 
 def _settle() -> None:
-    """Let the garbage collector pass over what is there now: it stays, and a look takes tenths of a second."""
+    """Let the garbage collector pass over what is there now: it stays, and looking at it takes a while."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -11,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import Session
 
-from app import archive, interest, main, match, search
+from app import archive, interest, main, match, posting, search
 from app.archive import Filter
 from app.corpus import Corpus
 from app.errors import NotReady
@@ -177,6 +178,19 @@ def test_a_service_may_be_warmed_up(app: App, monkeypatch: pytest.MonkeyPatch) -
     written(app, "Zebra herds")
     main.warm_up(site)  # cannot make the stacks anew
     assert site.state.library.search(interest.parse("zebra"), Filter(), 0, 20).total == 1
+
+
+def test_the_collector_passes_over_a_large_archive(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays for hours is not looked through whenever somebody asks for a page."""
+    written(app, "Zebra stripes")
+    monkeypatch.setattr(search, "MANY", 1)
+    try:
+        Library(app.db, app.lexicon).renew()
+        with posting.at_full_speed():
+            pass
+        assert gc.get_freeze_count(), "sending leaves it so"
+    finally:
+        gc.unfreeze()
 
 
 def test_who_waits_for_the_archive_holds_no_connection(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
