@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
-from app import archive, cadence, compose, deliver, planning, ranking, subscribers, suppression
+from app import archive, cadence, compose, deliver, planning, ranking, search, subscribers, suppression
 from app.compose import Fate, Selection
 from app.desk import Desk, Order
 from app.errors import NotFound
@@ -198,7 +197,7 @@ def _reader(session: Session, row: Subscriber, at: datetime) -> ReaderNow:
 def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
     """The paper that is called so, as it is known today."""
     name = clean.line(name, 2000)
-    asked_for = session.exec(select(Paper.id).where(_called(name))).first()
+    asked_for = _numbered(session, name) or search.called(session, name)
     if asked_for is None:
         raise NotFound(f"There is no paper {name[:100]} in the archive.")
     row = archive.papers(session, [asked_for])[asked_for]
@@ -214,16 +213,11 @@ def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
     return paper, archive.views(session, [asked_for])[0]
 
 
-def _called(name: str) -> ColumnElement[bool]:
-    """The rows that an id, an arXiv id, a DOI or a URL means; an id may be the end of a URL."""
-    if name.isascii() and name.isdigit() and len(name) < 19:
-        return col(Paper.id) == int(name)
-    doi = clean.doi(name)
-    last = name.rstrip("/").rpartition("/")[2]
-    arxiv_id = clean.arxiv_id(name)[0] or clean.arxiv_id(last)[0] or clean.arxiv_id_of_doi(doi)
-    if arxiv_id:
-        return col(Paper.arxiv_id) == arxiv_id
-    return col(Paper.doi) == doi if doi else (col(Paper.url) == name) & (col(Paper.url) != "")
+def _numbered(session: Session, name: str) -> int | None:
+    """The paper whose own number this is."""
+    if not (name.isascii() and name.isdigit() and len(name) < 19):
+        return None
+    return session.exec(select(Paper.id).where(col(Paper.id) == int(name))).first()
 
 
 def _recorded(app: App, session: Session, reader: int, paper: int) -> tuple[Recorded, ...]:

@@ -1,24 +1,30 @@
-"""The whole archive, searched by words and by meaning: an interest is asked of all its papers at once."""
+"""The whole archive, searched by words and by meaning: an interest is asked of all its papers at once.
+
+What names one paper finds that one.
+"""
 
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import BoundedSemaphore, Lock
 
 import numpy as np
-from sqlmodel import Session
+from sqlmodel import Session, select
 
 from app import archive, lexicon, match
 from app.archive import Filter
 from app.corpus import Corpus
 from app.db import Database
-from app.errors import NotReady
+from app.errors import NotFound, NotReady
 from app.interest import Query
 from app.lexicon import Extent, Lexicon
+from app.models import Paper
 from app.records import PaperView
+from app.sources import clean
 
 NEWEST = 10_000  # papers that are searched, for some 300 MB; older ones are found by their day
 SHOWN = 0.1  # relevance: far less than what is worth a place in a digest
@@ -26,6 +32,28 @@ NEAR = 0.4  # cosine from which a paper is related to another
 MANY = 1_000  # papers, from which it shows how long the garbage collector looks at them
 WAITING = 4  # visitors, until the stacks are made for the first time: others keep their threads
 LOOK_EVERY = timedelta(minutes=1)  # whether the archive has changed
+_ONE_NAME = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
+
+
+def called(session: Session, name: str) -> int | None:
+    """The paper that an arXiv id, a DOI or a URL names, or NotFound; None for what is no such name."""
+    name = clean.line(name, clean.URL_CHARS)
+    if not _ONE_NAME.fullmatch(name):
+        return None
+    doi, url = clean.doi(name), clean.url(name)
+    last = re.split("[?#]", name)[0].rstrip("/").rpartition("/")[2]  # as in huggingface.co/papers/2603.25746
+    arxiv_id = clean.arxiv_id(name)[0] or clean.arxiv_id(last)[0] or clean.arxiv_id_of_doi(doi)
+    if not (arxiv_id or doi or url):
+        return None
+    known = select(Paper.id)
+    if arxiv_id:
+        known = known.where(Paper.arxiv_id == arxiv_id)
+    else:
+        known = known.where(Paper.doi == doi) if doi else known.where(Paper.url == url)
+    found = session.exec(known).first()
+    if found is None:
+        raise NotFound(f"There is no paper {name[:100]} in the archive.")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from app import archive, clock, interest
 from app.archive import Filter
 from app.errors import InvalidInterest, NotFound
 from app.pipeline import App
-from app.search import Found, Library
+from app.search import Found, Library, called
 from app.web import shelf
 from app.web.errors import Trouble
 from app.web.pages import page
@@ -123,24 +123,30 @@ def typed(q: str = "", day: str = "", source: str = "", code: str = "", page: st
 
 @router.get("/search")
 def search(request: Request, form: Annotated[Typed, Depends(typed)], later: BackgroundTasks) -> Response:
-    """What the archive has on something."""
+    """What the archive has on something; what names one paper leads to its page."""
     app: App = request.app.state.paperboy
     library: Library = request.app.state.library
-    now, found = clock.utcnow(), Found((), 0)
+    now, found, missing = clock.utcnow(), Found((), 0), ""
     if form.q.strip():
         limits: Limits = request.app.state.limits
         limits.search(client_ip(request))
     with app.db.read() as session:
+        try:
+            if number := called(session, form.q):
+                return RedirectResponse(f"/paper/{number}", status_code=303)
+        except NotFound as error:
+            missing = str(error)
         sources = archive.source_names(session)
         asked = read(form, sources)
         if not asked.problems:
             _keep_up(library, session, now, later)
-    if not asked.problems:
+    if not (asked.problems or missing):
         found = library.search(asked.query, asked.only, (form.number - 1) * ON_PAGE, ON_PAGE)
     return page(
         request, "search.html", status=422 if asked.problems else 200, headers=PUBLIC_REFERRER, form=form,
-        problems=asked.problems, sources=sources, found=found, cards=shelf.cards(found.papers, now),
-        pages=math.ceil(found.total / ON_PAGE), first=(form.number - 1) * ON_PAGE + 1,
+        problems=asked.problems, missing=missing, sources=sources, found=found,
+        cards=shelf.cards(found.papers, now), pages=math.ceil(found.total / ON_PAGE),
+        first=(form.number - 1) * ON_PAGE + 1,
     )  # fmt: skip
 
 

@@ -277,6 +277,33 @@ def test_nothing_found_is_said(app: App, client: TestClient) -> None:
     assert "Nothing passes these filters together." in client.get("/search?code=1").text
 
 
+@pytest.mark.parametrize("named", ["{}", "arXiv:{}v2", "https://arxiv.org/abs/{}", "https://arxiv.org/pdf/{}",
+    "10.48550/arXiv.{}", "https://huggingface.co/papers/{}?utm=x", "https://huggingface.co/papers/{}/",
+])  # fmt: skip
+def test_what_names_a_paper_leads_to_it(app: App, client: TestClient, named: str) -> None:
+    """By an id or an address; what is not there is said to be missing, and nothing else is looked for."""
+    (number,) = numbered(app, paper(1))
+    answer = client.get("/search", params={"q": f" {named.format('2611.00001')} "}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/paper/{number}")
+    asked = named.format("2611.99999")
+    answer = client.get("/search", params={"q": asked})
+    assert answer.status_code == 200
+    assert f"There is no paper {asked} in the archive." in answer.text
+    assert "Follow what is new on this" not in answer.text
+
+
+def test_other_names_of_papers_and_words_that_are_none(app: App, client: TestClient) -> None:
+    """A DOI and a page are as good as an id; a number or two words are what they were."""
+    page = "https://openreview.net/forum?id=zebra"
+    known = [{"arxiv_id": "", "doi": "10.1145/3292500"}, {"arxiv_id": "", "url": page}]
+    numbers = numbered(app, *(paper(each, **fields) for each, fields in enumerate(known, start=1)))
+    for number, name in zip(numbers, ["https://doi.org/10.1145/3292500", page], strict=True):
+        answer = client.get("/search", params={"q": name}, follow_redirects=False)
+        assert answer.headers["location"] == f"/paper/{number}"
+    for words in ("1", "number 2611.00001", "cat:q-bio.PE"):
+        assert client.get("/search", params={"q": words}, follow_redirects=False).status_code == 200
+
+
 def test_while_the_archive_is_read_visitors_are_asked_to_wait(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
