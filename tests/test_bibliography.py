@@ -265,6 +265,13 @@ def test_a_broken_entry_costs_itself_alone_in_every_format() -> None:
     assert complaints(long) == [("a table that is broken from here on", 3)]
 
 
+@pytest.mark.parametrize("head", ["title,doi," + "x" * 150_000, 'title,doi,"\n' + "x" * 150_000])
+def test_a_table_whose_head_cannot_be_read_is_told_of(head: str) -> None:
+    """It looked like one by its beginning; in a file as in a paste."""
+    assert complaints(head) == [("a table that is broken from here on", 1)]
+    assert [each.row for each in bibliography.parse_file(head.encode()).rejections] == [1]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

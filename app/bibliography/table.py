@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from app.bibliography import entry
 from app.bibliography.entry import Item
@@ -20,9 +20,9 @@ def recognises(text: str) -> bool:
 
 def items(text: str) -> Iterator[Item]:
     """The rows under the head, in their order."""
-    lines = csv.reader(text.splitlines(keepends=True))
-    columns, first = [name.strip().lower() for name in next(lines)], lines.line_num + 1
+    lines, first = csv.reader(text.splitlines(keepends=True)), 1
     try:
+        columns, first = _names(next(lines)), lines.line_num + 1
         for line in lines:
             if any(line):
                 yield _item(dict(zip(columns, line, strict=False)), first)
@@ -34,9 +34,13 @@ def items(text: str) -> Iterator[Item]:
 def _columns(text: str) -> list[str]:
     head = text[:2_000].partition("\n")[0]
     try:
-        return [name.strip().lower() for name in next(csv.reader([head]), [])]
+        return _names(next(csv.reader([head]), []))
     except csv.Error:
         return []
+
+
+def _names(head: Iterable[str]) -> list[str]:
+    return [name.strip().lower() for name in head]
 
 
 def _item(row: Mapping[str, str], first: int) -> Item:
