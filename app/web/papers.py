@@ -32,7 +32,6 @@ IN_WEEK = 50
 RELATED = 5
 LAST_PAGE = 100_000
 _WEEK = re.compile(r"(\d{4})-W(\d{2})", re.ASCII)
-_NONE_YET = "The first papers are being fetched. Come back in a few minutes."
 _WITHDRAWN = Trouble(
     "This paper was withdrawn",
     "Its authors or its publisher took it back, so it is not shown here any more. Where it was published, "
@@ -136,7 +135,7 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
                 return RedirectResponse(f"/paper/{number}", status_code=303)
         except NotFound as error:
             missing = str(error)
-        sources = archive.source_names(session)
+        empty, sources = archive.is_empty(session), archive.source_names(session)
         asked = read(form, sources)
         if not asked.problems:
             _keep_up(library, session, now, later)
@@ -144,7 +143,7 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
         found = library.search(asked.query, asked.only, (form.number - 1) * ON_PAGE, ON_PAGE)
     return page(
         request, "search.html", status=422 if asked.problems else 200, headers=PUBLIC_REFERRER, form=form,
-        problems=asked.problems, missing=missing, sources=sources, found=found,
+        problems=asked.problems, missing=missing, empty=empty, sources=sources, found=found,
         cards=shelf.cards(found.papers, now), pages=math.ceil(found.total / ON_PAGE),
         first=(form.number - 1) * ON_PAGE + 1,
     )  # fmt: skip
@@ -159,22 +158,23 @@ def _keep_up(library: Library, session: Session, now: datetime, later: Backgroun
 @router.get("/day")
 def newest_day(request: Request) -> Response:
     """To the newest day of which there are papers."""
-    return RedirectResponse(f"/day/{_newest(request)}", status_code=302)
+    day = _newest(request)
+    return RedirectResponse(f"/day/{day}", status_code=302) if day else page(request, "empty.html")
 
 
 @router.get("/week")
 def newest_week(request: Request) -> Response:
     """To the newest week of which there are papers."""
-    return RedirectResponse(f"/week/{shelf.week_of(_newest(request))}", status_code=302)
+    day = _newest(request)
+    if day is None:
+        return page(request, "empty.html")
+    return RedirectResponse(f"/week/{shelf.week_of(day)}", status_code=302)
 
 
-def _newest(request: Request) -> date:
+def _newest(request: Request) -> date | None:
     app: App = request.app.state.paperboy
     with app.db.read() as session:
-        day = shelf.latest(session)
-    if day is None:
-        raise NotFound(_NONE_YET)
-    return day
+        return shelf.latest(session)
 
 
 @router.get("/day/{day}")
