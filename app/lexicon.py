@@ -163,6 +163,14 @@ class Lexicon:
         return lesson
 
 
+def needed(session: Session) -> int:
+    """How many papers the archive must hold for anything to be learned from it; 0 where something was.
+
+    Until then no likes count. Whether a model is sound is not asked: this is one small query.
+    """
+    return 0 if _keys(session, limit=1) else YOUNG
+
+
 def refused(versions: Sequence[Version]) -> list[Version]:
     """Those that would be in use, had they no fault."""
     return list(takewhile(lambda version: not version.in_use, versions))

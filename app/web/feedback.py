@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Path, Request, Response, UploadFile
 from sqlmodel import Session
 
-from app import archive, bibliography, clock, subscribers, taste
+from app import archive, bibliography, clock, lexicon, subscribers, taste
 from app.errors import InvalidInput, NotFound, TooManyRequests
 from app.records import Opinion, Parsed
 from app.sources import clean
@@ -95,9 +95,11 @@ def _asking(request: Request, grant: Grant, wish: Wish, paper: int, *, undone: b
         known = archive.papers(session, [paper]).get(paper)
         if known is None:
             raise NotFound("This paper is not in the archive any more.")
-        said = subscribers.word_on(session, grant.subscriber_id, paper)
-    liked = wish is Wish.MORE
-    return page(request, "opinion.html", title=known.title, liked=liked, said=said, undone=undone)
+        said, young = subscribers.word_on(session, grant.subscriber_id, paper), lexicon.needed(session)
+    return page(
+        request, "opinion.html",
+        title=known.title, liked=wish is Wish.MORE, said=said, young=young, undone=undone,
+    )  # fmt: skip
 
 
 # --- beside the preferences
@@ -112,7 +114,8 @@ def paste(request: Request, grant: Change, liked: Text = "", file: UploadFile | 
             raise InvalidInput("Paste at least one paper, or choose a file.", "liked")
         limits: Limits = request.app.state.limits
         limits.paste(grant.subscriber_id)
-        pasted = _given(liked, file)
+        with limits.at_work():
+            pasted = _given(liked, file)
         if not pasted.rows:
             raise InvalidInput("No paper is named in that.", "file" if file else "liked")
         with db(request).read() as session:
@@ -149,7 +152,9 @@ def _wait(error: TooManyRequests) -> str:
 
 def _pasted(request: Request, form: Filled, *, status: int = 200, **became: Any) -> Response:
     token = request.path_params["token"]
-    values = {"found": subscribers.Recognised(), "rejections": (), **became}
+    with db(request).read() as session:
+        young = lexicon.needed(session)
+    values = {"found": subscribers.Recognised(), "rejections": (), "young": young, **became}
     return page(request, "pasted.html", status=status, form=form, token=token, **values)
 
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 from fastapi.responses import HTMLResponse
 from sqlmodel import Session
 
-from app import clock, deliver, subscribers
+from app import clock, deliver, lexicon, subscribers
 from app.errors import InvalidPreference, LinkForged, NotFound
 from app.models import Delivery, Subscriber, SubscriberState
 from app.pipeline import App
@@ -54,10 +54,10 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         chosen = subscribers.preferences_of(session, reader)
-        liked = len(feedback.learned(session, grant.subscriber_id).liked)
+        liked, young = len(feedback.learned(session, grant.subscriber_id).liked), lexicon.needed(session)
     return page(
         request, "confirm.html",
-        reader=reader, chosen=chosen, liked=liked, consent=subscribers.CONSENT_TEXT,
+        reader=reader, chosen=chosen, liked=liked, young=young, consent=subscribers.CONSENT_TEXT,
     )  # fmt: skip
 
 
@@ -164,10 +164,10 @@ def preferences_form(
     weekday: Text = "0",
     hour: Text = "",
     zone: Text = "",
-    min_papers: Text = "1",
-    max_papers: Text = "10",
+    min_papers: Text = "",
+    max_papers: Text = "",
     when_empty: Text = "",
-    beyond: Text = "0",
+    beyond: Text = "",
     muted: Text = "",
 ) -> Filled:
     rows = forms.rows(interest, weight, quota)
@@ -303,11 +303,11 @@ def _preferences(
         form = form or forms.filled(subscribers.preferences_of(session, reader))
         history = subscribers.history(session, grant.subscriber_id)
         kept = deliver.digests(session, [delivery.id for delivery in history])
-        learned = feedback.learned(session, grant.subscriber_id)
+        learned, young = feedback.learned(session, grant.subscriber_id), lexicon.needed(session)
     return page(
         request, "preferences.html", status=shown.status if shown else status,
         headers=shown.headers if shown else None, preview=shown, reader=reader, form=form, said=said,
-        learned=learned, said_of_papers=said_of_papers, until=_break(reader, now, *pause),
+        learned=learned, young=young, said_of_papers=said_of_papers, until=_break(reader, now, *pause),
         links=_links(request, reader, now), zones=forms.zones(),
         token=request.path_params["token"],
         history=[

@@ -81,7 +81,7 @@ def test_a_keyboard_is_enough(
     expect(page.get_by_text("This file is too large")).to_have_count(0)
     reach(page, page.get_by_role("button", name="Add them"))
     page.keyboard.press("Enter")
-    expect(page.get_by_text("2 papers count for your digests from now on.")).to_be_visible()
+    expect(page.get_by_text("2 papers count for your digests as soon as")).to_be_visible()
     expect(page.get_by_text("mine.ris, line 4: a RIS entry without title")).to_be_visible()
     assert axe.violations(page) == []
     reach(page, page.get_by_role("link", name="Back to your preferences"))

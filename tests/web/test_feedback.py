@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,7 +12,8 @@ from sqlmodel import func, select
 from starlette.types import Message, Receive, Scope, Send
 
 from app import bibliography, clock, main, subscribers
-from app.models import Paper, Subscriber
+from app.lexicon import YOUNG
+from app.models import Paper, Subscriber, SubscriberState
 from app.pipeline import App
 from app.records import PaperRecord
 from app.subscribers import Recognised
@@ -167,7 +169,7 @@ def test_what_became_of_a_paste_is_told_piece_by_piece(
     assert answer.status_code == 200
     text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
     for words in (
-        "2 papers count for your digests from now on.",
+        "2 papers count for your digests as soon as the archive holds 300 papers.",
         "Recognised: 1. Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans",
         "Not in our archive, kept for you alone: 1.",
         "A Paper That Nobody Else Has",
@@ -205,7 +207,7 @@ def test_a_file_is_taken_as_well(
         link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": "A Pasted Title"}, files={"file": file}
     )
     text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
-    assert "2 papers count for your digests from now on." in text
+    assert "2 papers count for your digests as soon as the archive holds 300 papers." in text
     assert "my &lt;library&gt;.ris, line 4: a RIS entry without title, DOI or arXiv id" in text
     assert said_by(app, alice) == {TITLE: True, "A Pasted Title": True}
 
@@ -245,7 +247,41 @@ def test_pasting_again_and_again_has_to_wait(
     assert 'id="problem-liked"' in refused.text
     assert f"\nTitle Number {security.PASTES_AN_HOUR}</textarea>" in refused.text
     assert len(said_by(app, alice)) == security.PASTES_AN_HOUR
-    assert client.post(link(Purpose.PREFERENCES, bob) + "/papers", data={"liked": "A Title"}).is_success
+    assert client.post(
+        link(Purpose.PREFERENCES, bob) + "/papers", data={"liked": "A Paper That Was Pasted"}
+    ).is_success
+
+
+def test_a_paste_waits_for_its_turn(client: TestClient, alice: int, link: Link) -> None:
+    """Reading takes seconds at worst: threads are left for everybody else, and nothing typed is lost."""
+    limits: security.Limits = client.app.state.limits  # type: ignore[attr-defined]
+    asked = ((link(Purpose.PREFERENCES, alice) + "/papers", {}), ("/subscribe", FORM))
+    with ExitStack() as busy:
+        for _ in range(security.AT_WORK):
+            busy.enter_context(limits.at_work())
+        for path, form in asked:
+            refused = client.post(path, data={**form, "liked": "A Typed Title"})
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
+            assert 'id="problem-liked"' in refused.text
+            assert "A Typed Title</textarea>" in refused.text
+        assert client.post("/subscribe", data={**FORM, "email": "erin@example.org"}).status_code == 200
+    assert 'value="carol@example.org"' in refused.text
+    for path, form in asked:
+        assert client.post(path, data={**form, "liked": "A Typed Title"}).status_code == 200
+
+
+def test_the_largest_paste_and_file_fit_into_one_form(client: TestClient, alice: int, link: Link) -> None:
+    """And what is told of more names the same numbers."""
+    path, file = link(Purpose.PREFERENCES, alice) + "/papers", "x " * (bibliography.MOST_FILE_BYTES // 2)
+    typed = {"liked": "x " * (bibliography.MOST_BYTES // 2)}
+    assert client.post(path, data=typed, files={"file": ("a.bib", file)}).status_code == 200
+    larger = client.post(path, data=typed, files={"file": ("a.bib", file + "%")})
+    assert larger.status_code == 422
+    assert "x</textarea>" in larger.text
+    flood = client.post(path, data=typed, files={"file": ("a.bib", file * 2)})
+    assert flood.status_code == 413
+    for said in (larger.text, flood.text):
+        assert f"{bibliography.MOST_FILE_BYTES // 1000} kB" in said
 
 
 def test_the_largest_paste_of_any_script_fits_into_a_form(
@@ -271,6 +307,31 @@ def test_papers_may_be_pasted_at_sign_up(
     assert "leans towards the 2 papers that you named" in client.get(confirm).text
     client.post(confirm)
     assert len(said_by(app, carol)) == 2
+
+
+def test_what_likes_wait_for_is_said_where_they_wait(
+    app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
+) -> None:
+    """No page promises what a young archive cannot do, and none speaks of it once something was learned."""
+    preferences, more = link(Purpose.PREFERENCES, alice), opinion(link, alice, Wish.MORE, papers[0])
+    with app.db.write() as session:
+        session.get_one(Subscriber, bob).state = SubscriberState.PENDING
+    like(app, bob, papers[0])
+    pages = [
+        lambda: client.post(preferences + "/papers", data={"liked": "A Paper That Was Pasted"}),
+        lambda: client.post(more),
+        lambda: client.get(preferences),
+        lambda: client.get(link(Purpose.CONFIRM, bob)),
+    ]
+    assert ["as soon as the archive holds 300 papers." in page().text for page in pages] == [True] * 4
+    with app.db.write() as session:
+        shelves.archive(session, YOUNG, clock.utcnow())
+    app.lexicon.learn(app.db, clock.utcnow())
+    texts = [page().text for page in pages]
+    assert not any("as soon as the archive" in text for text in texts)
+    assert "One paper counts for your digests from now on." in texts[0]
+    assert "will stand higher in your digests." in texts[1]
+    assert "It leans towards the paper that you named." in texts[3]
 
 
 def test_a_paste_does_not_tell_who_is_subscribed(
