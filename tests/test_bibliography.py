@@ -171,6 +171,17 @@ def test_two_hundred_papers_are_read_at_once() -> None:
     ]
 
 
+def test_what_is_no_bibliography_is_not_read_to_its_end() -> None:
+    """That the rest was not read is said first, where a page shows it."""
+    parsed = bibliography.parse_file(b"a\n" * 290_000)
+    assert [len(parsed.rejections), parsed.rejections[1].row, parsed.rejections[-1].row] == [201, 1, 200]
+    assert parsed.rejections[0].reason == "after 200 that were not understood, the rest was not read"
+    mixed = bibliography.parse("?\n" * 150 + "\n".join(f"Paper Number {n}" for n in range(250)))
+    assert [mixed.rejections[0].reason, len(mixed.rejections)] == [
+        "only 200 papers are read at once: the rest is left out", 151,
+    ]  # fmt: skip
+
+
 def test_more_than_two_hundred_kilobytes_are_refused() -> None:
     """As a whole, with what to do: in bytes, as the wire counts."""
     bibliography.parse("é" * 100_000)

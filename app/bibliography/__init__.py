@@ -22,8 +22,9 @@ from app.errors import InvalidInput
 from app.records import PaperRecord, Parsed, Rejection
 
 MOST_PAPERS = 200
+MOST_REJECTIONS = 200  # more is no bibliography
 MOST_BYTES = 200_000  # of what is pasted
-MOST_FILE_BYTES = 600_000  # a form writes what is pasted up to three times as large, and a file as it is
+MOST_FILE_BYTES = 600_000
 
 _MARKUP = re.compile(r"\s*<(?:\?xml|!doctype|html|rdf:|xml)", re.IGNORECASE)
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -71,14 +72,23 @@ def _parsed(text: str) -> Parsed:
     records: list[PaperRecord] = []
     rejections: list[Rejection] = []
     for item in _items(text.removeprefix("\ufeff")):
+        if why := _enough(item, len(records), len(rejections)):
+            rejections.insert(0, Rejection(why))  # where it is seen: not all of them are shown
+            break
         if isinstance(item, Rejection):
             rejections.append(item)
-        elif len(records) < MOST_PAPERS:
-            records.append(item)
         else:
-            rejections.append(Rejection(f"only {MOST_PAPERS} papers are read at once: the rest is left out"))
-            break
+            records.append(item)
     return Parsed(len(records) + len(rejections), tuple(records), tuple(rejections))
+
+
+def _enough(item: Item, records: int, rejections: int) -> str:
+    """Why no more is read, if so."""
+    if isinstance(item, Rejection):
+        many = rejections >= MOST_REJECTIONS
+        return f"after {MOST_REJECTIONS} that were not understood, the rest was not read" if many else ""
+    many = records >= MOST_PAPERS
+    return f"only {MOST_PAPERS} papers are read at once: the rest is left out" if many else ""
 
 
 def _items(text: str) -> Iterator[Item]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from app.records import PaperRecord, Rejection
 from app.sources import clean
 
-ABSTRACT_CHARS = 5_000  # the longest real ones have about 4,000
+ABSTRACT_CHARS = 2_000  # arXiv takes 1,920; to read LaTeX is most of the work, while somebody waits
 AUTHORS_READ = 30
 SHOWN_CHARS = 80  # of what was not understood
 

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from app import bibliography
 from app.errors import (
     Conflict,
     InvalidInput,
@@ -65,8 +66,8 @@ _TROUBLES = {
     ),
     413: Trouble(
         "That is too much at once",
-        f"A form may have {security.MAX_FORM_BYTES // 1024} kB, with its file. Please go back and send less. "
-        "Nothing was changed.",
+        f"What is pasted may have {bibliography.MOST_BYTES // 1000} kB, and a file "
+        f"{bibliography.MOST_FILE_BYTES // 1000} kB. Please go back and send less. Nothing was changed.",
     ),
     422: Trouble("Something in that request could not be used", "Please go back and look it over."),
     429: Trouble(

@@ -10,8 +10,10 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app import bibliography, clock, pipeline, subscribers
+from app.errors import TooManyRequests
 from app.models import WhenEmpty
 from app.pipeline import App
+from app.records import Parsed
 from app.subscribers import Recognised, SignUp
 from app.web import forms, shelf
 from app.web import preview as previews
@@ -67,7 +69,10 @@ def subscribe(
     if problems:
         return _front(request, replace(form, problems=problems), status=422)
     app, ip = _counted(request, form.email)
-    pasted = bibliography.parse(form.liked)
+    try:
+        pasted = _read(request, form.liked)
+    except TooManyRequests as error:
+        return _busy(request, form, error.retry_after)
     with app.db.read() as session:
         found = subscribers.recognise(session, pasted.records)
     with app.db.write() as session:
@@ -150,6 +155,23 @@ def _on_its_way(
     # and so tell whether there was one.
     headers = {**PUBLIC_REFERRER, "Connection": "close"}
     return page(request, template, headers=headers, **values)
+
+
+def _read(request: Request, liked: str) -> Parsed:
+    """What was pasted. Who pasted nothing need not wait for others to be done."""
+    if not liked.strip():
+        return Parsed()
+    limits: Limits = request.app.state.limits
+    with limits.at_work():
+        return bibliography.parse(liked)
+
+
+def _busy(request: Request, form: Filled, seconds: int) -> Response:
+    """The form as it was: what was pasted cannot be read now, and nobody types it twice."""
+    said = f"That was a lot at once: please wait {seconds} seconds, and send it again."
+    answer = _front(request, replace(form, problems={"liked": said}), status=429)
+    answer.headers["Retry-After"] = str(seconds)
+    return answer
 
 
 def _front(request: Request, form: Filled, status: int = 200, preview: Preview | None = None) -> Response:

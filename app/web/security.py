@@ -23,14 +23,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.errors import TooManyRequests
 from app.settings import Settings
 
-MAX_FORM_BYTES = 768 * 1024  # 200 kB of pasted papers may be three times as much, as a form writes them
+# What is pasted may be three times as much as a form writes it; and with a file, as it is, there is room for
+# one that is a little too large, so that it is told beside its field.
+MAX_FORM_BYTES = 1024 * 1024
 MAX_API_BYTES = 1024 * 1024  # the body is read before the key is looked at
 PER_ADDRESS_AN_HOUR = 5
-PASTES_AN_HOUR = 20  # a reader: to read two hundred thousand letters may take a second or two
+PASTES_AN_HOUR = 20  # a reader: to read a file that is LaTeX throughout may take six seconds
 PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
 SEARCHES_A_MINUTE = 30  # a visitor: nobody reads so fast
 FEEDS_A_MINUTE = 30  # a visitor; one that was made lately is not counted
-AT_WORK = 4  # answers that take some tenths of a second each: threads are left for everybody else
+AT_WORK = 4  # answers that take some tenths of a second each, or seconds: threads are left for everybody else
 ALL_VISITORS = 25  # together they may ask for as much as this many addresses of the internet
 
 PAGE_CSP = (

@@ -277,7 +277,7 @@ def test_the_largest_paste_and_file_fit_into_one_form(client: TestClient, alice:
     assert client.post(path, data=typed, files={"file": ("a.bib", file)}).status_code == 200
     larger = client.post(path, data=typed, files={"file": ("a.bib", file + "%")})
     assert larger.status_code == 422
-    assert "x</textarea>" in larger.text
+    assert "x </textarea>" in larger.text
     flood = client.post(path, data=typed, files={"file": ("a.bib", file * 2)})
     assert flood.status_code == 413
     for said in (larger.text, flood.text):
