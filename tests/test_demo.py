@@ -185,9 +185,7 @@ def browser(app: App, postbox: Postbox) -> TestClient:
     """The web app with the inbox beside it, and one mail in it."""
     send(postbox, "alice@example.org")
     site = main.create_app(app)
-    site.include_router(
-        inbox.router(app, postbox, [report.Mailbox("frank@example.org", 0, 0, 0, "nothing fits")])
-    )
+    inbox.install(site, postbox, [report.Mailbox("frank@example.org", 0, 0, 0, "nothing fits")])
     return TestClient(site)
 
 
@@ -248,9 +246,21 @@ def test_a_day_passes_at_the_press_of_a_button(
     assert timedelta(days=1) <= clock.utcnow() - now < timedelta(days=1, minutes=5)
 
 
+def test_every_page_leads_to_the_mailboxes(mail_server: MailServer, browser: TestClient) -> None:
+    """Whoever signed up looks for a mail; who is told to check a mailbox finds a button to it."""
+    assert browser.get("/").text.count('href="/demo/inbox"') == 1
+    form = {"email": "carol@example.org", "cadence": "daily", "hour": "8", "zone": "UTC"}
+    for path in ("/subscribe", "/manage"):
+        told = browser.post(path, data=form).text
+        assert "Check your mailbox" in told
+        assert '<a class="button" href="/demo/inbox">' in told
+
+
 def test_the_inbox_is_no_part_of_the_service(app: App) -> None:
-    """Only the demo has it."""
-    assert TestClient(main.create_app(app)).get("/demo/inbox").status_code == 404
+    """Only the demo has it, and ways to it."""
+    service = TestClient(main.create_app(app))
+    assert service.get("/demo/inbox").status_code == 404
+    assert "mailboxes" not in service.get("/").text
 
 
 def test_a_port_that_is_taken_is_replaced() -> None:

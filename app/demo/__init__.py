@@ -120,15 +120,17 @@ def serve(app: App, postbox: Postbox, told: report.Report, moment: datetime, con
     """The web app, at the moment where the days ended, with the inbox beside it."""
     clock.travel(moment)
     site = main.create_app(app)
-    site.include_router(inbox.router(app, postbox, told.mailboxes))
+    inbox.install(site, postbox, told.mailboxes)
     url = app.settings.base_url
-    console.print(f"\nThe service   [link={url}/]{url}/[/link]\nThe mailboxes [link]{url}/demo/inbox[/link]")
+    console.print(
+        f"\nThe service   [link={url}/]{url}/[/link]\nThe mailboxes [link]{url}{inbox.INBOX}[/link]"
+    )
     console.print("Sign up there, and your confirmation arrives in the mailboxes. Ctrl-C ends it.")
     console.print(
         f"It is {moment.day} {moment:%B %Y} there. A button in the mailboxes sends what is due within a day."
     )
     if sys.stdout.isatty():
-        webbrowser.open(f"{url}/demo/inbox")
+        webbrowser.open(f"{url}{inbox.INBOX}")
     host, _, port = url.removeprefix("http://").partition(":")
     uvicorn.run(site, host=host, port=int(port), log_level="warning", proxy_headers=False)
 

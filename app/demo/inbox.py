@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from app import clock
@@ -21,6 +21,7 @@ from app.web import security
 from app.web.pages import page
 
 A_DAY = timedelta(days=1)
+INBOX = "/demo/inbox"
 # The page frames the mail, which may do nothing but be read: no script, no form, no fetch, no name of ours.
 _PAGE = {"Content-Security-Policy": security.PAGE_CSP + "; frame-src 'self'"}
 _MAIL = {
@@ -51,7 +52,13 @@ class Shelf:
     letters: Sequence[Letter]
 
 
-def router(app: App, postbox: Postbox, mailboxes: Sequence[Mailbox]) -> APIRouter:
+def install(site: FastAPI, postbox: Postbox, mailboxes: Sequence[Mailbox]) -> None:
+    """Put the inbox beside the service, and a way to it on every page."""
+    site.include_router(_router(site.state.paperboy, postbox, mailboxes))
+    site.state.templates.globals["mailboxes"] = INBOX
+
+
+def _router(app: App, postbox: Postbox, mailboxes: Sequence[Mailbox]) -> APIRouter:
     """The pages over what is in the postbox at the moment, and a button for what would come."""
     routes = APIRouter(prefix="/demo", include_in_schema=False)
 
@@ -66,7 +73,7 @@ def router(app: App, postbox: Postbox, mailboxes: Sequence[Mailbox]) -> APIRoute
         start, end = clock.utcnow(), clock.utcnow() + A_DAY
         replay.deliver_between(app, start, end)
         clock.travel(end)
-        return RedirectResponse("/demo/inbox", status_code=303)
+        return RedirectResponse(INBOX, status_code=303)
 
     @routes.get("/inbox/{number}")
     def letter(request: Request, number: int, view: View = View.HTML) -> HTMLResponse:
