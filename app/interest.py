@@ -173,3 +173,16 @@ def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: 
         parts["phrases"].append(stems)
     else:
         parts["words"].extend(stems)
+
+
+def in_words(text: str) -> str:
+    """An interest as readers are told of it: one in authors alone, or in categories alone, without syntax."""
+    parts = [part for part in _PART.findall(normalise(text)) if WORD.search(part[2] or part[3])]
+    heads = {_HEADS.get(field.lower(), "") if not minus else "" for minus, field, _, _ in parts}
+    if len(heads) != 1 or not (head := heads.pop()):
+        return text
+    *others, last = dict.fromkeys((quoted or bare).strip(_AROUND) for _, _, quoted, bare in parts)
+    return f"{head} {', '.join(others)} or {last}" if others else f"{head} {last}"
+
+
+_HEADS = {"author": "Papers by", "cat": "Papers in"}

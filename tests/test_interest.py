@@ -229,3 +229,26 @@ def test_what_a_paper_offers_to_mute() -> None:
         [Wish("study of plans")],
     )
     assert offered == ["world models", "Language agents", "GUI-Agents", "Language", "Agents", "GUI"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('author:"Hongtao Wu"', "Papers by Hongtao Wu"),
+        ("Author: Wu", "Papers by Wu"),
+        ("author:“Jané Doe”, author:lecun", "Papers by Jané Doe or lecun"),
+        ("author:wu author:li author:wu author:ng", "Papers by wu, li or ng"),
+        ("cat:cs.CL", "Papers in cs.CL"),
+        ("cat:cs.CL cat:stat.ML", "Papers in cs.CL or stat.ML"),
+        ("language  agents", "language  agents"),
+        ("cat:cs.CL author:wu", "cat:cs.CL author:wu"),
+        ("agents author:wu", "agents author:wu"),
+        ("author:wu -author:li", "author:wu -author:li"),
+        ('author:wu author:""', "Papers by wu"),
+        ("author:…", "author:…"),
+        ("", ""),
+    ],
+)
+def test_an_interest_in_words(text: str, words: str) -> None:
+    """Authors or categories alone are told without syntax; all else as it was typed."""
+    assert interest.in_words(text) == words
