@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Path, Request, Response, UploadFile
+from fastapi import APIRouter, Form, Path, Query, Request, Response, UploadFile
 from sqlmodel import Session
 
 from app import archive, bibliography, clock, lexicon, subscribers, taste
@@ -18,6 +18,7 @@ from app.errors import InvalidInput, NotFound, TooManyRequests
 from app.records import Opinion, Parsed
 from app.sources import clean
 from app.tokens import Grant, Purpose
+from app.web import following
 from app.web.forms import Filled, Text
 from app.web.links import allows, back, db, page
 from app.web.security import Limits
@@ -25,6 +26,7 @@ from app.web.security import Limits
 router = APIRouter(include_in_schema=False)
 
 AUTHORS_SHOWN = 30
+A_PAGE = 50  # papers
 FILE_NAME_CHARS = 60
 SAID = {
     "removed": "Removed.",
@@ -36,6 +38,7 @@ Opine = Annotated[Grant, allows(Purpose.OPINION)]
 Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
 Id = Annotated[int, Form(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
 Paper = Annotated[int, Path(ge=0, lt=2**31)]
+Number = Annotated[int, Query(alias="page", ge=1)]
 
 
 class Wish(StrEnum):
@@ -53,19 +56,22 @@ class Learned:
     disliked: tuple[Opinion, ...]
     authors: tuple[tuple[str, int], ...]
     more_authors: int  # that are not shown
+    followed: frozenset[str]  # of them
     aside: tuple[str, ...]  # who wrote what was liked, and does not count for it
 
 
 def learned(session: Session, subscriber_id: int) -> Learned:
     said = subscribers.opinions(session, [subscriber_id]).get(subscriber_id, ())
     authors = taste.authors_liked(said)
-    aside = subscribers.get(session, subscriber_id).authors_aside
+    reader = subscribers.get(session, subscriber_id)
+    interests = subscribers.preferences_of(session, reader).interests
     return Learned(
         liked=tuple(opinion for opinion in said if opinion.liked),
         disliked=tuple(opinion for opinion in said if not opinion.liked),
         authors=tuple(authors[:AUTHORS_SHOWN]),
         more_authors=max(0, len(authors) - AUTHORS_SHOWN),
-        aside=tuple(aside),
+        followed=frozenset(following.followed((name for name, _ in authors), interests)),
+        aside=tuple(reader.authors_aside),
     )
 
 
@@ -103,6 +109,24 @@ def _asking(request: Request, grant: Grant, wish: Wish, paper: int, *, undone: b
 
 
 # --- beside the preferences
+
+
+@router.get("/preferences/{token}/papers")
+def papers(
+    request: Request, grant: Change, of: Wish = Wish.MORE, number: Number = 1, said: str = ""
+) -> Response:
+    """All that a reader asked for more of, or for less: the newest first, page by page."""
+    with db(request).read() as session:
+        known = learned(session, grant.subscriber_id)
+    wanted, other = (known.liked, known.disliked)[:: 1 if of is Wish.MORE else -1]
+    pages = max(1, math.ceil(len(wanted) / A_PAGE))
+    number = min(number, pages)  # the last one may have been emptied just now
+    first = (number - 1) * A_PAGE
+    return page(
+        request, "said.html", token=request.path_params["token"], of=of, other=len(other), total=len(wanted),
+        number=number, pages=pages, first=first + 1, opinions=wanted[first : first + A_PAGE],
+        said=SAID.get(said, ""),
+    )  # fmt: skip
 
 
 @router.post("/preferences/{token}/papers")
@@ -159,10 +183,20 @@ def _pasted(request: Request, form: Filled, *, status: int = 200, **became: Any)
 
 
 @router.post("/preferences/{token}/remove")
-def remove(request: Request, grant: Change, paper: Id = 0, own: Id = 0) -> Response:
+def remove(
+    request: Request,
+    grant: Change,
+    paper: Id = 0,
+    own: Id = 0,
+    of: Annotated[Wish | None, Form()] = None,
+    number: Annotated[int, Form(alias="page", ge=1)] = 1,
+) -> Response:
+    """And back to the list that the button stood in."""
     with db(request).write() as session:
         subscribers.take_back(session, grant.subscriber_id, paper)
         subscribers.take_back_own(session, grant.subscriber_id, own)
+    if of:
+        return back(request, "removed", f"&of={of}&page={number}", at="/papers")
     return back(request, "removed", "#learned")
 
 

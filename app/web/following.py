@@ -5,6 +5,7 @@ GET shows a page with one button; POST acts, and twice is once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
@@ -13,6 +14,7 @@ from sqlmodel import Session
 from app import archive, clock, interest, subscribers
 from app.errors import InvalidInput, NotFound
 from app.models import Paper
+from app.records import Wish
 from app.tokens import Grant, Purpose
 from app.web.forms import Text
 from app.web.links import allows, db, page
@@ -92,11 +94,14 @@ def _following(request: Request, grant: Grant, number: int, *, status: int = 200
     wanted = {wish.text.casefold() for wish in chosen.interests}
     names = [name for name in dict.fromkeys(paper.authors) if interest.of("author", name)]
     shown = names if len(names) <= AUTHORS_SHOWN else [*names[: AUTHORS_SHOWN - 1], names[-1]]
-    followed = [name for name in shown if interest.of("author", name).casefold() in wanted]
-    values = {"problem": "", "undone": "", **said}
-    return page(
-        request, "follow.html", status=status, paper=paper, authors=shown, followed=followed, **values
-    )
+    values = {"followed": followed(shown, chosen.interests), "problem": "", "undone": "", **said}
+    return page(request, "follow.html", status=status, paper=paper, authors=shown, **values)
+
+
+def followed(names: Iterable[str], interests: Iterable[Wish]) -> list[str]:
+    """Those of these authors who are an interest by themselves."""
+    wanted = {wish.text.casefold() for wish in interests}
+    return [name for name in names if interest.of("author", name).casefold() in wanted]
 
 
 def _paper(session: Session, number: int) -> Paper:

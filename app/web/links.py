@@ -58,9 +58,9 @@ def page(
     return pages.page(request, template, status=status, headers={**(headers or {}), **PRIVATE}, **values)
 
 
-def back(request: Request, said: str, place: str = "") -> Response:
-    """To the preferences that the form stood on, so that loading them anew sends nothing again."""
-    where = f"/{Purpose.PREFERENCES}/{request.path_params['token']}?said={said}{place}"
+def back(request: Request, said: str, rest: str = "", *, at: str = "") -> Response:
+    """To the page that the form stood on, the preferences or one `at` them: loading it anew sends nothing."""
+    where = f"/{Purpose.PREFERENCES}/{request.path_params['token']}{at}?said={said}{rest}"
     return RedirectResponse(where, status_code=303, headers=PRIVATE)
 
 

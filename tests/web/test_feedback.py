@@ -414,6 +414,36 @@ def test_authors_beyond_thirty_are_counted(app: App, client: TestClient, alice: 
     assert "and 3 who wrote less" in page
 
 
+def test_what_was_said_has_pages_of_its_own(app: App, client: TestClient, alice: int, link: Link) -> None:
+    """Five stand beside the preferences, all of them there; to remove one leads back to its place."""
+    own = tuple(PaperRecord(title=f"Own <{number}>") for number in range(51))
+    with app.db.write() as session:
+        subscribers.like(session, alice, Recognised(own=own), clock.utcnow())
+    path = link(Purpose.PREFERENCES, alice)
+    shown = client.get(path).text
+    assert shown.count('name="own"') == 5
+    assert f'href="{path}/papers?of=like">All 51 papers</a>' in shown
+    first, last = (client.get(f"{path}/papers", params={"page": page}) for page in (1, 99))
+    assert (first.text.count('name="own"'), last.text.count('name="own"')) == (50, 1)
+    assert (first.headers["cache-control"], first.headers["x-robots-tag"]) == (
+        "no-store",
+        "noindex, nofollow",
+    )
+    assert f'rel="next" href="{path}/papers?of=like&amp;page=2">Older' in first.text
+    assert (
+        f'rel="prev" href="{path}/papers?of=like&amp;page=1"><span aria-hidden="true">←</span> Newer'
+        in last.text
+    )
+    form = dict(re.findall(r'type="hidden" name="(\w+)" value="(\w+)"', last.text))
+    removed = client.post(f"{path}/remove", data=form, follow_redirects=False)
+    assert removed.headers["location"] == f"{path}/papers?said=removed&of=like&page=2"
+    again = client.get(removed.headers["location"]).text
+    assert "Removed." in again
+    assert again.count('name="own"') == 50
+    assert "None." in client.get(f"{path}/papers?of=dislike").text
+    assert client.get(f"{path}/papers?of=all").status_code == 422
+
+
 def test_a_paper_can_be_removed(
     app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:

@@ -68,7 +68,7 @@ def test_what_cannot_be_muted_says_why(
     answer = client.post(card(link, alice, "mute", paper), data=data)
     assert answer.status_code == 422
     assert problem in answer.text
-    assert f'value="{data.get("other", "")}"' in answer.text
+    assert f'<input id="other" name="other" value="{data.get("other", "")}"' in answer.text
 
 
 def test_an_author_is_followed_by_a_button_alone(
@@ -124,6 +124,8 @@ def test_authors_are_weighed_beside_the_preferences(
     assert 'value="author:&#34;Ada Lovelace&#34;"' in said.text
     said = client.post(f"{path}/author", data={"author": "Ada Lovelace", "action": "aside"})
     assert "Count again<span" in said.text
+    assert "Follow<span" not in said.text.partition("Eve")[0].partition('id="learned"')[2]
+    assert said.text.count("you follow them") == 1
     said = client.post(f"{path}/author", data={"author": "Ada Lovelace", "action": "again"})
     assert "Count again<span" not in said.text
 
