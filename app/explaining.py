@@ -76,6 +76,7 @@ class Judged:
 
     wish: Wish
     numbers: Numbers
+    weighted: float  # its relevance, by the weight of the interest: 1 − (1 − relevance)^weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def explain(app: App, now: datetime, subscriber: str, paper: str, at: datetime |
         paper=paper_now,
         recorded=recorded,
         floor=ranking.FLOOR,
-        interests=tuple(Judged(wish, desk.numbers(wish.text, view)) for wish in asked.wishes),
+        interests=tuple(_judged(wish, desk.numbers(wish.text, view)) for wish in asked.wishes),
         taste=Match(ranked.taste[view.id], asked.why_liked(view.id)) if view.id in ranked.taste else None,
         no_candidate="" if candidate else _no_candidate(paper_now, asked.since, now.date(), barred),
         standing=_standing(ranked, candidate) if candidate else None,
@@ -256,11 +257,16 @@ def _mention(row: Delivery, section: Section, pick: Pick, pauses: Mapping[str, s
     )
 
 
+def _judged(wish: Wish, numbers: Numbers) -> Judged:
+    weighted = ranking.relevance_of(wish.weight * ranking.evidence_of([numbers.relevance]))
+    return Judged(wish, numbers, weighted.item())
+
+
 def _barred(order: Order, desk: Desk, paper: int) -> str:
     """What the reader said that keeps a paper out of all their digests, or nothing."""
     if any(one.paper_id == paper for one in order.opinions):
         return "the reader knows it: they have said what they think of it"
-    muted = (text for text, papers in desk.muted(order.reader.muted).items() if paper in papers)
+    muted = (text for text in order.reader.muted if paper in desk.saying(text))
     return next((f"the reader has muted “{text}”, which is in it" for text in muted), "")
 
 

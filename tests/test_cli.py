@@ -281,6 +281,8 @@ def test_why_a_paper_would_be_sent(run: Run, alice_is_due: None) -> None:
     assert told.startswith("Would be sent in the next digest")
     assert "language agents" in told
     assert "from 0.33 on a paper is sent" in told
+    assert re.search(r"relevance +weight +weighted\n", told)
+    assert "Weighted = 1 − (1 − relevance)^weight." in told
     assert all(name.replace("_", " ") in told for name in Numbers.__dataclass_fields__ if name != "left_out")
     assert not re.search(r"likeness|left out|none|0\.000", told), "what says nothing is left out"
     assert "next digest" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -111,6 +112,20 @@ def test_every_number_of_a_paper_that_fits(app: App, papers: dict[str, int]) -> 
     )
     assert (told.standing.place, told.standing.candidates, told.floor) == (1, 4, ranking.FLOOR)
     assert told.paper.listed == ((TODAY, "Hugging Face Daily Papers"),)
+
+
+def test_weights_make_the_relevance(app: App, papers: dict[str, int]) -> None:
+    """What each interest says is told by its weight, too; together they are the paper's relevance."""
+    with app.db.write() as session:
+        wishes = (Wish("language agents", 3.0), Wish("plan"), Wish("video", 0.5))
+        subscribers.change(session, 1, Preferences(zone="UTC", interests=wishes), NOW)
+    told = explain(app, papers[TITLES[0]])
+    heavy = told.interests[0]
+    assert heavy.weighted == pytest.approx(1 - (1 - heavy.numbers.relevance) ** 3)
+    assert heavy.weighted > heavy.numbers.relevance > 0
+    left = math.prod(1 - judged.weighted for judged in told.interests)
+    assert told.standing
+    assert told.standing.weighed.relevance == pytest.approx(1 - left)
 
 
 def test_what_does_not_fit_is_under_the_floor(app: App, papers: dict[str, int]) -> None:
@@ -426,4 +441,4 @@ def test_what_is_muted_is_told(app: App, papers: dict[str, int]) -> None:
     told = explain(app, muted)
     assert told.verdict == "Not sent: the reader has muted “plan”, which is in it."
     assert told.standing is None
-    assert planned(app) == {papers["Language Agents that Remember"], papers["Video Diffusion in Real Time"]}
+    assert planned(app) == {papers["Language Agents that Remember"]}

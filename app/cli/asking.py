@@ -24,7 +24,9 @@ At = Annotated[
 LEGEND = (
     f"agreement = {match.WORDS} × words + meaning + {match.WHOLE:g} for all words; "
     f"it counts from {match.LEAST:g} on. "
-    "Meaning: standard deviations nearer than usual, fewer if the archive hardly knows the interest."
+    "Meaning: standard deviations nearer than usual, fewer if the archive hardly knows the interest. "
+    "Weighted = 1 − (1 − relevance)^weight. The relevance above = 1 − the product of (1 − weighted) over all "
+    "interests, times (1 − taste)."
 )
 
 
@@ -106,8 +108,8 @@ def _numbers(told: Explanation) -> Iterator[tuple[str, str]]:
 
 def _show_interests(interests: Sequence[Judged], when: str) -> None:
     """A row for each, and how its numbers make its relevance."""
-    columns = ["interest", "weight", "quota", "words", "meaning", "archive knows it", "all words", "in title"]
-    columns += ["agreement", "relevance"] + ["left out because"] * any(
+    columns = ["interest", "quota", "words", "meaning", "archive knows it", "all words", "in title"]
+    columns += ["agreement", "relevance", "weight", "weighted"] + ["left out because"] * any(
         one.numbers.left_out for one in interests
     )
     rows = [_row(judged)[: len(columns)] for judged in interests]
@@ -119,8 +121,8 @@ def _row(judged: Judged) -> tuple[object, ...]:
     wish, found = judged.wish, judged.numbers
     strengths = (f"{found.words:.2f}", f"{found.meaning:.2f}", f"{found.archive_knows_it:.2f}")
     places = ("yes" if found.all_words else "no", "yes" if found.in_title else "no")
-    end = (f"{found.agreement:.2f}", shown(found.relevance), found.left_out)
-    return (wish.text, f"{wish.weight:g}", wish.quota, *strengths, *places, *end)
+    end = (shown(found.relevance), f"{wish.weight:g}", shown(judged.weighted), found.left_out)
+    return (wish.text, wish.quota, *strengths, *places, f"{found.agreement:.2f}", *end)
 
 
 def _mention(one: Recorded) -> tuple[object, ...]:
