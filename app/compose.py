@@ -25,6 +25,8 @@ CONSIDERED = 4  # times as many papers as there is room for: enough, where no qu
 SHOWN_AUTHORS = 3
 WORDS_NAMED = 3  # of those that no paper has
 
+WELL_VOTED = "more votes than most papers of its day"
+
 LIKED = Wish("")  # the place of what fits by taste alone
 
 
@@ -173,7 +175,8 @@ def _homes(reader: Reader, evidence: Sequence[float]) -> list[Wish]:
     # A second interest may take it only where it is nearly as much at home, or would bring it by itself.
     least = min(max(evidence) / 2, ENOUGH)
     said = zip(evidence, (*reader.wishes, LIKED), strict=True)
-    homes = [(each, wish) for each, wish in said if each >= least]
+    # A weight says how much an interest counts, not that what fits another better is about it.
+    homes = [(each / wish.weight, wish) for each, wish in said if each >= least]
     return [wish for _, wish in sorted(homes, key=lambda home: (-home[0], home[1].text))]
 
 
@@ -210,13 +213,11 @@ def _silent_before(reader: Reader) -> str:
     """Why no digest came of late: a reader who waited is told when one comes again."""
     if not reader.silences:
         return ""
-    days, reasons = zip(*reader.silences, strict=True)
-    last = reasons[-1].rstrip(".")
-    if len(days) == 1:
-        return f"No digest came on {_day(days[0])}: {last}."
-    if len(days) == 2:
-        return f"No digest came on {_day(days[0])} and {_day(days[1])}. The last time: {last}."
-    return f"No digest came from {_day(days[0])} to {_day(days[-1])}. The last time: {last}."
+    edition, reason = reader.silences[-1]
+    when = (
+        f"on {_day(edition)}" if len(reader.silences) == 1 else f"several times, the last on {_day(edition)}"
+    )
+    return f"No digest came {when}: {reason.rstrip('.')}."
 
 
 def _day(edition: str) -> str:
@@ -254,16 +255,21 @@ def _trending(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
 def _beyond(ranked: Ranked, chosen: Sequence[_Choice]) -> tuple[Pick, ...]:
     """What others vote for, in the places that the interests leave free.
 
-    It is scored 0: the best paper of a digest is one that fits its reader.
+    What fits an interest is not beyond it, even where its quota has no place left. These picks are scored 0:
+    the best paper of a digest is one that fits its reader.
     """
     room = min(ranked.reader.beyond, ranked.reader.max_papers - len(chosen))
-    picked = {choice.paper.id for choice in chosen}
+    fitting = set(ranked.papers)
     voted = (
-        _pick(replace(choice, score=0.0), ranked.shelf, "trending now")
+        _pick(replace(choice, score=0.0), ranked.shelf, WELL_VOTED)
         for choice in _by_trend(ranked)
-        if choice.paper.id not in picked and ranked.shelf.trend(choice.paper).words
+        if choice.paper.id not in fitting and _is_well_voted(ranked.shelf.trend(choice.paper))
     )
     return tuple(itertools.islice(voted, room))
+
+
+def _is_well_voted(trend: Trend) -> bool:
+    return bool(trend.words) and trend.score > 0.5
 
 
 def _by_trend(ranked: Ranked) -> Iterator[_Choice]:
@@ -287,8 +293,8 @@ def _unread(reader: Reader) -> str:
 
 
 def _why_shown(trend: Trend) -> str:
-    """Nobody has voted on it yet, or the source has no votes: then it is only new."""
-    return "trending now" if trend.words else "newly listed"
+    """The few votes of others, or none at all, are no reason."""
+    return WELL_VOTED if _is_well_voted(trend) else "newly listed"
 
 
 def _pick(choice: _Choice, shelf: Shelf, reason: str) -> Pick:
@@ -321,7 +327,7 @@ def byline(authors: Sequence[str], count: int) -> str:
     shown = list(authors[:SHOWN_AUTHORS])
     more = max(count, len(authors)) - len(shown)
     if more > 0:
-        return f"{', '.join(shown)} and {more} more" if shown else f"{more} authors"
+        return f"{', '.join(shown)} and {more} more" if shown else f"{more} author{'s' if more > 1 else ''}"
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
 
 

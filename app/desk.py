@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import structlog
 from sqlmodel import Session, col, select
 
@@ -15,15 +16,16 @@ from app import archive, cadence, compose, interest, match, ranking, subscribers
 from app.errors import InvalidInterest
 from app.models import Source, Subscriber
 from app.parts import App
-from app.records import Cadence, Digest, Opinion, PaperView, Skip, Wish
+from app.records import Cadence, Digest, Opinion, PaperView, Silence, Skip, Wish
 from app.sources import quiet
 
 log = structlog.get_logger(__name__)
 
 WEEK = 8  # days that a weekly digest looks back on: one more, for papers that were listed late
 TASTES = 500  # that are kept: more than a shard of readers has
-MUTED = 10_000  # that are kept, for all who mute the same
+MUTED = 5_000  # that are kept, for all who mute the same: four bytes a paper
 REASONS = 100_000  # that are kept, for all who share an interest
+_NOTHING = np.array([], np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,7 @@ class Order:
     wishes: Sequence[Wish] = ()
     opinions: Sequence[Opinion] = ()
     already: frozenset[int] = frozenset()
-    silences: Sequence[
-        tuple[str, str]
-    ] = ()  # editions that had nothing to bring since their last digest, and why
+    silences: Sequence[Silence] = ()  # of late, since their last digest
     following: datetime | None = None  # when the digest after this one is due, where that is known
 
 
@@ -73,7 +73,7 @@ class Desk:
         self._matches = ranking.Matches(self._all)
         self._queries: dict[str, interest.Query] = {}
         self._reasons: dict[tuple[str, int], str] = {}
-        self._muted: dict[str, frozenset[int]] = {}
+        self._muted: dict[interest.Query, ranking.Vector] = {}
         self._tastes: dict[tuple[Opinion, ...], Liking] = {}
         self._stand(now, today, self._all)
 
@@ -132,7 +132,7 @@ class Desk:
             had=order.already,
             since=_first(days, self._today),
             leaving=_first(days, following.date()),
-            muted=frozenset[int]().union(*self.muted(reader.muted).values()),
+            muted=self.kept_out(reader.muted),
             beyond=reader.beyond,
             silences=tuple(order.silences),
             unread=tuple(unread),
@@ -164,7 +164,7 @@ class Desk:
             had=had,
             since=since,
             leaving=since + timedelta(days=1),
-            muted=frozenset[int]().union(*self.muted(wanted.muted).values()),
+            muted=self.kept_out(wanted.muted),
             beyond=wanted.beyond,
         )
         return compose.compose(edition, *ranking.rank(self.shelf, [asked]))
@@ -236,19 +236,21 @@ class Desk:
             self._matches.add(text, hits, self._index.excluded(query))
         return broken
 
-    def muted(self, texts: Iterable[str]) -> dict[str, frozenset[int]]:
-        """The papers that each muted word keeps out, found once for all who mute it."""
-        return {text: self._kept_out(text) for text in texts}
+    def kept_out(self, texts: Iterable[str]) -> frozenset[int]:
+        """The papers that muted words keep out of all sections."""
+        return frozenset[int]().union(*(self.saying(text).tolist() for text in texts))
 
-    def _kept_out(self, text: str) -> frozenset[int]:
-        if text not in self._muted:
+    def saying(self, text: str) -> ranking.Vector:
+        """The papers that say what is muted, looked for once for all who mute it, however they spell it."""
+        try:
+            query = replace(interest.muted(text), text="")
+        except InvalidInterest:  # was understood once: it must not cost its reader the digest
+            return _NOTHING
+        if query not in self._muted:
             if len(self._muted) >= MUTED:
                 self._muted.clear()
-            try:
-                self._muted[text] = self._index.excluded(interest.muted(text))
-            except InvalidInterest:  # was understood once: it must not cost its reader the digest
-                self._muted[text] = frozenset()
-        return self._muted[text]
+            self._muted[query] = np.array(sorted(self._index.excluded(query)), np.int32)
+        return self._muted[query]
 
     def numbers(self, text: str, paper: PaperView) -> match.Numbers:
         """How a paper fits an interest; it need not be a candidate."""
@@ -276,4 +278,4 @@ def _first(days: int, last: date) -> date:
 
 def _failed(reader: Subscriber, error: Exception) -> Skip:
     log.exception("digest not composed", subscriber=reader.id)
-    return Skip(f"it could not be composed ({type(error).__name__}): see the log")
+    return Skip(f"something went wrong on our side, and was noted ({type(error).__name__})")

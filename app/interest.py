@@ -23,7 +23,7 @@ _FOREIGN = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # 
 _MARKED = re.compile(r'"|(?:^|\s)-\S|\b(?:author|cat):', re.IGNORECASE)  # more than plain words
 _NEIGHBOURS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 _AROUND = " ,;.()[]*"  # what a filter's value may stand in
-_FIELD = re.compile(r"(author|cat):\s*(.+)", re.IGNORECASE)
+_FIELD = re.compile(r"(author|cat):\s*(.*)", re.IGNORECASE)
 _PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
 
@@ -96,7 +96,7 @@ def muted(text: str) -> Query:
         raise InvalidInterest(f"A muted word is plain text of at most {MAX_MUTED_CHARS} characters.", "muted")
     field, value = found.groups() if (found := _FIELD.fullmatch(text.lstrip("-"))) else ("", text)
     parts: dict[str, list[object]] = defaultdict(list)
-    _file_part(parts, True, field.lower(), "", value.replace('"', " ").strip())
+    _file_part(parts, True, field.lower(), value.replace('"', " "), "")
     query = Query(text, **{name: tuple(values) for name, values in parts.items()})  # type: ignore[arg-type]
     if not (any(map(telling, query.without)) or query.without_authors or query.without_categories):
         raise InvalidInterest(f"“{text}” is no word that tells papers apart.", "muted")

@@ -191,9 +191,8 @@ class Subscriber(SQLModel, table=True):
     when_empty: WhenEmpty = Field(default=WhenEmpty.SKIP, sa_type=enum_type(WhenEmpty))
     beyond: int = 0  # at most so many papers a digest that trend beyond the interests
     muted: list[str] = Field(default_factory=list, sa_type=JSON)  # what keeps a paper out of every section
-    authors_aside: list[str] = Field(
-        default_factory=list, sa_type=JSON
-    )  # of liked papers, not liked themselves
+    # Who wrote what they like, and is not liked for it.
+    authors_aside: list[str] = Field(default_factory=list, sa_type=JSON)
     next_due_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     paused_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     link_epoch: int = 0  # raised to revoke every link sent so far

@@ -24,7 +24,7 @@ from app.desk import Desk, Order
 from app.models import Subscriber, SubscriberState
 from app.parts import App
 from app.ranking import Ranked
-from app.records import Digest, Opinion, Skip, Wish
+from app.records import Digest, Opinion, Silence, Skip, Wish
 
 SHARD = 250  # readers planned in one transaction
 TRY_AGAIN = timedelta(hours=1)
@@ -71,14 +71,18 @@ def _ids_due(by: datetime) -> Select[tuple[int]]:
 def _match_ahead(app: App, desk: Desk, soon: datetime) -> None:
     """Match what the next readers wish for while nothing is locked: it is the long part of planning."""
     with app.db.read() as session:
-        ids = session.execute(_ids_due(soon).limit(SHARD)).scalars().all()
-        wishes, opinions = subscribers.wishes(session, ids), subscribers.opinions(session, ids)
+        due = _due(soon).with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
+        muted = {row.id: row.muted for row in session.execute(due)}
+        wishes, opinions = subscribers.wishes(session, muted), subscribers.opinions(session, muted)
     # What goes wrong here goes wrong again, and is written down, when its reader is planned.
     with suppress(Exception):
         desk.prepare(itertools.chain(*wishes.values()))
     for said in opinions.values():
         with suppress(Exception):
             desk.liking(said)
+    for texts in muted.values():
+        with suppress(Exception):
+            desk.kept_out(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ def _order(
     wishes: Sequence[Wish],
     opinions: Sequence[Opinion],
     already: frozenset[int],
-    silences: Sequence[tuple[str, str]],
+    silences: Sequence[Silence],
 ) -> Order:
     """What a reader wants: none of the papers of which they said something, as they know those."""
     known = {one.paper_id for one in opinions if one.paper_id is not None}

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from app.records import PaperView, Trend, WhenEmpty, Wish
+from app.records import PaperView, Silence, Trend, WhenEmpty, Wish
 
 Vector = np.ndarray[Any, Any]
 Matrix = np.ndarray[Any, Any]
@@ -83,7 +83,7 @@ class Reader:
     min_papers: int = 1
     max_papers: int = 10
     when_empty: WhenEmpty = WhenEmpty.SKIP
-    silences: tuple[tuple[str, str], ...] = ()  # editions without a digest since their last, and why
+    silences: tuple[Silence, ...] = ()  # of late, since their last digest
     unread: tuple[str, ...] = ()  # interests that nobody can understand any more
     taste: Mapping[int, float] = field(default_factory=dict)  # relevance by paper; under 0: rather not
     why_liked: Callable[[int], str] = str  # the reason why a paper is to their taste

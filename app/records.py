@@ -227,6 +227,13 @@ class Skip:
     reason: str
 
 
+class Silence(NamedTuple):
+    """An edition that had nothing to bring, and why."""
+
+    edition: str
+    reason: str
+
+
 class Letter(NamedTuple):
     """A mail that is to be written: what goes into it. The same letter always gives the same bytes."""
 

@@ -307,7 +307,6 @@ def _evened(impacts: sparse.csr_matrix, space: Space) -> sparse.csr_matrix:
     return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
 
 
-@lru_cache(maxsize=100_000)
 @lru_cache(maxsize=20_000)
 def people(authors: tuple[str, ...]) -> tuple[str, ...]:
     """The authors of a paper by one spelling each, every one once."""

@@ -69,6 +69,7 @@ def plain(text: str) -> str:
     return text.translate(_plain)
 
 
+@lru_cache(maxsize=100_000)
 def person(author: str) -> str:
     """One spelling of a name: "Jané Q. Doe" and "Doe, Jane" are "jane doe", "J. Doe" is "j doe"."""
     last, comma, first = plain(author).partition(",")

@@ -77,7 +77,7 @@ def test_a_broken_interest_costs_its_own_reader_alone(
         planned = {row.subscriber_id: row for row in session.exec(select(Delivery))}
         digests = deliver.digests(session, [row.id for row in planned.values()])
     assert planned[alice].state is DeliveryState.SKIPPED
-    assert "could not be composed (InvalidInterest)" in planned[alice].reason
+    assert "something went wrong on our side, and was noted (InvalidInterest)" in planned[alice].reason
     assert digests.keys() == {planned[bob].id, planned[carol].id}
     assert [texts for texts in asked if texts] == [["agents", "video"]]
 
@@ -104,15 +104,24 @@ def test_what_readers_like_is_learned_before_anything_is_locked(
             happened.append("learned")
             return {}
 
+    looked_for = match.Index.excluded
+
+    def excluded(self: match.Index, query: Query) -> frozenset[int]:
+        happened.extend(["muted"] if query.without else [])
+        return looked_for(self, query)
+
     monkeypatch.setattr(Desk, "ranked", ranked)
     monkeypatch.setattr(taste, "Taste", Noted)
+    monkeypatch.setattr(match.Index, "excluded", excluded)
     with app.db.write() as session:
         paper = shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
-        alice = shelves.reader(session, "alice@example.org", ["agents"], now)
+        wanted = {"muted": ["games", "GAME", "lions"]}
+        alice = shelves.reader(session, "alice@example.org", ["agents"], now, **wanted)
     with app.db.write() as session:
         subscribers.say(session, alice, paper, True, now)
     planning.plan(app, now)
-    assert happened[:2] == ["learned", "ranked"]
+    assert happened[:4] == ["learned", "muted", "muted", "ranked"]
+    assert happened.count("muted") == 2, "however it is spelled, it is looked for once"
 
 
 def test_no_more_tastes_are_kept_than_are_needed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
 from sqlmodel import Session, func, select
 
 from app import merges, subscribers, suppression
@@ -350,6 +350,18 @@ def test_opinions_are_exported_and_erased(
         assert (count(session, Feedback), count(session, OwnPaper)) == (0, 0)
 
 
+@pytest.mark.parametrize("stored", ["null", "[null, 7]", '"Ada Lovelace"', "7"])
+def test_what_is_no_list_of_names_costs_nobody_anything(app: App, now: datetime, stored: str) -> None:
+    """Least of all the others of the shard."""
+    with app.db.write() as session:
+        paper = shelves.paper(session, shelves.source(session, now), "One", now.date(), now, authors=["Ada"])
+        alice = shelves.reader(session, "alice@example.org", [], now)
+        subscribers.say(session, alice, paper, True, now)
+        session.execute(text("UPDATE subscriber SET authors_aside = :stored"), {"stored": stored})
+    with app.db.read() as session:
+        assert subscribers.opinions(session, [alice])[alice][0].authors == ("Ada",)
+
+
 def test_an_author_of_what_is_liked_may_be_left_out(app: App, now: datetime) -> None:
     """Of every paper that speaks for them, however they are spelled; and be counted again, or forgotten."""
     with app.db.write() as session:
@@ -372,6 +384,9 @@ def test_an_author_of_what_is_liked_may_be_left_out(app: App, now: datetime) -> 
 
     assert counted(alice) == [(), ("Alan Turing",)]
     assert counted(bob) == [("Ada Lovelace", "Alan Turing"), ("Lovelace, Ada",)]
+    with app.db.read() as session:
+        told = {tuple(each["authors"]) for each in subscribers.export(session, alice)["opinions"]}
+    assert told == {*counted(bob)}, "what is held is told in full"
     with app.db.write() as session:
         subscribers.count_again(session, alice, "ADA LOVELACE")
     assert counted(alice) == counted(bob)

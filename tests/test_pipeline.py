@@ -155,7 +155,7 @@ def test_a_broken_reader_stops_no_other(app: App) -> None:
         broken = shelves.reader(session, "carol@example.org", ["!!!"], NOW)
     plan(app, NOW)
     by_reader = {row.subscriber_id: row for row in deliveries(app)}
-    assert "could not be composed (InvalidInterest)" in by_reader[broken].reason
+    assert "something went wrong on our side, and was noted (InvalidInterest)" in by_reader[broken].reason
     assert sorted(row.state for row in by_reader.values()) == [DeliveryState.PENDING, DeliveryState.SKIPPED]
 
 

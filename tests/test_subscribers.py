@@ -347,18 +347,21 @@ def test_changing_replaces_what_was_chosen(app: App, now: datetime) -> None:
 
 
 def test_an_author_is_followed_once_and_may_be_let_go(app: App, now: datetime) -> None:
-    """As one more interest, last of all, however often it is asked for; and with no room it says so."""
+    """As one more interest; who is followed already stays as they are; and with no room it says so."""
     alice = joined(app, now)
+    known = Wish('author:"Ada Lovelace"', 3.0, 2)
     with app.db.write() as session:
-        for name in ("Ada Lovelace", "Li", "ada lovelace"):
+        subscribers.change(session, alice, replace(WANTED, interests=(known, Wish("robots"))), now)
+        for name in ("Li", "ada lovelace", "Li"):
             subscribers.follow(session, alice, name, now)
         followed = subscribers.preferences_of(session, subscribers.get(session, alice))
-        assert [wish.text for wish in followed.interests[2:]] == ["author:Li", 'author:"ada lovelace"']
-        subscribers.unfollow(session, alice, "Ada Lovelace", now)
+        assert followed.interests == (known, Wish("robots"), Wish("author:Li"))
+        subscribers.unfollow(session, alice, "ADA Lovelace", now)
         subscribers.unfollow(session, alice, "Nobody", now)
-        subscribers.change(
-            session, alice, replace(WANTED, interests=tuple(Wish(f"topic {n}") for n in range(20))), now
-        )
+        followed = subscribers.preferences_of(session, subscribers.get(session, alice))
+        assert followed.interests == (Wish("robots"), Wish("author:Li"))
+        full = replace(WANTED, interests=tuple(Wish(f"topic {n}") for n in range(20)))
+        subscribers.change(session, alice, full, now)
         with pytest.raises(InvalidPreference, match="At most 20"):
             subscribers.follow(session, alice, "Ada Lovelace", now)
 
@@ -375,16 +378,16 @@ def test_who_gets_what_trends_goes_on_to_get_it_beside_whom_they_follow(app: App
 
 
 def test_a_word_is_muted_once_and_may_be_heard_again(app: App, now: datetime) -> None:
-    """As it was typed last; what cannot be muted changes nothing."""
+    """However it is spelled; what cannot be muted changes nothing."""
     alice = joined(app, now)
     with app.db.write() as session:
-        for text in ("Blockchain", "cat:cs.CR", " blockchain "):
-            subscribers.mute(session, alice, text, now)
-        assert subscribers.get(session, alice).muted == ["cat:cs.CR", "blockchain"]
+        subscribers.mute(session, alice, ["Blockchain", "cat:cs.CR"], now)
+        subscribers.mute(session, alice, [" blockchain "], now)
+        assert subscribers.get(session, alice).muted == ["Blockchain", "cat:cs.CR"]
         with pytest.raises(InvalidPreference, match="tells papers apart"):
-            subscribers.mute(session, alice, "the", now)
+            subscribers.mute(session, alice, ["fine", "the"], now)
     with app.db.write() as session:
-        subscribers.unmute(session, alice, "BLOCKCHAIN", now)
+        subscribers.unmute(session, alice, [" BLOCKCHAIN", "nothing"], now)
         assert subscribers.preferences_of(session, subscribers.get(session, alice)).muted == ("cat:cs.CR",)
 
 

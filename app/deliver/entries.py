@@ -14,7 +14,7 @@ from app.db import insert_all_new
 from app.deliver.cards import paper_ids, stored
 from app.models import Contents, Delivery, MailKind
 from app.models import DeliveryState as State
-from app.records import Digest, Skip
+from app.records import Digest, Silence, Skip
 
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
 
@@ -88,17 +88,17 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
 
 def silences(
     session: Session, subscriber_ids: Collection[int], since: datetime
-) -> dict[int, tuple[tuple[str, str], ...]]:
-    """The editions that had nothing to bring since a reader's last digest, and why; the oldest first."""
+) -> dict[int, tuple[Silence, ...]]:
+    """What had nothing to bring since a moment, and since a reader's last digest; the oldest first."""
     digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, Contents.delivery_id)
     theirs = digests.outerjoin(Contents, col(Contents.delivery_id) == Delivery.id).where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         Delivery.due_at >= since,
     )
-    found: dict[int, tuple[tuple[str, str], ...]] = {}
+    found: dict[int, tuple[Silence, ...]] = {}
     for reader, edition, reason, made in session.execute(theirs.order_by(col(Delivery.due_at))):
-        found[reader] = () if made else (*found.get(reader, ()), (edition, reason))
+        found[reader] = () if made else (*found.get(reader, ()), Silence(edition, reason))
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import update
@@ -116,12 +116,18 @@ def _said(session: Session, subscriber_id: int) -> defaultdict[int, list[Feedbac
 
 
 def opinions(session: Session, subscriber_ids: Collection[int]) -> dict[int, tuple[Opinion, ...]]:
+    """What readers said, as it counts: less the authors whom they set aside."""
+    aside = _authors_aside(session, subscriber_ids)
+    said = all_said(session, subscriber_ids)
+    return {reader: tuple(_less(each, aside[reader]) for each in theirs) for reader, theirs in said.items()}
+
+
+def all_said(session: Session, subscriber_ids: Collection[int]) -> dict[int, tuple[Opinion, ...]]:
     """What readers said, each reader's newest first; nothing for who said nothing.
 
     A paper stands in it once: of what was said of two papers that are one today, the newer counts.
     """
     found: defaultdict[int, list[Opinion]] = defaultdict(list)
-    aside = _authors_aside(session, subscriber_ids)
     theirs = select(Feedback).where(col(Feedback.subscriber_id).in_(subscriber_ids))
     rows = session.exec(theirs.order_by(col(Feedback.at).desc(), col(Feedback.id).desc())).all()
     today = archive.papers(session, {row.paper_id for row in rows})
@@ -130,22 +136,22 @@ def opinions(session: Session, subscriber_ids: Collection[int]) -> dict[int, tup
         paper = today[row.paper_id]
         if (row.subscriber_id, paper.id) not in seen:
             seen.add((row.subscriber_id, paper.id))
-            found[row.subscriber_id].append(_of_archive(row, paper, aside[row.subscriber_id]))
+            found[row.subscriber_id].append(_of_archive(row, paper))
     pasted = select(OwnPaper).where(col(OwnPaper.subscriber_id).in_(subscriber_ids))
     for own in session.exec(pasted.order_by(col(OwnPaper.id))):
-        found[own.subscriber_id].append(_of_own(own, aside[own.subscriber_id]))
+        found[own.subscriber_id].append(_of_own(own))
     return {
         reader: tuple(sorted(said, key=lambda each: each.at, reverse=True)) for reader, said in found.items()
     }
 
 
-def _of_archive(row: Feedback, paper: Paper, aside: Set[str]) -> Opinion:
-    authors = _without(aside, paper.authors)
+def _of_archive(row: Feedback, paper: Paper) -> Opinion:
+    authors = tuple(paper.authors)
     return Opinion(paper.title, paper.abstract, authors, row.liked, row.at, paper_id=paper.id)
 
 
-def _of_own(own: OwnPaper, aside: Set[str]) -> Opinion:
-    return Opinion(own.title, own.abstract, _without(aside, own.authors), True, own.at, own_id=own.id)
+def _of_own(own: OwnPaper) -> Opinion:
+    return Opinion(own.title, own.abstract, tuple(own.authors), True, own.at, own_id=own.id)
 
 
 # --- who wrote it
@@ -176,11 +182,19 @@ def count_again(session: Session, subscriber_id: int, author: str) -> None:
 def _authors_aside(session: Session, subscriber_ids: Collection[int]) -> dict[int, frozenset[str]]:
     """Whom readers set aside, by one spelling each."""
     theirs = select(Subscriber.id, Subscriber.authors_aside).where(col(Subscriber.id).in_(subscriber_ids))
-    return {reader or 0: frozenset(map(person, names)) for reader, names in session.exec(theirs)}
+    return {reader or 0: _people(names) for reader, names in session.exec(theirs)}
 
 
-def _without(aside: Set[str], authors: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in authors if person(name) not in aside) if aside else tuple(authors)
+def _people(names: object) -> frozenset[str]:
+    """What is no name is left out: it must not cost anybody their digest."""
+    listed = names if isinstance(names, list) else []
+    return frozenset(person(name) for name in listed if isinstance(name, str))
+
+
+def _less(opinion: Opinion, aside: Set[str]) -> Opinion:
+    if not aside:
+        return opinion
+    return replace(opinion, authors=tuple(name for name in opinion.authors if person(name) not in aside))
 
 
 # --- pasted papers

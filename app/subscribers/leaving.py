@@ -93,7 +93,7 @@ def _interests(chosen: Preferences) -> list[dict[str, Any]]:
 
 
 def _opinions(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
-    said = feedback.opinions(session, [subscriber_id]).get(subscriber_id, ())
+    said = feedback.all_said(session, [subscriber_id]).get(subscriber_id, ())
     return [asdict(opinion) | {"at": opinion.at.isoformat()} for opinion in said]
 
 

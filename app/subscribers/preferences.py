@@ -68,6 +68,8 @@ def normalise_address(text: str) -> str:
 
     Lower case throughout: no provider tells Alice@ from alice@, and she must not be two readers.
     """
+    if not text.strip():
+        raise InvalidAddress("Please give your address.", "email")
     try:
         found = validate_email(text.strip(" "), check_deliverability=False)
     except EmailNotValidError as error:
@@ -89,7 +91,7 @@ def _problems_of_size(wanted: Preferences) -> Iterator[tuple[str, str]]:
         yield "max_papers", f"Choose a number from 1 to {MAX_PAPERS}."
     if not 1 <= wanted.min_papers <= MAX_PAPERS:
         yield "min_papers", f"Choose a number from 1 to {MAX_PAPERS}."
-    elif wanted.min_papers > wanted.max_papers:
+    elif wanted.min_papers > wanted.max_papers >= 1:
         yield "min_papers", "The least cannot be more than the most."
     if not 0 <= wanted.beyond <= MAX_PAPERS:
         yield "beyond", f"Choose a number from 0, for none, to {MAX_PAPERS}."
@@ -110,6 +112,7 @@ def _problems_of_muted(wanted: Preferences) -> Iterator[tuple[str, str]]:
     """The first that cannot be used: they are typed into one field."""
     if len(wanted.muted) > MAX_MUTED:
         yield "muted", f"At most {MAX_MUTED} muted words, please."
+        return
     for text in wanted.muted:
         try:
             interest.muted(text)

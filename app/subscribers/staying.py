@@ -1,7 +1,8 @@
-"""Changing preferences, pausing, and coming back."""
+"""Changing preferences, following authors, muting words, pausing, and coming back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta, tzinfo
 
@@ -37,46 +38,45 @@ def change(session: Session, subscriber_id: int, wanted: Preferences, now: datet
     return subscriber
 
 
-def follow(session: Session, subscriber_id: int, author: str, now: datetime) -> Subscriber:
+def follow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:
     """Make an author one of the reader's interests. InvalidPreference where there is no room for it.
 
     A reader of what trends alone goes on to get that, beside what the author writes.
     """
     wanted = preferences_of(session, take(session, subscriber_id))
+    text = interest.of("author", author)
+    if _others(wanted, text) != wanted.interests:
+        return
     if not wanted.interests:
         wanted = replace(wanted, beyond=wanted.max_papers)
-    wish = Wish(interest.of("author", author))
-    interests = (*_others(wanted, wish.text), wish)
-    return change(session, subscriber_id, replace(wanted, interests=interests), now)
+    change(session, subscriber_id, replace(wanted, interests=(*wanted.interests, Wish(text))), now)
 
 
-def unfollow(session: Session, subscriber_id: int, author: str, now: datetime) -> Subscriber:
+def unfollow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:
     """Take that back; InvalidPreference where nothing would be left to send."""
     wanted = preferences_of(session, take(session, subscriber_id))
     interests = _others(wanted, interest.of("author", author))
-    return change(session, subscriber_id, replace(wanted, interests=interests), now)
+    change(session, subscriber_id, replace(wanted, interests=interests), now)
 
 
 def _others(wanted: Preferences, text: str) -> tuple[Wish, ...]:
     return tuple(wish for wish in wanted.interests if wish.text.casefold() != text.casefold())
 
 
-def mute(session: Session, subscriber_id: int, text: str, now: datetime) -> Subscriber:
-    """Keep what says this out of the reader's digests. InvalidPreference where it cannot be done."""
+def mute(session: Session, subscriber_id: int, texts: Sequence[str], now: datetime) -> None:
+    """Keep what says any of these out of the reader's digests. InvalidPreference where it cannot be done."""
     wanted = preferences_of(session, take(session, subscriber_id))
-    muted = (*_still_muted(wanted, text), text)
-    return change(session, subscriber_id, replace(wanted, muted=muted), now)
+    known = {text.casefold() for text in wanted.muted}
+    fresh = [text for text in map(interest.normalise, texts) if text.casefold() not in known]
+    change(session, subscriber_id, replace(wanted, muted=(*wanted.muted, *fresh)), now)
 
 
-def unmute(session: Session, subscriber_id: int, text: str, now: datetime) -> Subscriber:
+def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: datetime) -> None:
     """Take that back."""
     wanted = preferences_of(session, take(session, subscriber_id))
-    return change(session, subscriber_id, replace(wanted, muted=_still_muted(wanted, text)), now)
-
-
-def _still_muted(wanted: Preferences, text: str) -> tuple[str, ...]:
-    text = interest.normalise(text).casefold()
-    return tuple(other for other in wanted.muted if other.casefold() != text)
+    heard = {interest.normalise(text).casefold() for text in texts}
+    muted = tuple(text for text in wanted.muted if text.casefold() not in heard)
+    change(session, subscriber_id, replace(wanted, muted=muted), now)
 
 
 def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:

@@ -39,19 +39,19 @@ def ask_mute(request: Request, grant: Opine, paper: Number) -> Response:
 def mute(
     request: Request, grant: Opine, paper: Number, word: Text = "", other: Text = "", action: Text = ""
 ) -> Response:
-    """Mute the word that was typed, or else the one that was chosen; or take it back."""
-    text = interest.normalise(other) or interest.normalise(word)
+    """Mute what was chosen and what was typed; or take it back."""
+    texts = [text for text in map(interest.normalise, (word, other)) if text]
     try:
-        if not text:
+        if not texts:
             raise InvalidInput("Choose a word, or type one.", "word")
         change = subscribers.unmute if action == "undo" else subscribers.mute
         with db(request).write() as session:
-            change(session, grant.subscriber_id, text, clock.utcnow())
+            change(session, grant.subscriber_id, texts, clock.utcnow())
     except InvalidInput as error:
-        return _muting(request, grant, paper, problem=str(error), typed=other, status=422)
+        return _muting(request, grant, paper, problem=str(error), picked=word, typed=other, status=422)
     if action == "undo":
-        return _muting(request, grant, paper, undone=text)
-    return page(request, "muted.html", text=text)
+        return _muting(request, grant, paper, undone=texts)
+    return page(request, "muted.html", texts=texts)
 
 
 def _muting(request: Request, grant: Grant, number: int, *, status: int = 200, **said: Any) -> Response:
@@ -59,8 +59,8 @@ def _muting(request: Request, grant: Grant, number: int, *, status: int = 200, *
         paper = _paper(session, number)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
     words = interest.mutable(paper.title, paper.abstract, paper.keywords, chosen.interests)
-    values = {"problem": "", "typed": "", "undone": "", **said}
-    return page(request, "mute.html", status=status, paper=paper, words=words, **values)
+    values = {"problem": "", "picked": "", "typed": "", "undone": (), **said}
+    return page(request, "mute.html", status=status, paper=paper, words=words, muted=chosen.muted, **values)
 
 
 # --- an author
@@ -77,7 +77,7 @@ def follow(request: Request, grant: Opine, paper: Number, author: Text = "", act
     try:
         change = subscribers.unfollow if action == "undo" else subscribers.follow
         with db(request).write() as session:
-            if author not in _paper(session, paper).authors:
+            if action != "undo" and author not in _paper(session, paper).authors:
                 raise InvalidInput("Choose one of the authors.", "author")
             change(session, grant.subscriber_id, author, clock.utcnow())
     except InvalidInput as error:
@@ -91,7 +91,6 @@ def _following(request: Request, grant: Grant, number: int, *, status: int = 200
     with db(request).read() as session:
         paper = _paper(session, number)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
-    wanted = {wish.text.casefold() for wish in chosen.interests}
     names = [name for name in dict.fromkeys(paper.authors) if interest.of("author", name)]
     shown = names if len(names) <= AUTHORS_SHOWN else [*names[: AUTHORS_SHOWN - 1], names[-1]]
     values = {"followed": followed(shown, chosen.interests), "problem": "", "undone": "", **said}

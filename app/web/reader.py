@@ -170,7 +170,7 @@ def preferences_form(
     beyond: Text = "",
     muted: Text = "",
 ) -> Filled:
-    rows = forms.rows(interest, weight, quota)
+    rows, muted = forms.rows(interest, weight, quota), forms.lines(muted)
     return Filled("", rows, cadence, weekday, hour, zone, min_papers, max_papers, when_empty, beyond, muted)
 
 
@@ -191,7 +191,8 @@ def look(request: Request, grant: Change) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         form = forms.filled(subscribers.preferences_of(session, reader))
-    return _preferences(request, grant, form=form, shown=preview.asked(request, form))
+    form, shown = preview.asked(request, form)
+    return _preferences(request, grant, form=form, shown=shown)
 
 
 @router.post("/preferences/{token}/preview")
@@ -199,8 +200,7 @@ def look_ahead(
     request: Request, grant: Change, form: Annotated[Filled, Depends(preferences_form)], split: Text = ""
 ) -> Response:
     """What they would bring as they stand in the form: for a script that alone, else the whole page."""
-    form = forms.looked_over(form, split)
-    shown = preview.asked(request, form)
+    form, shown = preview.asked(request, form, split)
     if "hx-request" not in request.headers:
         return _preferences(request, grant, form=form, shown=shown)
     at = request.url.path

@@ -36,7 +36,8 @@ WITH_BUTTON = [purpose for purpose in PURPOSES if purpose not in READ_ONLY]
 PREFERENCES = {
     "interest": ["world models", "diffusion models", ""], "weight": ["2", "1", "1"], "quota": ["4", "", ""],
     "cadence": "weekdays", "weekday": "0", "hour": "19", "zone": "Asia/Tokyo", "min_papers": "2",
-    "max_papers": "7", "when_empty": "trending",
+    "max_papers": "7", "beyond": "2",
+    "when_empty": "trending",
 }  # fmt: skip
 
 
@@ -318,6 +319,8 @@ def test_preferences_are_shown_and_saved(app: App, client: TestClient, alice: in
         ("hour", "-1", "hour"),
         ("min_papers", "8", "min_papers"),
         ("max_papers", "lots", "max_papers"),
+        ("max_papers", "", "max_papers"),
+        ("beyond", "", "beyond"),
         ("interest", ["fine", "…"], "interests.1"),
         ("interest", ["y" * 10_000], "interests.0"),
         ("weight", ["nan"], "interests.0"),
