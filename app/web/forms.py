@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from functools import lru_cache
-from itertools import groupby, zip_longest
+from itertools import groupby, islice, zip_longest
 from typing import Annotated, TypeVar
 from zoneinfo import available_timezones
 
@@ -16,13 +17,14 @@ from fastapi import Form
 from pydantic import AfterValidator
 
 from app import bibliography, cadence, interest, subscribers
-from app.errors import InvalidAddress, InvalidInput
+from app.errors import InvalidAddress, InvalidInput, InvalidInterest
 from app.interest import MAX_INTEREST_CHARS
 from app.models import Cadence, WhenEmpty
 from app.records import Wish
-from app.subscribers import MAX_INTERESTS, Preferences
+from app.subscribers import MAX_INTERESTS, MAX_MUTED, Preferences
 
 SPARE_ROWS = 3
+MOST_LINES, LINE_CHARS = 100, 1000  # of a field that takes so many: what is cut off could not be used either
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _OF_CONTENT = ("min_papers", "max_papers", "when_empty", "beyond", "muted")
 _UNUSABLE = -1  # no number that anybody may choose: `subscribers.problems` says which ones they may
@@ -77,14 +79,15 @@ class Filled:
 
     @property
     def usable(self) -> Preferences:
-        """What a digest is to hold, as far as it can be done."""
+        """What a digest is to hold, as far as it can be done, of a form that was looked over."""
         wanted = self.wanted()
-        problems = subscribers.problems(wanted)
         wishes = enumerate(wanted.interests)
-        fine = {name: getattr(wanted, name) for name in _OF_CONTENT if name not in problems}
-        return Preferences(
-            interests=tuple(wish for place, wish in wishes if f"interests.{place}" not in problems), **fine
+        fine = {name: getattr(wanted, name) for name in _OF_CONTENT if name not in self.problems}
+        chosen = Preferences(
+            interests=tuple(wish for place, wish in wishes if f"interests.{place}" not in self.problems),
+            **fine,
         )
+        return chosen if "muted" in fine else replace(chosen, muted=_understood(wanted.muted))
 
     def wanted(self) -> Preferences:
         """What was chosen; what cannot be read at all is given as something that `problems` refuses."""
@@ -97,7 +100,7 @@ class Filled:
             max_papers=_number(self.max_papers),
             when_empty=_choice(WhenEmpty, self.when_empty),
             beyond=_number(self.beyond),
-            muted=tuple(line for line in self.muted.splitlines() if line.strip()),
+            muted=tuple(self.muted.splitlines()),
             interests=tuple(row.wish() for row in self.rows),
         )
 
@@ -137,7 +140,14 @@ def filled(chosen: Preferences) -> Filled:
 def rows(texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str] = ()) -> tuple[Row, ...]:
     """The interests that were typed; an empty line is none."""
     lines = zip_longest(texts, weights[: len(texts)], quotas[: len(texts)])
-    return tuple(Row(text, weight or "1", quota or "") for text, weight, quota in lines if text.strip())
+    typed = islice((line for line in lines if line[0].strip()), MOST_LINES)
+    return tuple(Row(text[:LINE_CHARS], weight or "1", quota or "") for text, weight, quota in typed)
+
+
+def lines(text: str) -> str:
+    """What was typed one a line; an empty line is none."""
+    said = (line.strip()[:LINE_CHARS] for line in text.splitlines() if line.strip())
+    return "\n".join(islice(said, MOST_LINES))
 
 
 def kept_apart(form: Filled, text: str) -> Filled:
@@ -153,10 +163,11 @@ def kept_apart(form: Filled, text: str) -> Filled:
 
 
 def looked_over(form: Filled, split: str = "") -> Filled:
-    """The form as its preview shows it: an interest parted where asked, and what is wrong with any."""
+    """The form as its preview shows it: an interest parted where asked, and what is wrong in its content."""
     form = kept_apart(form, split) if split else form
     problems = subscribers.problems(form.wanted())
-    return replace(form, problems={at: said for at, said in problems.items() if at.startswith("interests")})
+    shown = ("interests", *_OF_CONTENT)
+    return replace(form, problems={at: said for at, said in problems.items() if at.startswith(shown)})
 
 
 def problems_of_paste(liked: str) -> dict[str, str]:
@@ -188,6 +199,16 @@ def zones() -> list[tuple[str, list[str]]]:
 def _choice(kind: type[Choice], text: str) -> Choice:
     """What was chosen; the first of all for what the form does not offer."""
     return kind(text) if text in list(kind) else next(iter(kind))
+
+
+def _understood(muted: Sequence[str]) -> tuple[str, ...]:
+    """The muted words that can be used: they keep papers out, whatever else stands in their field."""
+    fine = []
+    for text in muted[:MAX_MUTED]:
+        with suppress(InvalidInterest):
+            interest.muted(text)
+            fine.append(text)
+    return tuple(fine)
 
 
 def _number(text: str) -> int:

@@ -16,6 +16,7 @@ from app.errors import TooManyRequests
 from app.parts import App
 from app.records import Digest, Skip
 from app.subscribers import MAX_INTERESTS, Preferences
+from app.web import forms
 from app.web.forms import Filled
 from app.web.security import Limits, client_ip
 
@@ -64,26 +65,30 @@ class Preview:
         return cls(trouble="No preview could be made just now. It has been noted.", status=500)
 
 
-def asked(request: Request, form: Filled) -> Preview:
-    """The preview of a form, or the reason why there is none now: nobody is kept from the form by that.
+def asked(request: Request, form: Filled, split: str = "") -> tuple[Filled, Preview]:
+    """A form looked over, and its preview or the reason why there is none now: nobody is kept from the form.
 
-    Interests that have a problem are left out.
+    What has a problem is left out. The form is looked over only where a preview may be had.
     """
     limits: Limits = request.app.state.limits
-    previews: Previews = request.app.state.previews
     try:
         limits.preview(client_ip(request))
-        if problem := form.problems.get("interests"):
-            return Preview(silence=problem)
-        wanted = form.usable
-        if form.rows and not wanted.interests:
-            return Preview()
-        return previews.of(wanted, clock.utcnow())
+        form = forms.looked_over(form, split)
+        return form, _of(request.app.state.previews, form)
     except TooManyRequests as error:
-        return Preview.busy(error.retry_after)
+        return form, Preview.busy(error.retry_after)
     except Exception:
         log.exception("no preview")
-        return Preview.failed()
+        return form, Preview.failed()
+
+
+def _of(previews: Previews, form: Filled) -> Preview:
+    if problem := form.problems.get("interests"):
+        return Preview(silence=problem)
+    wanted = form.usable
+    if form.rows and not wanted.interests:
+        return Preview()
+    return previews.of(wanted, clock.utcnow())
 
 
 class Previews:

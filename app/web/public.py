@@ -85,8 +85,7 @@ def subscribe(
 @router.post("/preview", dependencies=[Depends(same_site)])
 def preview(request: Request, form: Annotated[Filled, Depends(sign_up_form)], split: Text = "") -> Response:
     """What the interests would bring: for a script the preview alone, for everybody else the whole page."""
-    form = forms.looked_over(form, split)
-    shown = previews.asked(request, form)
+    form, shown = previews.asked(request, form, split)
     if "hx-request" not in request.headers:
         return _front(request, form, shown.status, shown)
     headers = PUBLIC_REFERRER | shown.headers

@@ -99,6 +99,23 @@ def test_a_keyboard_is_enough(
         assert subscribers.get(session, alice).state is SubscriberState.ERASED
 
 
+def test_a_mistake_in_what_is_wanted_is_told_beside_its_field(page: Page, preferences: str) -> None:
+    """By the preview, while typing; and it goes with it, so that the field's own hint is told again."""
+    page.goto(preferences)
+    muted, least = page.get_by_label("Muted"), page.get_by_label("At least")
+    hint = page.locator("#muted-hint").inner_text()
+    muted.fill("the")
+    least.fill("99")
+    expect(muted).to_have_accessible_description("“the” is no word that tells papers apart.")
+    expect(least).to_have_accessible_description("Choose a number from 1 to 30.")
+    expect(page.locator(".problem")).to_have_count(2)
+    assert axe.violations(page) == []
+    muted.fill("chess")
+    expect(muted).to_have_accessible_description(hint)
+    expect(least).to_have_attribute("aria-invalid", "true")
+    expect(page.locator(".problem")).to_have_count(1)
+
+
 def take_a_break(page: Page) -> None:
     """Half a day is not taken for none, nor one that is over for one to come."""
     today, until = clock.utcnow().date(), page.get_by_label("Back on")

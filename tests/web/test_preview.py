@@ -17,7 +17,7 @@ from app.pipeline import App
 from app.records import Wish
 from app.subscribers import Preferences
 from app.tokens import Purpose
-from app.web import pages, preview, security
+from app.web import forms, pages, preview, security
 from app.web.preview import Preview, Previews
 from tests import shelves
 from tests.web.conftest import Link
@@ -128,6 +128,44 @@ def test_a_mistake_is_told_beside_its_interest(client: TestClient) -> None:
     for text in (page, said):
         assert "Language Agents that &lt;think&gt;" in text
     assert "Your digest" not in looked(client, '"unclosed')
+
+
+@pytest.mark.usefixtures("shelf")
+def test_every_mistake_in_what_is_wanted_is_told_beside_its_field(
+    client: TestClient, alice: int, link: Link
+) -> None:
+    """On the page and to a script; what is understood of the muted words still keeps its papers out."""
+    path = link(Purpose.PREFERENCES, alice) + "/preview"
+    typed = {"interest": ["language agents", "", '"x'], "min_papers": "99", "max_papers": "", "beyond": "abc",
+             "muted": "a\nthink", "hour": "99"}  # fmt: skip
+    page = client.post(path, data=typed).text
+    said = client.post(path, data=typed, headers=SCRIPT).text
+    for name in ("min_papers", "max_papers", "beyond", "muted"):
+        assert f'id="problem-{name}"' in page
+        assert f'<li data-field="{name}">' in said
+    assert 'id="problem-interests.1"' in page
+    assert "“a” is no word that tells papers apart.</p>" in page
+    assert "problem-hour" not in page, "which the preview is not about"
+    for text in (page, said):
+        assert "Language Agents, Part 3" in text
+        assert "Language Agents that" not in text
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_flood_of_lines_does_not_come_back(
+    client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is it looked over for who may not look now: it could not be used."""
+    path = link(Purpose.PREFERENCES, alice)
+    usual, typed = len(client.get(path).content), {"muted": "a\n" * 150_000, "interest": ["b"] * 900}
+    for at, status in ((path, 422), (path + "/preview", 200)):
+        answer = client.post(at, data=typed)
+        assert (answer.status_code, len(answer.content) < usual + 200_000) == (status, True)
+        assert 'id="problem-muted"' in answer.text
+        assert 'id="problem-interests"' in answer.text
+    monkeypatch.setattr(client.app.state.limits, "preview", refuse)  # type: ignore[attr-defined]
+    monkeypatch.setattr(forms, "looked_over", None)
+    assert client.post("/preview", data=typed).status_code == 429
 
 
 @pytest.mark.usefixtures("shelf")

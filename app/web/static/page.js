@@ -19,11 +19,22 @@ if (cadence && weekday) {
   show();
 }
 
-// What is wrong with an interest, beside it, as far as the preview's last answer still speaks of what stands there.
-const unmarked = (field) => {
+// What is wrong with a field, beside it; without it, the field is described by its hint again, where it has one.
+const unmarked = (field, hint = "interest-hint") => {
   field.removeAttribute("aria-invalid");
-  if (field.hasAttribute("aria-describedby")) field.setAttribute("aria-describedby", "interest-hint");
+  if (!field.hasAttribute("aria-describedby")) return;
+  if (document.getElementById(hint)) field.setAttribute("aria-describedby", hint);
+  else field.removeAttribute("aria-describedby");
 };
+const marked = (field, around, name, problem) => {
+  const shown = Object.assign(document.createElement("p"), {
+    className: "problem", id: "problem-" + name, textContent: problem.textContent,
+  });
+  around.append(shown);
+  field.setAttribute("aria-invalid", "true");
+  field.setAttribute("aria-describedby", shown.id);
+};
+// An interest, as far as the preview's last answer still speaks of what stands there; and the other fields.
 document.addEventListener("htmx:afterSwap", () => {
   const said = [...document.querySelectorAll(".mistaken li")];
   document.querySelectorAll("[data-lines] .line:not(.heads)").forEach((line, place) => {
@@ -31,14 +42,15 @@ document.addEventListener("htmx:afterSwap", () => {
     const problem = said.find((one) => one.dataset.interest === field.value);
     line.querySelector(".problem")?.remove();
     unmarked(field);
-    if (!problem) return;
-    const shown = Object.assign(document.createElement("p"), {
-      className: "problem", id: "problem-interests." + place, textContent: problem.textContent,
-    });
-    line.append(shown);
-    field.setAttribute("aria-invalid", "true");
-    field.setAttribute("aria-describedby", shown.id);
+    if (problem) marked(field, line, "interests." + place, problem);
   });
+  for (const name of ["min_papers", "max_papers", "beyond", "muted"]) {
+    const field = document.getElementById(name);
+    const problem = said.find((one) => one.dataset.field === name);
+    document.getElementById("problem-" + name)?.remove();
+    if (field) unmarked(field, name + "-hint");
+    if (field && problem) marked(field, field.closest(".field"), name, problem);
+  }
 });
 
 // One more empty line whenever the last one is begun.
