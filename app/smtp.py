@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 import aiosmtplib
+import structlog
 
 from app.conversation import Conversation, Patience
 from app.pace import STRICT_MESSAGES, Family, Parcel, Turns
@@ -19,6 +20,8 @@ from app.wire import Offers, clean
 # So many mails wait for a connection at most, or MANY while a connection waits for one that it may carry:
 # then all that wait are for providers who have all the connections they may have.
 FEW, MANY = 200, 1000
+log = structlog.get_logger(__name__)
+
 _SIZE_DIGITS = 20  # RFC 1870; Python refuses to read thousands of them
 
 
@@ -157,6 +160,14 @@ class Relay:
         if self._most or self.stopped:
             return
         answer = refused_at_the_door(error)
+        # Once a run, and also for mails of which nobody keeps count: whoever waits for one cannot tell.
+        log.warning(
+            "no connection to the relay",
+            host=self._settings.smtp_host,
+            port=self._settings.smtp_port,
+            code=answer.code,
+            error=answer.text,
+        )
         parcel = self._turns.take([])
         if parcel:
             self._settle(parcel.mail, answer)

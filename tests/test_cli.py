@@ -28,8 +28,9 @@ from app.lexicon import YOUNG
 from app.match import Numbers
 from app.models import ApiKey, Audit, Delivery, Model, Scope, Source, Subscriber
 from app.pipeline import App, Refreshed
-from app.records import Rejection
+from app.records import Rejection, Wish
 from app.settings import Settings
+from app.subscribers import Preferences, SignUp
 from tests import shelves
 from tests.conftest import SECRET
 from tests.mailserver import MailServer
@@ -352,6 +353,26 @@ def test_what_is_paused_is_told_and_goes_on_when_resumed(run: Run, app: App, mai
     assert says(run("send", "--json"))["sent"] == 1
     with app.db.read() as session:
         assert [row.action for row in session.exec(select(Audit))] == ["sending.pause", "sending.resume"]
+
+
+def test_mails_that_wait_are_told(run: Run, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A confirmation that finds no relay is no digest: it is seen all the same, and when it is tried."""
+    assert says(run("sending", "status", "--json"))["others"] == []
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("PAPERBOY_SMTP_PORT", str(closed.getsockname()[1]))
+        with app.db.write() as session:
+            wanted = SignUp("alice@example.org", Preferences(interests=(Wish("agents"),)))
+            subscribers.sign_up(session, wanted, "192.0.2.1", clock.utcnow())
+        assert "1 mail waits, to be tried at 20" in run("send").stdout
+        told = run("send").stdout
+    assert "Nobody is due" not in told
+    assert "1 mail waits, to be tried at 20" in told
+    assert "Confirmations: 1 mail waits, to be tried at 20" in run("sending", "status").stdout
+    status = says(run("sending", "status", "--json"))
+    assert status["balance"]["due"] == 0
+    (waiting,) = status["others"]
+    assert (waiting["kind"], waiting["mails"]) == ("confirm", 1)
 
 
 @pytest.mark.usefixtures("alice_is_due")

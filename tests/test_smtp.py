@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import trustme
 import uvloop
 
@@ -317,8 +318,13 @@ def test_a_relay_that_wants_fewer_connections_gets_fewer(settings: Settings, mai
 
 
 def test_an_absent_relay(settings: Settings) -> None:
-    """One mail says that there is no connection; the others are not tried at all."""
-    answers = send(settings, *(mail(n) for n in range(30)))
+    """One mail says that there is no connection, and the log once; the others are not tried at all."""
+    with structlog.testing.capture_logs() as logged:
+        answers = send(settings, *(mail(n) for n in range(30)))
+    (warning,) = logged
+    assert (warning["log_level"], warning["event"]) == ("warning", "no connection to the relay")
+    assert (warning["host"], warning["port"]) == (settings.smtp_host, settings.smtp_port)
+    assert "no connection" in warning["error"]
     (tried,) = (answer for answer in answers if answer.verdict is not Verdict.HELD)
     assert tried.verdict is Verdict.UNREACHABLE
     assert "no connection" in tried.text

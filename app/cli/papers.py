@@ -186,13 +186,15 @@ def send(
     with showing.opened() as app, showing.ending_gently(app):
         counts = pipeline.send_due(app, clock.utcnow())
         with app.db.read() as session:
-            pauses = deliver.pauses(session)
+            pauses, waiting = deliver.pauses(session), deliver.waiting(session)
     if as_json:
         showing.say_json(dict(counts))
     elif counts:
         showing.table(["what", "how many"], sorted(counts.items()))
-    elif not pauses:
+    elif not (pauses or waiting):
         showing.out().print("Nobody is due, and no mail is waiting.")
+    if waiting and not (pauses or as_json):
+        showing.out().print(f"{sending.say_waiting(waiting)}.")
     sending.say_paused(pauses)
     if counts["failed"]:
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -9,26 +10,37 @@ import typer
 from app import audit, clock, deliver
 from app.cli import showing
 from app.errors import NotFound
-from app.models import SendingPause
+from app.models import MailKind, SendingPause
 
 sending = typer.Typer(no_args_is_help=True, help="What leaves and what does not; pause, resume, cancel.")
 
 Which = Annotated[str, typer.Option("--edition", help="One edition, as 2026-11-20; otherwise all.")]
 Why = Annotated[str, typer.Option("--reason", help="For whoever finds it paused.")]
 
+_NAMES = {
+    MailKind.CONFIRM: "Confirmations",
+    MailKind.MANAGE: "Links to preferences",
+    MailKind.ERASE: "Links to erase",
+}
+
 
 @sending.command()
 def status(edition: Which = "", as_json: showing.AsJson = False) -> None:
-    """How many digests were due and what became of them, and what is paused, and why."""
+    """How many digests were due and what became of them, what else waits, and what is paused, and why."""
     with showing.opened(needs_secret=False) as app, app.db.read() as session:
         balance, pauses = deliver.balance(session, edition or None), deliver.pauses(session)
+        waiting = [] if edition else deliver.waiting(session)
+    others = [each for each in waiting if each.kind is not MailKind.DIGEST]
     if as_json:
         shown = [pause.model_dump(exclude={"id"}) for pause in pauses]
-        showing.say_json({"balance": balance, "pauses": shown})
+        rest = [each._asdict() for each in others]
+        showing.say_json({"balance": balance, "others": rest, "pauses": shown})
         return
     showing.table(["state", "how many"], [(name, n) for name, n in balance.items() if name != "holds"])
     if not balance["holds"]:
         showing.err().print("The states do not add up to what was due: please report this.")
+    for each in others:
+        showing.out().print(f"{_NAMES[each.kind]}: {say_waiting([each])}")
     say_paused(pauses)
 
 
@@ -74,6 +86,17 @@ def release(delivery: Annotated[int, typer.Argument(help="The delivery's number.
         deliver.release(session, delivery, now)
         audit.note(session, showing.ACTOR, "delivery.release", delivery, now)
     showing.out().print(f"Delivery {delivery} leaves with the next run.")
+
+
+def say_waiting(waiting: Sequence[deliver.Waiting]) -> str:
+    """How many mails wait, and when they are tried."""
+    mails, first = sum(each.mails for each in waiting), min(each.next_attempt_at for each in waiting)
+    at = showing.moment(first)
+    return (
+        f"1 mail waits, to be tried at {at}"
+        if mails == 1
+        else f"{mails} mails wait, to be tried from {at} on"
+    )
 
 
 def say_paused(pauses: list[SendingPause]) -> None:

@@ -35,7 +35,7 @@ from app.deliver.entries import UNDELIVERED, Entry, enqueue, enter, papers_promi
 from app.deliver.hand import Ledger
 from app.deliver.operating import cancel, pause, pauses, release, resume
 from app.deliver.outcomes import record, retry_delay
-from app.deliver.queries import balance, digests
+from app.deliver.queries import Waiting, balance, digests, waiting
 from app.deliver.recovery import anything_to_do, recover
 from app.deliver.signatures import keep_signatures, unsigned
 
@@ -48,6 +48,7 @@ __all__ = [
     "Ledger",
     "Restored",
     "Shard",
+    "Waiting",
     "anything_to_do",
     "balance",
     "cancel",
@@ -71,5 +72,6 @@ __all__ = [
     "silences",
     "stored",
     "unsigned",
+    "waiting",
     "withdraw",
 ]

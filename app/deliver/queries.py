@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.db import one_of
+from app.deliver.claims import WAITING
 from app.models import Contents, Delivery, MailKind
 from app.models import DeliveryState as State
 
@@ -27,6 +29,24 @@ def balance(session: Session, edition: str | None = None) -> dict[str, int | boo
     states = {state.value: 0 for state in State} | {State(state).value: n for state, n, _ in counted}
     due = counted[0][2] if counted else 0
     return {"due": due, **states, "holds": due == sum(states.values())}
+
+
+class Waiting(NamedTuple):
+    """The mails of a kind that are still to leave."""
+
+    kind: MailKind
+    mails: int
+    next_attempt_at: datetime  # of the first of them
+
+
+def waiting(session: Session) -> list[Waiting]:
+    """What is to leave, or to be tried again, by kind. Mails of unknown fate that are held are left out."""
+    first = func.min(Delivery.next_attempt_at)
+    rows = select(Delivery.kind, func.count(), first).where(
+        col(Delivery.state).in_(WAITING), col(Delivery.next_attempt_at).is_not(None)
+    )
+    counted = session.exec(rows.group_by(col(Delivery.kind)).order_by(col(Delivery.kind)))
+    return [Waiting(MailKind(kind), mails, at) for kind, mails, at in counted if at]
 
 
 def digests(session: Session, delivery_ids: Collection[int | None]) -> dict[int, dict[str, Any]]:

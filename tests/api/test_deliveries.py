@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from app import deliver, planning, suppression
+from app import deliver, planning, subscribers, suppression
 from app.models import Delivery, DeliveryState, Scope
 from app.pipeline import App
-from app.records import Skip
+from app.records import Skip, Wish
+from app.subscribers import Preferences, SignUp
 from tests import shelves
 from tests.api.conftest import Call
 from tests.conftest import NOW
@@ -60,6 +61,17 @@ def test_an_edition_balances(planned: int, call: Call) -> None:
     assert call("GET", "/editions/2026-11-20").json() == edition
     assert call("GET", "/editions/2026-11-19").status_code == 404
     assert call("GET", "/sending").json()["balance"] == balance
+
+
+def test_other_mails_that_wait_are_counted_beside_the_balance(app: App, planned: int, call: Call) -> None:
+    """The law counts digests; a confirmation that waits for the relay is seen, too."""
+    with app.db.write() as session:
+        wanted = Preferences(interests=(Wish("agents"),))
+        subscribers.sign_up(session, SignUp("carol@example.org", wanted), "192.0.2.1", NOW)
+    told = call("GET", "/sending").json()
+    assert told["balance"]["due"] == 2
+    at = told["others"][0].pop("next_attempt_at")
+    assert (told["others"], at) == ([{"kind": "confirm", "mails": 1}], "2026-11-20T09:30:00Z")
 
 
 def test_editions_come_a_page_at_a_time(app: App, planned: int, call: Call) -> None:

@@ -53,12 +53,21 @@ class Edition(BaseModel):
     paused: PauseOut | None = None
 
 
+class WaitingOut(BaseModel):
+    """Mails that are no digests, and are still to leave: confirmations, and links that were asked for."""
+
+    kind: MailKind = Field(examples=[MailKind.CONFIRM])
+    mails: int = Field(examples=[2])
+    next_attempt_at: datetime = Field(description="When the first of them is tried.")
+
+
 class Sending(BaseModel):
-    """Whether mails leave, and the balance over all editions."""
+    """Whether mails leave, the balance over all editions, and what waits besides digests."""
 
     paused: bool
     pauses: list[PauseOut]
     balance: Balance
+    others: list[WaitingOut]
 
 
 class Reason(BaseModel):
@@ -123,12 +132,13 @@ def cancel_edition(app: Paperboy, key: Sender, now: Now, edition: Name) -> Editi
 
 @router.get("/sending")
 def get_sending(app: Paperboy, _key: Reader) -> Sending:
-    """Whether mails leave, what is held back, and the balance over all editions."""
+    """Whether mails leave, what is held back, the balance over all editions, and other mails that wait."""
     with app.db.read() as session:
         pauses = [_pause(pause) for pause in deliver.pauses(session)]
-        balance = _balance(deliver.balance(session))
+        balance, waiting = _balance(deliver.balance(session)), deliver.waiting(session)
+    others = [WaitingOut(**each._asdict()) for each in waiting if each.kind is not MailKind.DIGEST]
     everything = any(pause.edition == deliver.EVERYTHING for pause in pauses)
-    return Sending(paused=everything, pauses=pauses, balance=balance)
+    return Sending(paused=everything, pauses=pauses, balance=balance, others=others)
 
 
 @router.post("/sending/pause", status_code=204)
