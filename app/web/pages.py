@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -90,15 +91,21 @@ _OUTCOMES = {
 
 
 class Static(StaticFiles):
-    """Files; one whose URL changes with its content is asked for once."""
+    """Files; one whose URL changes with its content is asked for once.
+
+    While a new version is rolled out, a page of it may ask for its file here: what is no fingerprint of ours
+    is not kept.
+    """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         answer = await super().get_response(path, scope)
-        if scope["query_string"]:
-            answer.headers["Cache-Control"] = FOR_EVER
+        if query := scope["query_string"].decode("latin-1"):
+            ours = _fingerprinted().get(path) == f"/static/{path}?{query}"
+            answer.headers["Cache-Control"] = FOR_EVER if ours else "no-cache"
         return answer
 
 
+@cache
 def _fingerprinted() -> dict[str, str]:
     """File name → URL that changes with the content, so that it may be cached for ever."""
     files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}

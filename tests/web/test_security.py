@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from fastapi.testclient import TestClient
 
 from app import main
 from app.errors import TooManyRequests
 from app.pipeline import App
-from app.web import security
+from app.web import pages, security
 from app.web.security import Limits, nearest_stranger
 
 
@@ -130,6 +132,17 @@ def test_head_is_answered_as_get_without_the_body(client: TestClient, path: str)
     got, head = client.get(path), client.head(path)
     assert (head.status_code, head.content) == (got.status_code, b"")
     assert head.headers == got.headers
+
+
+def test_a_file_is_kept_for_ever_only_under_the_url_of_its_content(client: TestClient) -> None:
+    """While a new version is rolled out, an old process is asked for what a new page names."""
+    urls = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', client.get("/").text))
+    assert len(urls) >= 4
+    for url in urls:
+        assert client.get(url).headers["cache-control"] == pages.FOR_EVER
+        path, _, _ = url.partition("?")
+        for query in ("v=0123456789ab", "anything", url.partition("?")[2] + "&x"):
+            assert client.get(f"{path}?{query}").headers["cache-control"] == "no-cache"
 
 
 def test_an_oversized_form_is_refused(client: TestClient) -> None:
