@@ -22,10 +22,14 @@ Clause = tuple[str, Matrix]  # what is said of a paper that it leaves out, and w
 
 
 class Filters:
-    """Papers, read once when somebody first asks. Answers are in the order in which the papers came."""
+    """Papers, read once, when somebody first asks or ahead. Answers are in the order in which they came."""
 
     def __init__(self, papers: Sequence[PaperView], folding: Abbreviations) -> None:
         self._papers, self._folding = papers, folding
+
+    def read(self) -> None:
+        """Read the papers now, so that nobody waits for it later."""
+        _ = self._texts, self._authors, self._filed
 
     def passing(self, query: Query) -> Matrix:
         """Which papers have all that a query requires and nothing that it excludes."""
@@ -59,6 +63,8 @@ class Filters:
 
     def _means(self, phrase: Sequence[str]) -> Matrix:
         """Whether these stems stand there, as typed or in their short or long form."""
+        if len(telling(phrase)) == 1 < len(phrase):  # without "on", "on-policy" would be any policy
+            return self._texts[0].having(phrase)
         folded = self._folding.fold(telling(phrase))
         wanted = " ".join(folded)
         besides = [stem for stem, says in self._folding.parts.items() if wanted in says]

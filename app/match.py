@@ -151,6 +151,10 @@ class Index:
         """Whether each paper, in the order in which they came, is left out by nothing in an interest."""
         return self._filters.passing(query)
 
+    def read_ahead(self) -> None:
+        """Read all papers for filters and exclusions, too: the first who asks need not wait for it."""
+        self._filters.read()
+
     def excluded(self, query: Query) -> frozenset[int]:
         """The papers that the exclusions of an interest forbid, by id."""
         return frozenset(self._ids[self._filters.excluded(query)].tolist())

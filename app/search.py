@@ -70,6 +70,7 @@ class Stacks:
 
     def __init__(self, papers: Sequence[PaperView], corpus: Corpus) -> None:
         self._index = match.Index(papers, corpus)
+        self._index.read_ahead()
         self._ids = np.array([paper.id for paper in papers], np.int64)
         self._places = {number: place for place, number in enumerate(self._ids.tolist())}
         days = [paper.last_listed_on.toordinal() if paper.last_listed_on else 0 for paper in papers]
