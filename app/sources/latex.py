@@ -17,7 +17,7 @@ from pylatexenc.macrospec import MacroSpec, MacroStandardArgsParser, SpecialsSpe
 
 # A dollar pair is mathematics only when it hugs its content and no digit follows ("$5 to $10" is money).
 _MATH = re.compile(r"\$(?=\S)[^$]{1,300}(?<=\S)\$(?!\d)|\$\$[^$]{1,300}\$\$|\$[^$\s\d][^$\s]{0,30}\$")
-_BARE_PERCENT = re.compile(r"(?<!\\)%")
+_BARE_SIGN = re.compile(r"(?<!\\)([%&])")
 _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
 _SKIPPED = re.compile(
     r"\\mkern-?[\d.]+mu|[ ~]?\\cite[a-z]*(?:\[[^\]]*\])*\{[^{}]*\}|~?\\(?:ref|label)\{[^{}]*\}"
@@ -28,7 +28,7 @@ _TIGHT = re.compile(r"(?<=\S)(\\times|\\cdot)\s+(?=\d|[A-Za-z]\b|[\\{])")
 _SCRIPTED = re.compile(r"([_^])\s*(\\(?:math|text|oper)[a-z]*(?![a-z])\s*(?:\{[^{}]*\}|\w))")
 _UNSLASHED = re.compile(r"\{(times|sim|approx|circ|pm|rightarrow|alpha|beta|pi)\}")
 _MENDED = (
-    (_BARE_PERCENT, r"\\%"),
+    (_BARE_SIGN, r"\\\1"),
     (_UNSLASHED, r"{\\\1}"),
     (_SKIPPED, ""),
     (_TIGHT, r"\1{}"),

@@ -24,6 +24,7 @@ from app.sources import latex
         (r"We propose \method{}, \eg for cats \cite{a,b}.", "We propose method, e.g. for cats."),
         (r"see it\footnote{At https://a.test/x_1}", "see it (At https://a.test/x_1)"),
         ("256{times}256 at 360^{circ}", "256×256 at 360°"),
+        (r"Q&A with $\alpha$, 50% of R\&D", "Q&A with α, 50% of R&D"),
         ("at https://a.test/b_1{https://a.test/b_1}.", "at https://a.test/b_1."),
         ("during training}.", "during training."),
         ("{FRISM} for 11{,}133 {S}ignals", "FRISM for 11,133 Signals"),
