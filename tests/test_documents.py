@@ -13,7 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import cli
+from app.cli.people import COLUMNS
 from app.db import ROOT
+from app.demo import people, replay
 from app.settings import Settings
 
 README = (ROOT / "README.md").read_text()
@@ -67,6 +69,23 @@ def _named(words: list[str]) -> list[str]:
     """The command and its subcommand, without what is given to them."""
     groups = {"subscribers", "key", "sources", "model", "suppressions", "sending"}
     return words[:2] if words[0] in groups else words[:1]
+
+
+def test_its_examples_find_something_in_the_demo() -> None:
+    """Whoever has just run the demo tries these first."""
+    asked = re.findall(r'(?:preview --interest|backtest) "([^"]+)"', README)
+    (reader, paper) = re.findall(r"paperboy explain (\S+) (\S+)", README)[0]
+    sample = "".join(file.path.read_text().lower() for file in replay.readings())
+    assert len(asked) == 2
+    assert all(each in sample for each in [*asked, paper])
+    wanted = {person.email: person.wants for person in people.PEOPLE}[reader]
+    assert set(asked) <= {wish.text for wish in wanted.interests}, "and it was sent"
+
+
+def test_what_may_stand_in_a_list_of_readers_is_told() -> None:
+    """Every column that is imported, by its name."""
+    (told,) = re.findall(r"\*\*Readers from elsewhere\.\*\*((?:.|\n)+?)\n- ", README)
+    assert set(re.findall(r"`([a-z_]+)`", told)) == set(COLUMNS)
 
 
 def test_the_first_screen_holds_the_two_commands() -> None:
