@@ -25,6 +25,7 @@ from markupsafe import Markup, escape
 
 from app.db import ROOT
 from app.errors import DeliveryError
+from app.interest import in_words
 from app.records import Digest, Letter, MailKind, Pick, RenderedMail
 from app.settings import Settings
 from app.tokens import Purpose, Signer
@@ -158,7 +159,7 @@ class Renderer:
 
     def heading(self, interest: str, heading: str) -> Fragment:
         """What stands over the papers of a section."""
-        values = {"interest": plain(interest), "heading": plain(heading)}
+        values = {"interest": in_words(plain(interest)), "heading": plain(heading)}
         html, text = self._both("digest/section", values)
         return Fragment(Markup(html), f"\n\n{text}\n")  # noqa: S704 - it is a template's own output
 
@@ -253,7 +254,7 @@ def also(title: str) -> str:
 
 def why(reason: str) -> str:
     """What the preview says of the only paper."""
-    return shorten(reason, WHY_CHARS)
+    return f"Why: {shorten(reason, WHY_CHARS)}" if reason else ""
 
 
 def note(text: str) -> Fragment:

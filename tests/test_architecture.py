@@ -66,6 +66,7 @@ STAGE_USES = {
     ("deliver", "suppression"),
     ("fragments", "message"),
     ("fragments", "render"),
+    ("render", "interest"),
     ("letters", "dkim"),
     ("letters", "fragments"),
     ("letters", "message"),

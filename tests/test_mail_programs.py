@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app import render
 from app.records import Digest, Letter, MailKind, Section
 from app.render import Renderer
 from app.settings import Settings
@@ -121,3 +122,17 @@ def test_without_styles_a_mail_reads_on(mails: dict[str, str]) -> None:
         "«Abstract» · «PDF» · «Code»",
         "«More like this» · «Less like this» · «Mute a word» · «Follow an author»",
     ]
+
+
+def test_without_styles_a_mail_begins_well(mails: dict[str, str]) -> None:
+    """What the list of mails shows of it stands above its name, and says what it is."""
+    best, first, second, *_ = samples.digest().picks
+    also = f"{render.also(first.title)} · {render.also(second.title)}"
+    assert {name: Bare(html).lines[:3] for name, html in mails.items()} == {
+        "digest": [f"Also in this digest: {also}", "«Paperboy»", "Friday, 20 November 2026"],
+        "a week": [f"Why: {best.reason}", "«Paperboy»", "Week 47 of 2026"],
+        "alone": ["«Paperboy»", "Friday, 20 November 2026", "1 paper for you."],
+        "confirm": ["One click, and digests come at the hour that you chose.", "«Paperboy»", "Hello,"],
+        "manage": ["Your interests, your hour, and how many papers.", "«Paperboy»", "Hello,"],
+        "erase": ["This cannot be undone, so please make sure.", "«Paperboy»", "Hello,"],
+    }

@@ -41,7 +41,7 @@ def environment(settings: Settings) -> Environment:
         most_papers=bibliography.MOST_PAPERS,
         most_file_bytes=bibliography.MOST_FILE_BYTES,
     )
-    made.filters.update(local=local, local_day=local_day, outcome=outcome)
+    made.filters.update(local=local, local_day=local_day, outcome=outcome, in_words=interest.in_words)
     return made
 
 

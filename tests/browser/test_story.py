@@ -166,7 +166,7 @@ def test_from_sign_up_to_the_last_mail(
         digest = mail_server.messages[1]
         assert FITTING in str(digest.parsed()["Subject"])
         assert "Why: “Language Agents” in the title" in plain_text(digest)
-        fitting, beyond = plain_text(digest).split("TRENDING BEYOND YOUR INTERESTS")
+        fitting, beyond = plain_text(digest).split("Trending beyond your interests")
         assert FITTING in fitting
         assert OTHER not in fitting
         assert OTHER in beyond

@@ -176,6 +176,15 @@ def test_without_interests_it_is_what_is_trending(client: TestClient) -> None:
     assert VIDEO in said
 
 
+def test_authors_are_named_in_words(app: App, client: TestClient) -> None:
+    """Above their papers, and beside the form."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        shelves.paper(session, shelves.source(session, now), VIDEO, now.date(), now, authors=["Hongtao Wu"])
+    said = looked(client, 'author:"Hongtao Wu"')
+    assert re.findall(">(Papers by [^<]+)<", said) == ["Papers by Hongtao Wu"] * 2
+
+
 @pytest.mark.usefixtures("shelf")
 def test_a_reader_looks_ahead_beside_their_preferences(
     app: App, client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch
