@@ -29,6 +29,7 @@ def configure(settings: Settings, level: str | None = None) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
+        _without_colours,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
@@ -57,6 +58,12 @@ def _form(as_json: bool) -> list[Processor]:
     )
     tidy = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     return [tidy, structlog.processors.format_exc_info, conceal, last]
+
+
+def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """A processor that leaves out what uvicorn says a second time, in colours."""
+    event.pop("color_message", None)
+    return event
 
 
 def conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:

@@ -220,13 +220,22 @@ def test_a_failed_job_is_found_until_it_works_again(app: App, now: datetime) -> 
     assert remembered(app, now)["job refresh"].level is Level.OK
 
 
-def test_a_digest_that_is_late_is_found(app: App, now: datetime) -> None:
-    """Nobody runs the schedule."""
+@pytest.mark.parametrize(
+    ("late", "said"),
+    [
+        (timedelta(minutes=20), "20 minutes"),
+        (timedelta(minutes=119), "119 minutes"),
+        (timedelta(hours=3, minutes=10), "3 hours"),
+        (timedelta(minutes=333315), "231 days"),
+    ],
+)
+def test_a_digest_that_is_late_is_found(app: App, now: datetime, late: timedelta, said: str) -> None:
+    """Nobody runs the schedule; for how long is said as people say it."""
     with app.db.write() as session:
-        shelves.reader(session, "alice@example.org", [], now - timedelta(minutes=20))
+        shelves.reader(session, "alice@example.org", [], now - late)
     finding = remembered(app, now)["schedule"]
     assert finding.level is Level.ERROR
-    assert "20 minutes" in finding.said
+    assert f"due for {said}:" in finding.said
 
 
 def test_a_pause_is_found_with_its_reason(app: App, now: datetime) -> None:

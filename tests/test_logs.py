@@ -54,7 +54,8 @@ def test_logs_are_for_machines_where_the_settings_say_so(
     """One JSON object a line, ours and the libraries' alike."""
     logs.configure(settings.model_copy(update={"log_json": True}))
     structlog.get_logger("app.runs").info("run ended", job="refresh")
-    logging.getLogger("uvicorn.error").warning("Started %s", "server")
+    twice = {"color_message": "Started \x1b[36m%s\x1b[0m"}
+    logging.getLogger("uvicorn.error").warning("Started %s", "server", extra=twice)
     ours, theirs = (json.loads(line) for line in capsys.readouterr().err.splitlines())
     assert (ours["event"], ours["job"], ours["level"], ours["logger"]) == (
         "run ended",
@@ -64,6 +65,7 @@ def test_logs_are_for_machines_where_the_settings_say_so(
     )
     assert ours["timestamp"].endswith("Z")
     assert (theirs["event"], theirs["level"]) == ("Started server", "warning")
+    assert "color_message" not in theirs
 
 
 def test_the_level_is_kept(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:

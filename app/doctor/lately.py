@@ -109,12 +109,18 @@ def _lateness(session: Session, now: datetime) -> Finding:
     late = lateness(session, now)
     if late <= LATE:
         return well("schedule", "no digest is late")
-    minutes = round(late.total_seconds() / 60)
     return error(
         "schedule",
-        f"a digest has been due for {minutes} minutes: nothing is running the schedule",
+        f"a digest has been due for {_in_words(late)}: nothing is running the schedule",
         "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`",
     )
+
+
+def _in_words(span: timedelta) -> str:
+    """In the largest unit of which there are two at least."""
+    units = (("days", timedelta(days=1)), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1)))
+    unit, length = next((each for each in units if span >= 2 * each[1]), units[-1])
+    return f"{round(span / length)} {unit}"
 
 
 def _pauses(session: Session) -> Iterator[Finding]:
