@@ -22,6 +22,7 @@ OPTIONS = (
     "--local", "--nocreate-prefs", "--cf=use_bayes 0", "--cf=use_auto_welcomelist 0",
     "--cf=add_header all Points _SCORE_ _TESTSSCORES( )_",
 )  # fmt: skip
+RULES = Path("/usr/share/spamassassin")  # newer ones, of sa-update, would be others on each machine
 FIRST = b"X-Spam-Checker-Version: "  # begins each mail that it hands back
 
 
@@ -46,7 +47,8 @@ def verdicts(mails: Sequence[Received], at: datetime, folder: Path) -> list[Verd
     for file, mail in zip(files, mails, strict=True):
         file.write_bytes(delivered(mail, at))
     alone = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
-    asked = subprocess.run([program, *OPTIONS, *files], env=alone, capture_output=True, check=True)  # noqa: S603
+    own = [f"--configpath={RULES}"] if RULES.is_dir() else []
+    asked = subprocess.run([program, *OPTIONS, *own, *files], env=alone, capture_output=True, check=True)  # noqa: S603
     return [_verdict(FIRST + judged) for judged in asked.stdout.split(FIRST)[1:]]
 
 
