@@ -52,7 +52,8 @@ def _caller(
     with app.db.read() as session:
         holder = keys.holder(session, given)
     if holder is None:
-        raise HTTPException(401, "a key is needed", {"WWW-Authenticate": _WAYS_IN})
+        detail = access.WRONG_KEY if given else "a key is needed"
+        raise HTTPException(401, detail, {"WWW-Authenticate": _WAYS_IN})
     if Scope.BOUNCES not in holder.scopes:
         raise HTTPException(403, "this key lacks the scope “bounces”")
     if holder.is_stale(now):

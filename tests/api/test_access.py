@@ -76,6 +76,22 @@ def test_what_is_no_key_opens_nothing(header: str, client: TestClient) -> None:
     assert answer.json()["status"] == 401
 
 
+def test_a_wrong_key_is_told_from_none(client: TestClient) -> None:
+    """Whoever did send one looks for what is wrong with it."""
+    none = client.get("/api/v1/runs").json()["detail"]
+    wrong = client.get("/api/v1/runs", headers={"Authorization": "Bearer pb_x"}).json()["detail"]
+    assert none.startswith("a key is needed")
+    assert wrong.startswith("this key is not known here")
+
+
+def test_what_has_no_route_says_so(call: Call) -> None:
+    """A path that is none, and a method that a path does not take."""
+    assert call("GET", "/nothing").json()["detail"].startswith("there is no such path; ")
+    refused = call("DELETE", "/runs")
+    assert (refused.status_code, refused.headers["Allow"]) == (405, "GET")
+    assert "Allow header" in refused.json()["detail"]
+
+
 def test_a_revoked_key_opens_nothing(app: App, client: TestClient, key_of: Callable[[Scope], str]) -> None:
     """At once, not when some cache expires."""
     headers = {"Authorization": f"Bearer {key_of(Scope.READ)}"}
@@ -133,6 +149,7 @@ def test_every_error_is_a_problem(
     problem = answer.json()
     assert problem["status"] == status
     assert problem["title"]
+    assert problem["detail"]
     assert problem["instance"] == f"/api/v1{path.partition('?')[0]}"
 
 

@@ -80,6 +80,12 @@ def test_without_a_key_nothing_is_taken(client: TestClient, header: str | None) 
     )
     assert refused.status_code == 401
     assert refused.headers["WWW-Authenticate"].startswith("Basic")
+    said = {
+        None: "a key is needed",
+        "Bearer pb_x": "this key is not known",
+        basic("pb_x"): "this key is not known",
+    }
+    assert refused.json()["detail"].startswith(said.get(header, ""))
 
 
 def test_a_key_of_another_scope_is_refused(app: App, client: TestClient) -> None:

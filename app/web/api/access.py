@@ -14,6 +14,8 @@ from app import clock, keys
 from app.models import Scope
 from app.pipeline import App
 
+WRONG_KEY = "this key is not known here: it may be mistyped, or revoked (see `paperboy key list`)"
+
 _bearer = HTTPBearer(auto_error=False, description="A key made by `paperboy key create`.")
 
 
@@ -34,7 +36,8 @@ def holder(app: Paperboy, now: Now, needed: SecurityScopes, given: Given) -> key
     caller = _known(app, given.credentials) if given else None
     if caller is None:
         said = 'Bearer realm="paperboy"' + (', error="invalid_token"' if given else "")
-        raise HTTPException(401, "a key is needed: Authorization: Bearer pb_…", {"WWW-Authenticate": said})
+        detail = WRONG_KEY if given else "a key is needed: Authorization: Bearer pb_…"
+        raise HTTPException(401, detail, {"WWW-Authenticate": said})
     if not caller.scopes.issuperset(needed.scopes):
         said = f'Bearer realm="paperboy", error="insufficient_scope", scope="{needed.scope_str}"'
         raise HTTPException(403, f"this key lacks the scope “{needed.scope_str}”", {"WWW-Authenticate": said})

@@ -19,6 +19,11 @@ from app.web.errors import status_of
 
 MEDIA_TYPE = "application/problem+json"
 
+_OF_NO_ROUTE = {
+    404: "there is no such path; those of the API are listed at /api/docs",
+    405: "there is such a path, but not for this method: see the Allow header",
+}
+
 log = structlog.get_logger(__name__)
 
 
@@ -77,7 +82,8 @@ def _known(request: Request, error: Exception) -> JSONResponse:
 def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101
     plain = error.detail == HTTPStatus(error.status_code).phrase
-    return _answer(request, error.status_code, "" if plain else str(error.detail), headers=error.headers)
+    detail = _OF_NO_ROUTE.get(error.status_code, "") if plain else str(error.detail)
+    return _answer(request, error.status_code, detail, headers=error.headers)
 
 
 def _invalid(request: Request, error: Exception) -> JSONResponse:
