@@ -168,13 +168,12 @@ def _recover(app: App, now: datetime) -> None:
 
 
 def preview(
-    app: App, wishes: Sequence[Wish], now: datetime, *, day: date | None = None, max_papers: int = 10
+    app: App, wanted: subscribers.Preferences, now: datetime, *, day: date | None = None
 ) -> Digest | Skip:
-    """The digest that a new reader with these interests would get on a day; nothing is written."""
+    """The digest that a new reader who wants this would get on a day; nothing is written."""
     _check_day(day or now.date(), "day")
     with app.db.read() as session:
         desk = Desk(app, session, now, day)
-    wanted = subscribers.Preferences(interests=tuple(wishes), max_papers=max_papers)
     return desk.preview((day or now.date()).isoformat(), wanted)
 
 

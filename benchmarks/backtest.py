@@ -29,6 +29,7 @@ from app.models import Listing, Paper, Source, SourceKind, Votes
 from app.pipeline import App
 from app.records import Digest, Skip, Wish
 from app.settings import Settings
+from app.subscribers import Preferences
 
 PAPERS, A_DAY, DAYS, REPEATS = 10_000, 50, 14, 7
 INTERESTS = 5  # of one reader
@@ -81,7 +82,7 @@ def readers(shared: Path) -> Iterator[list[Wish]]:
 def previews(app: App, wishes: list[Wish]) -> list[Digest | Skip]:
     """The baseline: each day for itself, so that it knows nothing of the days before."""
     days = (NOW.date() - timedelta(days=back) for back in reversed(range(DAYS)))
-    return [pipeline.preview(app, wishes, NOW, day=day) for day in days]
+    return [pipeline.preview(app, Preferences(interests=tuple(wishes)), NOW, day=day) for day in days]
 
 
 def backtest(app: App, wishes: list[Wish]) -> list[Digest | Skip]:

@@ -22,13 +22,13 @@ from sqlmodel import col, select
 from typer.testing import CliRunner
 
 from app import catalogue, clock, keys, pipeline, subscribers
-from app.cli import cli, people
+from app.cli import cli, papers, people
 from app.ingest import Summary
 from app.lexicon import YOUNG
 from app.match import Numbers
 from app.models import ApiKey, Audit, Delivery, Model, Scope, Source, Subscriber
 from app.pipeline import App, Refreshed
-from app.records import Rejection, Wish
+from app.records import Digest, Rejection, Section, Wish
 from app.settings import Settings
 from app.subscribers import Preferences, SignUp
 from tests import shelves
@@ -207,7 +207,7 @@ def test_nothing_due_is_no_failure(run: Run, app: App) -> None:
 def test_a_preview_shows_the_digest_without_a_subscriber(run: Run, rows: Path, tmp_path: Path) -> None:
     """As a document, as a page, and for people."""
     run("ingest", str(rows))
-    wanted = ("preview", "--interest", "language agents", "--day", "2026-11-20")
+    wanted = ("preview", "--interest", "language agents", "--beyond", "0", "--day", "2026-11-20")
     told = says(run(*wanted, "--json"))
     assert told["skipped"] is None
     assert [pick["title"] for section in told["sections"] for pick in section["picks"]] == [
@@ -216,6 +216,26 @@ def test_a_preview_shows_the_digest_without_a_subscriber(run: Run, rows: Path, t
     run(*wanted, "--html", str(tmp_path / "digest.html"))
     assert "Language Agents that Plan" in (tmp_path / "digest.html").read_text()
     assert "Language Agents that Plan" in run(*wanted).stdout
+
+
+def test_a_preview_takes_what_a_reader_may_choose(run: Run, rows: Path) -> None:
+    """As a new reader has it, where nothing is said."""
+    run("ingest", str(rows))
+    wanted = ("preview", "--interest", "language agents", "--day", "2026-11-20")
+    assert "Trending beyond your interests\n" in run(*wanted).stdout
+    assert "Trending" not in run(*wanted, "--beyond", "0").stdout
+    assert "Language Agents" not in run(*wanted, "--mute", "author:nobody", "--mute", "agents").stdout
+    assert "at least 9 papers" in says(run(*wanted, "--min-papers", "9", "--json"))["skipped"]
+    assert "1 papers out of" in run(*wanted, "--max-papers", "1").stdout
+    assert "no word that tells papers apart" in run(*wanted, "--mute", "the", code=1).stderr
+
+
+def test_a_section_under_no_interest_is_called_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not everything there trends beyond the interests."""
+    sections = (Section("", (), "Close to what you liked"), Section("", (), "Trending now"), Section("", ()))
+    papers._show_digest(Digest("2026-11-20", sections))
+    headings = ["Close to what you liked", "Trending now", "Trending beyond your interests"]
+    assert [line for line in capsys.readouterr().out.splitlines() if line][:3] == headings
 
 
 def test_a_preview_without_new_papers_says_why(app: App, run: Run) -> None:
@@ -540,8 +560,10 @@ def test_what_was_learned_from_a_reader_is_shown_and_forgotten(run: Run, app: Ap
         alice = shelves.reader(session, "alice@example.org", ["robots"], now)
         paper = shelves.paper(session, shelves.source(session, now), "[red]Plans[/red]", now.date(), now)
         subscribers.say(session, alice, paper, True, now)
+        subscribers.set_aside(session, alice, "Ada Lovelace")
     shown = says(run("subscribers", "show", str(alice), "--json"))
     assert (shown["email"], shown["interests"]) == ("alice@example.org", ["robots"])
+    assert shown["authors_aside"] == ["Ada Lovelace"]
     assert [(each["title"], each["liked"]) for each in shown["opinions"]] == [("[red]Plans[/red]", True)]
     told = run("subscribers", "show", "Alice@example.org").stdout
     assert re.search(r"more like this +\[red\]Plans\[/red\]", told)

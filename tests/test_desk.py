@@ -15,6 +15,7 @@ from app.interest import Query
 from app.models import Contents, Delivery, DeliveryState
 from app.pipeline import App
 from app.records import Opinion, Wish
+from app.subscribers import Preferences
 from tests import corpora, shelves
 from tests.mailserver import MailServer
 
@@ -144,5 +145,18 @@ def test_an_interest_typed_twice_counts_once(app: App, now: datetime) -> None:
     """A preview is what a reader would get, whose doubles are folded when they sign up."""
     with app.db.write() as session:
         shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
-    once = pipeline.preview(app, [Wish("agents")], now)
-    assert pipeline.preview(app, [Wish("agents"), Wish(" Agents "), Wish("agents", 2.0)], now) == once
+    once = pipeline.preview(app, Preferences(interests=(Wish("agents"),)), now)
+    assert (
+        pipeline.preview(
+            app,
+            Preferences(
+                interests=(
+                    Wish("agents"),
+                    Wish(" Agents "),
+                    Wish("agents", 2.0),
+                )
+            ),
+            now,
+        )
+        == once
+    )

@@ -17,6 +17,7 @@ from app.interest import Query
 from app.models import Cadence, Delivery, DeliveryState, Event, Merge, Run, Subscriber, SubscriberState
 from app.pipeline import App
 from app.records import Digest, PaperRecord, Parsed, Wish
+from app.subscribers import Preferences
 from tests import shelves
 from tests.conftest import NOW
 from tests.mailserver import MailServer
@@ -272,16 +273,28 @@ def test_send_due_sends_and_records_the_run(app: App, mail_server: MailServer) -
 
 def test_a_preview_needs_no_reader_and_writes_nothing(app: App) -> None:
     """What somebody with these interests would get on a day; on the day before there was nothing."""
-    digest = pipeline.preview(app, [Wish("video")], NOW)
+    digest = pipeline.preview(app, Preferences(interests=(Wish("video"),)), NOW)
     assert isinstance(digest, Digest)
     assert [pick.title for pick in digest.picks] == [VIDEO]
-    assert not isinstance(pipeline.preview(app, [Wish("video")], NOW, day=TODAY - timedelta(days=1)), Digest)
+    assert not isinstance(
+        pipeline.preview(app, Preferences(interests=(Wish("video"),)), NOW, day=TODAY - timedelta(days=1)),
+        Digest,
+    )
     assert deliveries(app) == []
 
 
 def test_an_interest_named_twice_is_one_section(app: App) -> None:
     """A preview takes whatever was typed, and still shows each paper once."""
-    digest = pipeline.preview(app, [Wish("video"), Wish("video")], NOW)
+    digest = pipeline.preview(
+        app,
+        Preferences(
+            interests=(
+                Wish("video"),
+                Wish("video"),
+            )
+        ),
+        NOW,
+    )
     assert isinstance(digest, Digest)
     assert [pick.title for pick in digest.picks] == [VIDEO]
 

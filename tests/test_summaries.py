@@ -22,6 +22,7 @@ from app.models import Delivery, Paper, Run, WrittenSummary
 from app.pipeline import App
 from app.records import PaperRecord, PaperView, Parsed, Rejection
 from app.sources.client import Wire
+from app.subscribers import Preferences
 from tests import shelves
 from tests.peer import Peer
 
@@ -99,7 +100,7 @@ def test_a_card_says_who_wrote_it(app: App, now: datetime) -> None:
     """In both parts of the mail, and on the page of the day."""
     add(app, now, "Bookmark")
     pipeline.summarise(Endpoint().on(app), now)
-    mail = pipeline.show(app, pipeline.preview(app, (), now), "alice@example.org", now)
+    mail = pipeline.show(app, pipeline.preview(app, Preferences(), now), "alice@example.org", now)
     assert f"{SENTENCE} (Summary by {MODEL})" in " ".join(mail.text.split())
     assert f"Summary by {MODEL}" in mail.html
     with TestClient(main.create_app(app), base_url="https://paperboy.test") as visitor:
@@ -179,7 +180,7 @@ def test_an_answer_that_cannot_be_shown(app: App, now: datetime, answer: object,
     [run] = runs(app)
     assert [(told["reason"], told["origin"]) for told in run.rejections] == [(reason, "Bookmark")]
     assert run.error == ""
-    assert pipeline.preview(app, (), now).picks[0].summary == GIST
+    assert pipeline.preview(app, Preferences(), now).picks[0].summary == GIST
     assert view(app, number).tldr_by == ""
     waits = [timedelta(minutes=59), timedelta(minutes=60), timedelta(minutes=299), timedelta(minutes=300)]
     asked = []
@@ -215,7 +216,7 @@ def test_a_fault_of_the_endpoint_ends_the_run(
     [run] = runs(app)
     assert run.error.startswith("the endpoint: ")
     assert KEY not in run.error
-    assert len(pipeline.preview(app, (), now).picks) == 10
+    assert len(pipeline.preview(app, Preferences(), now).picks) == 10
 
 
 def test_a_mail_goes_out_while_the_endpoint_is_down(app: App, now: datetime) -> None:

@@ -13,10 +13,11 @@ import typer
 from rich.padding import Padding
 from rich.progress import Progress
 
-from app import audit, catalogue, clock, deliver, pipeline
+from app import audit, catalogue, clock, deliver, pipeline, subscribers
 from app.cli import sending, showing
 from app.models import Source, SourceKind
-from app.records import Digest, Pick, Rejection, Skip, Wish
+from app.records import Digest, Pick, Rejection, Section, Skip, Wish
+from app.subscribers import Preferences
 
 sources = typer.Typer(no_args_is_help=True, help="The sources that are polled.")
 
@@ -126,6 +127,10 @@ def _show_report(report: dict[str, Any]) -> None:
 
 def preview(
     interest: Annotated[list[str], typer.Option(help="What to read about; once for each interest.")],
+    min_papers: Annotated[int, typer.Option(help="Wait for as many.")] = 1,
+    max_papers: Annotated[int, typer.Option(help="At most as many.")] = 10,
+    beyond: Annotated[int | None, typer.Option(help="At most as many that trend beyond them.")] = None,
+    mute: Annotated[list[str] | None, typer.Option(help="What keeps a paper out; once for each.")] = None,
     day: Day = None,
     html: Annotated[Path | None, typer.Option(help="Write the mail's HTML to this file.")] = None,
     as_json: showing.AsJson = False,
@@ -133,8 +138,14 @@ def preview(
     """Show the digest that a reader with these interests would get, without a subscriber."""
     now = clock.utcnow()
     with showing.opened(needs_secret=False) as app:
-        wishes = [Wish(text) for text in interest]
-        digest = pipeline.preview(app, wishes, now, day=day.date() if day else None)
+        wanted = Preferences(
+            interests=tuple(Wish(text) for text in interest),
+            min_papers=min_papers,
+            max_papers=max_papers,
+            beyond=app.settings.default_beyond if beyond is None else beyond,
+            muted=tuple(mute or ()),
+        )
+        digest = pipeline.preview(app, subscribers.check(wanted), now, day=day.date() if day else None)
         if isinstance(digest, Skip):
             showing.need_papers(app)
         if html and isinstance(digest, Digest):
@@ -157,11 +168,15 @@ def _document(digest: Digest | Skip) -> dict[str, Any]:
 def _show_digest(digest: Digest) -> None:
     console = showing.out()
     for section in digest.sections:
-        console.print(f"\n[bold]{showing.escaped(section.interest or 'Trending beyond your interests')}[/]")
+        console.print(f"\n[bold]{showing.escaped(_heading(section))}[/]")
         for pick in section.picks:
             _show_pick(pick)
     told = f"{len(digest.picks)} papers out of {digest.considered} for the edition {digest.edition}."
     console.print(f"\n{told} {showing.escaped(digest.note)}".rstrip())
+
+
+def _heading(section: Section) -> str:
+    return section.interest or section.heading or "Trending beyond your interests"
 
 
 def _show_pick(pick: Pick) -> None:

@@ -137,7 +137,7 @@ def show(reader: Reader, as_json: showing.AsJson = False) -> None:
     known |= {"interests": [wish.text for wish in wishes], "next_due_at": row.next_due_at}
     opinions = [{"title": each.title, "liked": each.liked, "at": each.at} for each in said]
     if as_json:
-        showing.say_json(known | {"opinions": opinions})
+        showing.say_json(known | {"authors_aside": row.authors_aside, "opinions": opinions})
         return
     known |= {name: f"{BETWEEN} ".join(known[name]) for name in ("interests", "muted")}
     showing.table(["reader", ""], list(known.items()))

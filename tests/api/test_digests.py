@@ -40,6 +40,21 @@ def test_a_preview_for_any_interests(shelf: dict[str, int], call: Call) -> None:
     assert preview["sections"][0]["picks"][0]["reason"]
 
 
+def test_a_preview_takes_what_a_reader_may_choose(shelf: dict[str, int], call: Call) -> None:
+    """And what they may not is told."""
+
+    def shown(**chosen: object) -> dict[str, Any]:
+        wanted = {"interests": [{"text": "language agents"}], **chosen}
+        answer: dict[str, Any] = call("POST", "/previews", scope=Scope.READ, json=wanted).json()
+        return answer
+
+    assert AGENTS not in titles(shown(muted=["author:nobody", "agents"]))
+    assert "at least 3 papers" in shown(min_papers=3)["skipped"]
+    assert shown(muted=["the"])["errors"][0]["pointer"] == "/body/muted"
+    assert shown(beyond=31)["errors"][0]["pointer"] == "/body/beyond"
+    assert shown(beyond=30)["skipped"] is None
+
+
 @pytest.mark.parametrize("text", ["", "?!", "x" * 400])
 def test_a_preview_refuses_what_cannot_be_searched_for(text: str, call: Call) -> None:
     """The same answer as at sign-up."""

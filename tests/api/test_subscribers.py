@@ -101,7 +101,10 @@ def test_changing_one_thing_leaves_the_others(alice: int, call: Call) -> None:
     assert (changed.json()["muted"], changed.json()["beyond"]) == (["games"], 5)
     changed = call("PATCH", f"/subscribers/{alice}", json={"muted": []})
     assert (changed.json()["muted"], changed.json()["beyond"]) == ([], 5)
-    assert call("GET", f"/subscribers/{alice}").json() == changed.json() | {"opinions": []}
+    assert call("GET", f"/subscribers/{alice}").json() == changed.json() | {
+        "opinions": [],
+        "authors_aside": [],
+    }
 
 
 def test_pausing_resuming_leaving_and_erasing(
@@ -177,7 +180,10 @@ def test_what_a_reader_said_is_shown_and_forgotten(
     with app.db.write() as session:
         subscribers.like(session, alice, pasted, NOW - timedelta(hours=1))
         subscribers.say(session, alice, paper, False, NOW)
-    said = call("GET", f"/subscribers/{alice}").json()["opinions"]
+        subscribers.set_aside(session, alice, "Ada Lovelace")
+    shown = call("GET", f"/subscribers/{alice}").json()
+    said = shown["opinions"]
+    assert shown["authors_aside"] == ["Ada Lovelace"]
     assert said[0] == {"title": title, "liked": False, "at": "2026-11-20T09:30:00Z", "paper_id": paper}
     assert [(each["title"], each["paper_id"]) for each in said[1:]] == [("A Paper of Her Own", None)]
     for _ in range(2):

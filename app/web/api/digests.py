@@ -18,7 +18,7 @@ from app.records import Digest, Skip, Verdict, Wish
 from app.subscribers import Preferences
 from app.web.api import problems
 from app.web.api.access import Id, Now, Paperboy, Reader, Sender
-from app.web.api.subscribers import InterestIn
+from app.web.api.subscribers import InterestIn, Text
 from app.web.security import Limits
 
 router = APIRouter(tags=["digests"])
@@ -50,12 +50,22 @@ class Preview(BaseModel):
 
 
 class Wanted(BaseModel):
-    """Interests of nobody in particular."""
+    """What nobody in particular might want."""
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
     day: date | None = Field(default=None, description="As on this day; today, if left out.")
+    min_papers: int = Field(default=1, ge=1, le=subscribers.MAX_PAPERS)
     max_papers: int = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
+    beyond: int | None = Field(
+        default=None,
+        ge=0,
+        le=subscribers.MAX_PAPERS,
+        description="At most so many papers that trend beyond the interests; left out: as for a new reader.",
+    )
+    muted: list[Text] = Field(
+        default=[], examples=[["blockchain"]], description="What keeps a paper out: words, author:, cat:."
+    )
 
 
 class Back(BaseModel):
@@ -107,9 +117,14 @@ def _limits(request: Request) -> Limits:
 @router.post("/previews")
 def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted) -> Preview:
     """The digest that a new reader with these interests would get."""
-    digest = pipeline.preview(
-        app, _wishes(wanted.interests), now, day=wanted.day, max_papers=wanted.max_papers
+    chosen = Preferences(
+        interests=_wishes(wanted.interests),
+        min_papers=wanted.min_papers,
+        max_papers=wanted.max_papers,
+        beyond=app.settings.default_beyond if wanted.beyond is None else wanted.beyond,
+        muted=tuple(wanted.muted),
     )
+    digest = pipeline.preview(app, subscribers.check(chosen), now, day=wanted.day)
     return _shown(app, digest, (wanted.day or now.date()).isoformat(), now)
 
 

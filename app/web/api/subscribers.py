@@ -122,6 +122,7 @@ class OpinionOut(BaseModel):
 class SubscriberDetail(SubscriberOut):
     """A reader with what they said of papers, the newest first."""
 
+    authors_aside: list[str] = Field(description="Who wrote what they like, and does not count for it.")
     opinions: list[OpinionOut]
 
 
@@ -172,7 +173,8 @@ def get_subscriber(app: Paperboy, _key: Reader, subscriber_id: Id) -> Subscriber
         said = subscribers.opinions(session, [subscriber_id]).get(subscriber_id, ())
         shown = _shown(session, [reader])[0]
     opinions = [OpinionOut.model_validate(opinion) for opinion in said]
-    return SubscriberDetail(**shown.model_dump(), opinions=opinions)
+    aside = reader.authors_aside
+    return SubscriberDetail(**shown.model_dump(), authors_aside=aside, opinions=opinions)
 
 
 @router.patch("/{subscriber_id}", responses=problems.responses(404, 409))
