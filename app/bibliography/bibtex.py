@@ -17,10 +17,8 @@ from app.sources import clean
 MACRO_CHARS = 300
 
 _UNBRACED = str.maketrans({"{": None, "}": None, "~": " "})
-_SIGNS = (
-    ("{\\textless}", "<"),
-    ("{\\textgreater}", ">"),
-)  # as Zotero writes them: else they would be dropped
+# As Zotero writes them: else they would be dropped.
+_SIGNS = (("{\\textless}", "<"), ("{\\textgreater}", ">"))
 _OF_IDS = ("url", "journal", "journaltitle", "volume", "number", "howpublished")
 _KINDS_OF_EPRINT = ("eprinttype", "archiveprefix")
 _FIELDS = {
@@ -99,6 +97,7 @@ def _authors(value: str) -> tuple[str, ...]:
 
 
 def _said(name: str) -> str:
+    """Not as `entry.names` has it: here the junior comes before the given name, and braces hide commas."""
     parts = dict(_NAME_PART.findall(name))
     if parts:
         return " ".join(filter(None, map(parts.get, ("given", "prefix", "family", "suffix"))))

@@ -12,6 +12,8 @@ from app.sources import clean
 _BULLET = re.compile(r"^(?:[-*•–]|[\[(]?\d{1,3}[\].)])\s+")
 _BETWEEN_IDS = re.compile(r"[\s,;<>\[\]]+")
 _REMARKS = ("%", "#")
+# One long word, in letters of which words are made; or what was to be a DOI.
+_NO_TITLE = re.compile(r"[!-~]{41,}|(?:doi:\s*)?10\.\d*/\S*", re.IGNORECASE)
 
 
 def items(lines: Iterable[str], first: int) -> Iterator[Item]:
@@ -29,7 +31,7 @@ def _of_line(line: str, row: int) -> Iterator[Item]:
         yield from named
     elif is_link(line.lstrip("<([")):
         yield Rejection("a link in which no arXiv id or DOI stands", row, line[:SHOWN_CHARS])
-    elif sum(map(str.isalpha, title := clean.title(line))) >= 2:
+    elif sum(map(str.isalpha, title := clean.title(line))) >= 2 and not _NO_TITLE.fullmatch(line):
         yield PaperRecord(title=title)
     else:
         yield Rejection("neither a title nor a link or id", row, line[:SHOWN_CHARS])
