@@ -89,7 +89,7 @@ def test_any_other_line_is_a_title(typed: str, title: str) -> None:
 
 @pytest.mark.parametrize("typed", ["z" * 10_000, "10.1/xyz", "doi:10.12/a.b", "10./x"])
 def test_what_nobody_calls_a_paper_is_no_title(typed: str) -> None:
-    """An endless word, or an id that is none; but some languages write without blanks, and a title may name ids."""
+    """An endless word, or an id that is none; but some languages need no blanks, and a title may name ids."""
     assert complaints(typed) == [("neither a title nor a link or id", 1)]
     assert only("模型" * 30).title == "模型" * 30
     assert only("10.1/xyz and Other Paths").title == "10.1/xyz and Other Paths"

@@ -82,12 +82,15 @@ def test_its_latex_is_shown_as_it_is_meant(app: App, client: TestClient) -> None
 def test_many_authors_are_folded(app: App, client: TestClient) -> None:
     """The first eight stand there; the others are one key away, and who is not named is counted."""
     names = tuple(f"Author {letter}" for letter in "ABCDEFGHIJ")
-    (number,) = numbered(app, paper(1, authors=names, author_count=12))
+    number, unfolded = numbered(app, paper(1, authors=names, author_count=12), paper(2, authors=names))
     shown, _, folded = client.get(f"/paper/{number}").text.partition("<details>")
     assert ">Author H</a>" in shown
     assert ">Author I</a>" not in shown
     assert "<summary>and 4 more</summary>" in folded
     assert "2 whose names no source told" in folded
+    page = client.get(f"/paper/{unfolded}").text
+    assert ">Author J</a>" in page, "for two more nobody has to press a key"
+    assert "<details>" not in page
 
 
 def test_names_lead_to_what_they_find_or_nowhere(app: App, client: TestClient) -> None:
