@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 LIMIT = 60_000  # bytes, before images
+_NAMED = re.compile(r'rel="?stylesheet|<script')
 _FILES = re.compile(r'<(?:link rel="stylesheet" href|script src)="([^"]+)"')
 # Thousands of words that say nothing: they compress less well than any language does.
 _SYLLABLES = (
@@ -37,10 +38,13 @@ class Weight:
     html: int  # the page alone, as it is read
 
 
-def weigh(client: Any, path: str) -> Weight:
-    """A page that a visitor comes to who was never here before. The client is httpx's, or like it."""
-    page = client.get(path, headers={"Accept-Encoding": "gzip"}).raise_for_status()
-    files = [client.get(url, headers={"Accept-Encoding": "gzip"}) for url in _FILES.findall(page.text)]
+def weigh(client: Any, path: str, form: dict[str, Any] | None = None) -> Weight:
+    """A page that is asked for, or a form sent to, for the first time. The client is httpx's, or like it."""
+    asked = {"method": "POST", "data": form} if form else {"method": "GET"}
+    page = client.request(url=path, headers={"Accept-Encoding": "gzip"}, **asked).raise_for_status()
+    urls = _FILES.findall(page.text)
+    assert len(urls) == len(_NAMED.findall(page.text)) > 0, "a style or a script is not weighed"
+    files = [client.get(url, headers={"Accept-Encoding": "gzip"}) for url in urls]
     return Weight(sum(int(each.headers["content-length"]) for each in (page, *files)), len(page.content))
 
 

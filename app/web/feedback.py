@@ -124,7 +124,7 @@ def papers(
     first = (number - 1) * A_PAGE
     return page(
         request, "said.html", token=request.path_params["token"], of=of, other=len(other), total=len(wanted),
-        number=number, pages=pages, first=first + 1, opinions=wanted[first : first + A_PAGE],
+        known=known, number=number, pages=pages, first=first + 1, opinions=wanted[first : first + A_PAGE],
         said=SAID.get(said, ""),
     )  # fmt: skip
 
@@ -201,15 +201,17 @@ def remove(
 
 
 @router.post("/preferences/{token}/author")
-def weigh_author(request: Request, grant: Change, author: Text = "", action: Text = "") -> Response:
+def weigh_author(
+    request: Request, grant: Change, follow: Text = "", aside: Text = "", again: Text = ""
+) -> Response:
     """Who wrote what is liked: follow them, set them aside, or let them count again."""
     reader = grant.subscriber_id
     with db(request).write() as session:
-        if action == "follow":
-            subscribers.follow(session, reader, author, clock.utcnow())
+        if follow:
+            subscribers.follow(session, reader, follow, clock.utcnow())
             return back(request, "followed")
-        change = subscribers.set_aside if action == "aside" else subscribers.count_again
-        change(session, reader, author)
+        change = subscribers.set_aside if aside else subscribers.count_again
+        change(session, reader, aside or again)
     return back(request, "weighed", "#learned")
 
 

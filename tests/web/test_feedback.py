@@ -408,7 +408,10 @@ def test_authors_beyond_thirty_are_counted(app: App, client: TestClient, alice: 
     own = PaperRecord(title="Own", authors=tuple(f"Ada Lovelace the {number}th" for number in range(33)))
     with app.db.write() as session:
         subscribers.like(session, alice, Recognised(own=(own,)), clock.utcnow())
-    page = client.get(link(Purpose.PREFERENCES, alice)).text
+    few = client.get(link(Purpose.PREFERENCES, alice)).text
+    assert '/papers#authors">The first 30 authors</a>' in few
+    assert "Ada Lovelace the 5th" not in few
+    page = client.get(link(Purpose.PREFERENCES, alice) + "/papers").text
     assert "Ada Lovelace the 29th" in page
     assert "Ada Lovelace the 30th" not in page
     assert "and 3 who wrote less" in page
@@ -434,7 +437,7 @@ def test_what_was_said_has_pages_of_its_own(app: App, client: TestClient, alice:
         f'rel="prev" href="{path}/papers?of=like&amp;page=1"><span aria-hidden="true">←</span> Newer'
         in last.text
     )
-    form = dict(re.findall(r'type="hidden" name="(\w+)" value="(\w+)"', last.text))
+    form = dict(re.findall(r'name="(own|of|page)" value="(\w+)"', last.text))
     removed = client.post(f"{path}/remove", data=form, follow_redirects=False)
     assert removed.headers["location"] == f"{path}/papers?said=removed&of=like&page=2"
     again = client.get(removed.headers["location"]).text

@@ -121,14 +121,14 @@ def test_authors_are_weighed_beside_the_preferences(
     with app.db.write() as session:
         subscribers.say(session, alice, paper, True, now)
     path = link(Purpose.PREFERENCES, alice)
-    said = client.post(f"{path}/author", data={"author": "Ada Lovelace", "action": "follow"})
+    said = client.post(f"{path}/author", data={"follow": "Ada Lovelace"})
     assert "You follow one more author" in said.text
     assert 'value="author:&#34;Ada Lovelace&#34;"' in said.text
     assert "Follow<span" not in said.text.partition("Eve")[0].partition('id="learned"')[2]
     assert said.text.count("you follow them") == 1
-    said = client.post(f"{path}/author", data={"author": "Ada Lovelace", "action": "aside"})
+    said = client.post(f"{path}/author", data={"aside": "Ada Lovelace"})
     assert "Count again<span" in said.text
-    said = client.post(f"{path}/author", data={"author": "Ada Lovelace", "action": "again"})
+    said = client.post(f"{path}/author", data={"again": "Ada Lovelace"})
     assert "Count again<span" not in said.text
 
 

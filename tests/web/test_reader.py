@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -463,3 +464,14 @@ def test_a_digest_of_somebody_else_is_not_shown(
     assert client.get(link(Purpose.VIEW, pending, argument=delivery_id)).status_code == 403
     assert client.get(link(Purpose.VIEW, alice, argument=4711)).status_code == 403
     assert client.get(link(Purpose.VIEW, pending, argument=confirmation)).status_code == 404
+
+
+def test_a_zone_of_another_name_stays(app: App, client: TestClient, link: Link) -> None:
+    """Each is offered under one name; who came with an older one keeps it."""
+    with app.db.write() as session:
+        wanted = replace(WANTED, zone="Asia/Calcutta")
+        erin = subscribers.add(session, "erin@example.org", wanted, clock.utcnow())
+    page = client.get(link(Purpose.PREFERENCES, erin)).text
+    assert '<option value="Asia/Calcutta" selected>Asia/Calcutta' in page
+    assert '<option value="Asia/Kolkata">Kolkata' in page
+    assert "US/Pacific" not in page

@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 
 from app import clock, subscribers
 from app.pipeline import App
-from app.records import Wish
-from app.subscribers import Preferences
+from app.records import PaperRecord, Wish
+from app.subscribers import Preferences, Recognised
 from app.tokens import Purpose
 from tests import weight
 from tests.web.conftest import Link
@@ -22,25 +22,38 @@ pytestmark = pytest.mark.once
 
 
 def test_no_page_is_heavy(app: App, client: TestClient, link: Link) -> None:
-    """With a hundred papers a day and twenty interests: as it is sent, and the page alone as it is read."""
-    dice = random.Random(1)  # noqa: S311 - no secret
+    """With a hundred papers a day, twenty interests, two hundred likes: as it is sent, and as it is read."""
+    dice, day = random.Random(1), clock.utcnow().date()  # noqa: S311 - no secret
+    titles = [weight.prose(dice, 11) for _ in range(PAPERS)]
     shelve(
         app,
         *(
             paper(
-                number, title=weight.prose(dice, 11), abstract=weight.prose(dice, 150), upvotes=number,
+                number, day, title=title, abstract=weight.prose(dice, 150), upvotes=number,
                 tldr=weight.prose(dice, 28), authors=(weight.prose(dice, 2), weight.prose(dice, 2)),
                 pdf_url=f"https://arxiv.org/pdf/2611.{number:05}", keywords=(weight.prose(dice, 2),),
                 code_url="https://example.org/someones/repository",
             )
-            for number in range(1, PAPERS + 1)
+            for number, title in enumerate(titles, 1)
         ),
     )  # fmt: skip
-    wishes = tuple(Wish(weight.prose(dice, 4), 1.0, 3) for _ in range(20))
+    wishes = tuple(Wish(" ".join(title.split()[:4]), 1.0, 3) for title in titles[:20])
+    liked = tuple(
+        PaperRecord(title=weight.prose(dice, 11), authors=(weight.prose(dice, 2), weight.prose(dice, 2)))
+        for _ in range(200)
+    )
+    wanted = Preferences(interests=wishes, max_papers=30, beyond=30)
     with app.db.write() as session:
-        carol = subscribers.add(session, "carol@example.org", Preferences(interests=wishes), clock.utcnow())
-    paths = ["/", f"/day/{DAY}", f"/day/{DAY}?page=2", "/week/2026-W47", "/paper/1", "/search", "/manage"]
-    weights = {path: weight.weigh(client, path) for path in [*paths, link(Purpose.PREFERENCES, carol)]}
+        carol = subscribers.add(session, "carol@example.org", wanted, clock.utcnow())
+        subscribers.like(session, carol, Recognised(own=liked), clock.utcnow())
+    theirs = link(Purpose.PREFERENCES, carol)
+    week = f"/week/{day:%G-W%V}"
+    paths = ["/", f"/day/{day}", f"/day/{day}?page=2", week, "/paper/1", "/search", "/manage"]
+    paths += [f"/search?q={titles[0].split()[0]}", theirs, f"{theirs}/papers", f"{theirs}/preview"]
+    weights = {path: weight.weigh(client, path) for path in paths}
+    typed = {"interest": [wish.text for wish in wishes]}
+    weights["/preview"] = weight.weigh(client, "/preview", typed)
+    assert client.get(f"{theirs}/preview").text.count('<p class="why">') == 30
     assert {path: of for path, of in weights.items() if max(of.sent, of.html) > weight.LIMIT} == {}
 
 
