@@ -1,4 +1,4 @@
-"""Take the pictures in docs/images/: each page on a desk and on a phone, by day and by night.
+"""Take the pictures in docs/images/: each page and mail on a desk and on a phone, by day and by night.
 
     .venv/bin/python -m scripts.screenshots [FOLDER]
 
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Page
 from rich.console import Console
@@ -22,12 +24,16 @@ from app.demo import people
 from app.demo.postbox import Postbox
 from app.models import DeliveryState
 from app.pipeline import App
+from app.records import Letter, MailKind
 from app.tokens import Purpose
 from tests import live
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 SIZES = {"desktop": (1280, 900), "phone": (375, 812)}
 SCHEMES = ("light", "dark")
+LONG = ("signup", "preview", "day", "week")  # on a desk, their first screen tells what they are
+
+Look = Callable[[Page], object]  # brings a page before the camera
 
 
 @contextmanager
@@ -47,8 +53,8 @@ def lived_through() -> Iterator[tuple[App, str]]:
             app.db.dispose()
 
 
-def pages(app: App, now: datetime) -> dict[str, str]:
-    """The name of each picture, and the path of its page; Alice says what she thinks of some papers."""
+def looks(app: App, url: str, now: datetime) -> dict[str, Look]:
+    """By the name of each picture; Alice says what she thinks of some papers."""
     with app.db.read() as session:
         alice = subscribers.find(session, people.PEOPLE[0].email)
         digests = [
@@ -56,26 +62,46 @@ def pages(app: App, now: datetime) -> dict[str, str]:
         ]
         kept = deliver.digests(session, [row.id for row in digests])
     papers = {number: deliver.paper_ids(digest) for number, digest in kept.items()}
-    richest = max(digests, key=lambda row: len(papers[row.id or 0]))
+    richest = max(digests, key=lambda row: _richness(kept[row.id or 0])).id or 0
     with app.db.write() as session:
-        for place, paper in enumerate(papers[richest.id or 0][:4]):
+        for place, paper in enumerate(papers[richest][:4]):
             subscribers.say(session, alice.id or 0, paper, place < 3, now)
 
     def path(purpose: Purpose, argument: int = 0) -> str:
         token = app.signer.token(purpose, alice.id or 0, now, epoch=alice.link_epoch, argument=argument)
         return f"/{purpose}/{token}"
 
-    return {
+    best = papers[richest][0]
+    paths = {
         "signup": "/",
         "preferences": path(Purpose.PREFERENCES),
-        "digest": path(Purpose.VIEW, richest.id or 0),
-        "paper": f"/paper/{papers[richest.id or 0][0]}",
+        "digest": path(Purpose.VIEW, richest),
+        "mute": f"{path(Purpose.OPINION)}/mute/{best}",
+        "follow": f"{path(Purpose.OPINION)}/follow/{best}",
+        "paper": f"/paper/{best}",
         "search": "/search?q=language+agents",
-        "preview": "/",
+        "day": "/day",
+        "week": "/week",
+    }
+    letter = Letter(0, MailKind.CONFIRM, "", alice.id or 0, alice.email, alice.link_epoch, now)
+    service = (letter._replace(kind=kind) for kind in MailKind if kind is not MailKind.DIGEST)
+    return {
+        **{name: partial(Page.goto, url=url + path) for name, path in paths.items()},
+        **{
+            f"mail-{one.kind}": partial(Page.set_content, html=app.renderer.render(one).html)
+            for one in service
+        },
+        "preview": partial(_type_interests, url=url),
     }
 
 
-def take(browser: Browser, url: str, name: str, folder: Path) -> None:
+def _richness(stored: Mapping[str, Any]) -> tuple[bool, int]:
+    """A digest shows most with two interests' papers in it, and then with many."""
+    wished = [section for section in stored["sections"] if section["interest"]]
+    return len(wished) == 2, len(deliver.paper_ids(stored))
+
+
+def take(browser: Browser, name: str, look: Look, folder: Path) -> None:
     """One page in every size and scheme."""
     for size, (width, height) in SIZES.items():
         for scheme in SCHEMES:
@@ -86,15 +112,14 @@ def take(browser: Browser, url: str, name: str, folder: Path) -> None:
                 reduced_motion="reduce",
             )
             page = context.new_page()
-            page.goto(url)
-            if name == "preview":
-                _type_interests(page)
-            whole = size == "phone" or name not in ("signup", "preview")
+            look(page)
+            whole = size == "phone" or name not in LONG
             page.screenshot(path=folder / f"{name}-{size}-{scheme}.png", full_page=whole)
             context.close()
 
 
-def _type_interests(page: Page) -> None:
+def _type_interests(page: Page, url: str) -> None:
+    page.goto(url)
     page.get_by_label("Interest 1").fill("agents")
     page.get_by_label("Interest 2").fill("video generation, robotics")
     page.get_by_role("button", name="Keep them apart").wait_for()
@@ -107,8 +132,8 @@ def run(folder: Path) -> int:
         return 1
     folder.mkdir(parents=True, exist_ok=True)
     with lived_through() as (app, url), live.browsing(executable) as browser:
-        for name, path in pages(app, clock.utcnow()).items():
-            take(browser, url + path, name, folder)
+        for name, look in looks(app, url, clock.utcnow()).items():
+            take(browser, name, look, folder)
     return 0
 
 
