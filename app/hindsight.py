@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -51,9 +51,9 @@ def digests(app: App, now: datetime, wishes: Sequence[Wish], days: int, max_pape
     return editions
 
 
-def daily(desk: Desk, text: str, days: Sequence[date]) -> tuple[int, ...]:
+def daily(desk: Desk, text: str, days: Sequence[date], without: Collection[int] = ()) -> tuple[int, ...]:
     """How many papers fit an interest that were new on each of these days, however many a digest holds."""
-    new = Counter(paper.first_listed_on for paper in desk.fitting(text))
+    new = Counter(paper.first_listed_on for paper in desk.fitting(text) if paper.id not in without)
     return tuple(new[day] for day in days)
 
 

@@ -121,7 +121,8 @@ class Previews:
         days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
         known = {paper.first_listed_on for paper in desk.papers}.intersection(days)
         most = MAX_INTERESTS - len(wishes) + 1  # that one of them may be parted into
-        counted = tuple(_brought(desk, wish.text, days, len(known), most) for wish in wishes)
+        muted = desk.kept_out(wanted.muted)
+        counted = tuple(_brought(desk, wish.text, days, len(known), most, muted) for wish in wishes)
         silence = digest.reason if isinstance(digest, Skip) else ""
         return Preview(digest if isinstance(digest, Digest) else None, silence, days, counted)
 
@@ -136,14 +137,20 @@ class Previews:
         return desk
 
 
-def _brought(desk: Desk, text: str, days: Sequence[date], known: int, most: int) -> Brought:
-    counts, pieces = hindsight.daily(desk, text, days), interest.pieces(text)
-    return Brought(text, counts, in_words(text, counts, known), pieces if len(pieces) <= most else ())
+def _brought(
+    desk: Desk, text: str, days: Sequence[date], known: int, most: int, muted: frozenset[int]
+) -> Brought:
+    counts, pieces = hindsight.daily(desk, text, days, muted), interest.pieces(text)
+    kept_out = muted and not any(counts) and any(hindsight.daily(desk, text, days))
+    words = "none that is not muted" if kept_out else in_words(text, counts, known)
+    return Brought(text, counts, words, pieces if len(pieces) <= most else ())
 
 
 def in_words(text: str, counts: Sequence[int], known: int) -> str:
     """How many papers a day that is, where any papers are known of so many of the days."""
     total = sum(counts)
+    if not total and not interest.parse(text).terms:  # by authors or categories alone
+        return "none"
     if not total:
         return f"none: try {'fewer' if ' ' in text else 'other'} words"
     if known < YOUNG:

@@ -86,7 +86,8 @@ def decline(request: Request, grant: Decline) -> Response:
 
 @router.get("/unsubscribe/{token}")
 def ask_unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    return page(request, "unsubscribe.html", done=False, whose=_whose(request, grant))
+    """Who has left already is told so, whichever mail the link is from."""
+    return _leaving(request, grant)
 
 
 @router.post("/unsubscribe/{token}")
@@ -94,13 +95,18 @@ def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
     """The button, and the mail program's own (RFC 8058): the body is not even read."""
     with db(request).write() as session:
         subscribers.unsubscribe(session, grant.subscriber_id, clock.utcnow())
-    return page(request, "unsubscribe.html", done=True, whose=_whose(request, grant))
+    return _leaving(request, grant)
 
 
-def _whose(request: Request, grant: Unsubscribe) -> str:
-    """The address as its owner knows it again, and others hardly learn it: mails are forwarded."""
+def _leaving(request: Request, grant: Grant) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
+    done = reader.state in (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
+    return page(request, "unsubscribe.html", done=done, whose=_whose(reader))
+
+
+def _whose(reader: Subscriber) -> str:
+    """The address as its owner knows it again, and others hardly learn it: mails are forwarded."""
     name, _, domain = reader.email.rpartition("@")
     shown = name[: 1 if len(name) > 2 else 0]
     return "" if reader.state is SubscriberState.ERASED else f"{shown}…@{domain}"

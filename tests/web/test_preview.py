@@ -92,6 +92,29 @@ def test_numbers_are_said_in_words(total: int, known: int, words: str) -> None:
     assert preview.in_words("language agents", [total] + [0] * 13, known) == words
 
 
+def test_no_other_words_are_asked_for_where_there_are_none() -> None:
+    """Who follows an author, or a category, cannot try fewer."""
+    assert preview.in_words('author:"Ada Lovelace"', [0] * 14, 10) == "none"
+    assert preview.in_words("cat:cs.CR", [0] * 14, 10) == "none"
+
+
+@pytest.mark.usefixtures("shelf")
+def test_what_is_muted_would_not_have_come(app: App, client: TestClient, alice: int, link: Link) -> None:
+    """Beside each interest stands what its reader would have got."""
+    path, form = link(Purpose.PREFERENCES, alice) + "/preview", {"interest": ["language agents", "video"]}
+    some = client.post(path, data={**form, "muted": "think"}, headers=SCRIPT).text
+    assert "3 in the 4 days known so far" in some
+    none = client.post(path, data={**form, "muted": "agents"}, headers=SCRIPT).text
+    assert "none that is not muted" in none
+    assert "1 in the 4 days known so far" in none
+
+
+@pytest.mark.usefixtures("shelf")
+def test_an_interest_from_right_to_left_stays_beside_its_bars(client: TestClient) -> None:
+    """Its letters run their own way; its place is that of all others."""
+    assert '<span class="of"><bdi>סוכני שפה</bdi></span>' in looked(client, "סוכני שפה")
+
+
 @pytest.mark.usefixtures("shelf")
 def test_nothing_is_written(app: App, client: TestClient) -> None:
     """Neither who looked, nor what for."""

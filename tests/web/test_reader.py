@@ -23,6 +23,7 @@ from app.models import (
     Subscriber,
     SubscriberState,
     Suppression,
+    WhenEmpty,
 )
 from app.pipeline import App
 from app.records import Skip
@@ -244,9 +245,11 @@ def test_leaving_says_whose_digest_ends(app: App, client: TestClient, alice: int
     """The owner of an address knows it again; who was forwarded a mail does not learn it."""
     path = link(Purpose.UNSUBSCRIBE, alice)
     hint = f"to {ALICE[0]}…@{ALICE.partition('@')[2]}"
-    for answer in (client.get(path), client.post(path)):
+    for answer in (client.get(path), client.post(path), client.get(path)):
         assert hint in answer.text
         assert ALICE not in answer.text
+    assert "You are unsubscribed" in answer.text, "the link was opened once more"
+    assert "<button" not in answer.text.partition("<main")[2]
     with app.db.write() as session:
         subscribers.erase(session, alice, clock.utcnow(), keep_off=False)
     assert "erased" not in client.get(path).text
@@ -464,6 +467,19 @@ def test_a_digest_of_somebody_else_is_not_shown(
     assert client.get(link(Purpose.VIEW, pending, argument=delivery_id)).status_code == 403
     assert client.get(link(Purpose.VIEW, alice, argument=4711)).status_code == 403
     assert client.get(link(Purpose.VIEW, pending, argument=confirmation)).status_code == 404
+
+
+def test_the_first_digest_is_promised_as_it_comes(
+    app: App, client: TestClient, pending: int, link: Link
+) -> None:
+    """Who gets what is trending waits for nothing that fits."""
+    for when_empty, later in ((WhenEmpty.SKIP, True), (WhenEmpty.TRENDING, False)):
+        with app.db.write() as session:
+            reader = session.get_one(Subscriber, pending)
+            reader.when_empty, reader.state = when_empty, SubscriberState.PENDING
+        said = client.post(link(Purpose.CONFIRM, pending)).text
+        assert "Your first digest is due on" in said
+        assert ("It comes later when nothing fits" in said) is later
 
 
 def test_a_zone_of_another_name_stays(app: App, client: TestClient, link: Link) -> None:

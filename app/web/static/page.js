@@ -53,7 +53,8 @@ document.addEventListener("htmx:afterSwap", () => {
   }
 });
 
-// One more empty line whenever the last one is begun.
+// One more empty line whenever the last one is begun; beside the preferences, one is enough to begin with.
+for (const spare of [...document.querySelectorAll(".wishes .line:has(.what:placeholder-shown)")].slice(1)) spare.remove();
 for (const lines of document.querySelectorAll("[data-lines]")) {
   lines.addEventListener("input", (event) => {
     const all = [...lines.querySelectorAll(".line:not(.heads)")];
@@ -68,6 +69,17 @@ for (const lines of document.querySelectorAll("[data-lines]")) {
       field.value = field.tagName === "SELECT" ? "1" : "";
     }
     lines.append(fresh);
+  });
+}
+
+// Where one signs up, Enter leads from interest to interest, and then on: nothing is sent half filled in.
+for (const lines of document.querySelectorAll(".join .lines")) {
+  lines.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.isComposing) return;
+    event.preventDefault();
+    const fields = [...lines.querySelectorAll("input")];
+    const next = event.target.value.trim() && fields[fields.indexOf(event.target) + 1];
+    (next || document.getElementById("email")).focus();
   });
 }
 
