@@ -31,7 +31,8 @@ from tests import live
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 SIZES = {"desktop": (1280, 900), "phone": (375, 812)}
 SCHEMES = ("light", "dark")
-LONG = ("signup", "preview", "day", "week")  # on a desk, their first screen tells what they are
+# Of these, the first screen tells what they are.
+LONG = {"desktop": ("signup", "preview", "day", "week"), "phone": ("day", "week")}
 
 Look = Callable[[Page], object]  # brings a page before the camera
 
@@ -113,8 +114,8 @@ def take(browser: Browser, name: str, look: Look, folder: Path) -> None:
             )
             page = context.new_page()
             look(page)
-            whole = size == "phone" or name not in LONG
-            page.screenshot(path=folder / f"{name}-{size}-{scheme}.png", full_page=whole)
+            file = folder / f"{name}-{size}-{scheme}.png"
+            page.screenshot(path=file, full_page=name not in LONG[size])
             context.close()
 
 
