@@ -6,9 +6,11 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests import live
+
+expect.set_options(timeout=15_000)  # on a machine that has other work to do as well
 
 
 @pytest.fixture(scope="package")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Literal
+from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from sqlmodel import select
 
 from app import clock, deliver, ingest, subscribers
@@ -14,6 +16,7 @@ from app.records import PaperRecord, Parsed, Skip, Wish
 from app.sources import clean
 from app.subscribers import Preferences
 from app.tokens import Purpose
+from app.web import papers as web_papers
 from tests import samples
 from tests.browser import axe
 from tests.live import Live
@@ -30,13 +33,18 @@ READ = (
     "<b>Rule</b> of Thumb on Reading"
 )
 RIGHT_TO_LEFT = "نماذج لغوية كبيرة للبحث العلمي: تقييم شامل (2026)"
+SIGN_UP = {"email": "dora@example.org", "interest": "agents", "cadence": "daily", "hour": "8", "zone": "UTC"}
+PRESSED = ":is(nav, button, input, select, textarea, footer, .button:not(.ways *), .danger):visible"
+SCHEMES: dict[int, Literal["light", "dark"]] = {375: "light", 1280: "dark"}  # by width
+Forms = dict[str, tuple[str, dict[str, str]]]
 NO_PAGE = (Purpose.VIEW, Purpose.FEED)  # a mail, which is named by its delivery; and a feed
 WANTED = Preferences(zone="Europe/Berlin", interests=(Wish("world models"), Wish("x" * 290, 1.7, 3)))
 
 
 @pytest.fixture
-def paths(live_server: Live) -> dict[str, str]:
+def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A page of every kind, with texts that nobody planned for."""
+    monkeypatch.setattr(web_papers, "ON_DAY", 4)
     app, now = live_server.app, clock.utcnow()
     papers = [
         PaperRecord(
@@ -70,41 +78,64 @@ def paths(live_server: Live) -> dict[str, str]:
     named |= {said: f"{opinion}/{said}/1" for said in ("like", "mute", "follow")}
     named["view"] = path(Purpose.VIEW, digest_id or 0)
     named["forget"] = path(Purpose.PREFERENCES) + "/forget"
+    named["said"] = path(Purpose.PREFERENCES) + "/papers"
+    named["look"] = path(Purpose.PREFERENCES) + "/preview"
     open_to_all = {
         "front": "/", "day": f"/day/{now.date()}", "week": "/week", "paper": "/paper/1", "search": "/search",
         "found": "/search?q=short+-script", "not found": "/search?q=qwertz",
         "mistaken": "/search?q=%22&source=x", "manage": "/manage", "error": "/nothing",
+        "second": f"/day/{now.date()}?page=2", "reference": "/api/docs",
     }  # fmt: skip
     return open_to_all | named
 
 
-@pytest.mark.parametrize("width", [320, 375, 768, 1280, 1920])
-def test_no_page_is_wider_than_its_window(
-    live_server: Live, page: Page, paths: dict[str, str], width: int
-) -> None:
-    """Nobody scrolls sideways, whatever a paper is called."""
-    page.set_viewport_size({"width": width, "height": 800})
-    for name, path in paths.items():
-        if name == "view":  # a mail has its own width, which its own tests look after
-            continue
-        page.goto(live_server.url + path)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+@pytest.fixture
+def forms(paths: dict[str, str]) -> Forms:
+    """The pages that answer a form, with what is sent to them: mistakes first, the others change things."""
+    mute, follow, preferences = (paths[name] for name in ("mute", "follow", "preferences"))
+    return {
+        "nothing muted": (mute, {"other": "the"}),
+        "nobody followed": (follow, {}),
+        "wrong preferences": (preferences, {"interest": '"', "muted": "the", "hour": "25", "beyond": "many"}),
+        "muted": (mute, {"word": RIGHT_TO_LEFT[:40], "other": "<think> " + LONG[:80]}),
+        "followed": (follow, {"author": LONG}),
+        "confirmed": (paths["confirm"], {}),
+        "paused": (paths["pause"], {}),
+        "subscribed": ("/subscribe", {**SIGN_UP, "liked": f"{HARD}\n{RIGHT_TO_LEFT}\n{'?' * 99}"}),
+    }
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 375), ("dark", 1280)])
+def go(page: Page, url: str, form: dict[str, str] | None = None) -> None:
+    """To a page, or to what it answers a form."""
+
+    def send(route: Route) -> None:
+        headers = {**route.request.headers, "content-type": "application/x-www-form-urlencoded"}
+        route.continue_(method="POST", headers=headers, post_data=urlencode(form or {}))
+
+    if form is not None:
+        page.route(url, send)
+    page.goto(url)
+    page.unroute_all()
+
+
+@pytest.mark.once
 def test_every_page_is_there_for_everybody(
-    live_server: Live, page: Page, paths: dict[str, str], scheme: str, width: int
+    live_server: Live, page: Page, paths: dict[str, str], forms: Forms
 ) -> None:
-    """By day and by night, on a phone and on a desk, axe-core finds nothing to mend."""
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-    page.set_viewport_size({"width": width, "height": 800})
-    for name, path in paths.items():
-        if name == "view":  # no script runs there: see test_mails
-            continue
-        page.goto(live_server.url + path)
-        assert axe.violations(page) == [], name
+    """Nobody scrolls sideways; by day on a phone and by night on a desk, axe-core finds nothing to mend."""
+    visits = [(name, path, None) for name, path in paths.items() if name != "view"]  # see test_mails
+    page.emulate_media(reduced_motion="reduce")
+    for name, path, form in [*visits, *((name, *asked) for name, asked in forms.items())]:
+        go(page, live_server.url + path, form)
+        for width in (320, 768, 1920, 375, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+            if scheme := SCHEMES.get(width):
+                page.emulate_media(color_scheme=scheme)
+                assert axe.violations(page) == [], (name, scheme)
 
 
+@pytest.mark.once
 def test_no_title_is_too_much(live_server: Live, page: Page, paths: dict[str, str]) -> None:
     """LaTeX and markup in a long one, or from right to left: as it is meant, on a phone, too."""
     assert len(HARD) == 175
@@ -121,16 +152,26 @@ def test_no_title_is_too_much(live_server: Live, page: Page, paths: dict[str, st
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
 
 
+@pytest.mark.once
 def test_pages_can_be_printed(live_server: Live, page: Page, paths: dict[str, str]) -> None:
     """By night, too: black on white, nothing to press, and where the paper is in full."""
     page.emulate_media(color_scheme="dark", media="print")
-    for name in ("day", "week", "paper"):
+    for name in ("day", "week", "paper", "found", "preferences"):
         page.goto(live_server.url + paths[name])
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert axe.violations(page) == [], name
-        assert not page.locator("nav:visible, button:visible, form:visible, footer:visible").count(), name
+        assert not page.locator(PRESSED).count(), name
+        if name == "preferences":
+            continue
         leading = page.locator(".links a:visible, .ways a:visible").first
         assert leading.evaluate("e => getComputedStyle(e, '::after').content") != "none", name
+
+    page.goto(live_server.url + paths["found"])
+    expect(page.get_by_role("heading", level=1)).to_have_text("Papers on short -script")
+    expect(page.get_by_role("heading", level=1)).to_be_in_viewport()
+    shown = page.get_by_role("heading", level=1).bounding_box()
+    assert shown
+    assert shown["height"] > 10
 
 
 def test_mistakes_stand_out_too(live_server: Live, page: Page) -> None:
@@ -183,6 +224,27 @@ def test_everything_works_without_scripts(live_server: Live, browser: Browser) -
     with live_server.app.db.read() as session:
         bob = session.exec(select(Subscriber)).one()
     assert (bob.state, bob.zone) == (SubscriberState.PENDING, "America/Sao_Paulo")
+
+
+def test_a_keyboard_is_enough_to_sign_up(live_server: Live, page: Page) -> None:
+    """Enter leads from interest to interest, past an empty one to the address, and from there it sends."""
+    page.goto(live_server.url)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.name") == "interest":
+            break
+    for number, typed in enumerate(("agents", "robots"), 1):
+        expect(page.get_by_label(f"Interest {number}", exact=True)).to_be_focused()
+        page.keyboard.type(typed)
+        page.keyboard.press("Enter")
+    expect(page.get_by_label("Interest 3", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("E-mail address")).to_be_focused()
+    page.keyboard.type("bob@example.org")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
 
 
 def test_a_keyboard_is_enough(live_server: Live, page: Page) -> None:

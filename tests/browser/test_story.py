@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 from sqlmodel import select
 
 from app import clock, main, pipeline, subscribers
@@ -87,16 +87,19 @@ def like_it(app: App, page: Page, digest: Received) -> None:
     page.goto(more)
     assert FITTING in page.inner_text("main")
     page.get_by_role("button", name="More like this").click()
+    expect(page.get_by_text("Noted")).to_be_visible()
     assert said(app) == [(FITTING, True)]
     page.goto(link_to(digest, r"opinion/[\w-]+/dislike"))
     page.get_by_role("button", name="Less like this").click()
+    expect(page.get_by_text("Noted")).to_be_visible()
     assert said(app) == [(FITTING, False)]
     page.get_by_role("button", name="Take it back").click()
-    assert page.get_by_role("status").inner_text() == "Taken back."
+    expect(page.get_by_role("status")).to_have_text("Taken back.")
     assert said(app) == []
     page.goto(link_to(digest, "view"))  # the cards have the same links there
     page.get_by_role("link", name="More like this").first.click()
     page.get_by_role("button", name="More like this").click()
+    expect(page.get_by_text("Noted")).to_be_visible()
     assert said(app) == [(FITTING, True)]
 
 
@@ -105,15 +108,17 @@ def mute_and_follow(app: App, page: Page, digest: Received) -> None:
     page.goto(link_to(digest, r"opinion/[\w-]+/mute"))
     page.get_by_role("radio", name="Plan Ahead").check()
     page.get_by_role("button", name="Mute it").click()
-    assert page.get_by_role("heading", level=1).inner_text() == "Plan Ahead"
+    expect(page.get_by_role("heading", level=1)).to_have_text("Plan Ahead")
     assert chosen(app).muted == ("Plan Ahead",)
     page.get_by_role("button", name="Take it back").click()
+    expect(page.get_by_role("status")).to_contain_text("Not muted any more")
     assert chosen(app).muted == ()
     page.goto(link_to(digest, r"opinion/[\w-]+/follow"))
     page.get_by_role("button", name="Follow").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
     assert chosen(app).interests[-1].text == 'author:"Ada Lovelace"'
     page.get_by_role("button", name="Take it back").click()
-    assert page.get_by_role("status").inner_text() == "You do not follow Ada Lovelace any more."
+    expect(page.get_by_role("status")).to_have_text("You do not follow Ada Lovelace any more.")
     assert len(chosen(app).interests) == 1
 
 
