@@ -69,6 +69,7 @@ class Filled:
     beyond: str = "0"
     muted: str = ""  # one a line
     liked: str = ""  # pasted papers
+    had: tuple[str, ...] = ()  # interests and muted words as they were when the form was opened
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -134,6 +135,20 @@ def filled(chosen: Preferences) -> Filled:
         when_empty=chosen.when_empty,
         beyond=str(chosen.beyond),
         muted="\n".join(chosen.muted),
+        had=(*(wish.text for wish in chosen.interests), *chosen.muted),
+    )
+
+
+def kept_up(form: Filled, stored: Preferences) -> Preferences:
+    """What was chosen, and what came since the form was opened: by a mail's links, or in another window."""
+    wanted = form.wanted()
+    if not form.had:  # nothing is known of when it was opened
+        return wanted
+    known = {*form.had, *(wish.text for wish in wanted.interests), *wanted.muted}
+    return replace(
+        wanted,
+        interests=(*wanted.interests, *(wish for wish in stored.interests if wish.text not in known)),
+        muted=(*wanted.muted, *(text for text in stored.muted if text not in known)),
     )
 
 

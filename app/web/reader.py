@@ -175,16 +175,19 @@ def preferences_form(
     when_empty: Text = "",
     beyond: Text = "",
     muted: Text = "",
+    had: Texts = [],  # noqa: B006
 ) -> Filled:
     rows, muted = forms.rows(interest, weight, quota), forms.lines(muted)
-    return Filled("", rows, cadence, weekday, hour, zone, min_papers, max_papers, when_empty, beyond, muted)
+    chosen = (cadence, weekday, hour, zone, min_papers, max_papers, when_empty, beyond, muted)
+    return Filled("", rows, *chosen, had=tuple(had))
 
 
 @router.post("/preferences/{token}")
 def change(request: Request, grant: Change, form: Annotated[Filled, Depends(preferences_form)]) -> Response:
-    wanted = form.wanted()
-    problems = subscribers.problems(wanted)
-    if problems:
+    with db(request).read() as session:
+        stored = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
+    wanted = forms.kept_up(form, stored)
+    if problems := subscribers.problems(wanted):
         return _preferences(request, grant, form=replace(form, problems=problems), status=422)
     with db(request).write() as session:
         subscribers.change(session, grant.subscriber_id, wanted, clock.utcnow())

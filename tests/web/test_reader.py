@@ -343,6 +343,25 @@ def test_a_mistake_in_preferences_keeps_what_was_typed(
         assert subscribers.preferences_of(session, subscribers.get(session, alice)) == WANTED
 
 
+def test_what_came_since_the_form_was_opened_is_kept(
+    app: App, client: TestClient, alice: int, link: Link
+) -> None:
+    """A word muted, an author followed by a mail's links; what was taken out of the form is gone."""
+    path = link(Purpose.PREFERENCES, alice)
+    opened = re.findall(r'name="had" value="([^"]*)"', client.get(path).text)
+    assert opened == ["diffusion models", "robotics"]
+    with app.db.write() as session:
+        subscribers.mute(session, alice, ["blockchain"], clock.utcnow())
+        subscribers.follow(session, alice, "Ada", clock.utcnow())
+    client.post(
+        path, data={**PREFERENCES, "interest": ["robots", "robotics"], "muted": "games", "had": opened}
+    )
+    with app.db.read() as session:
+        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
+    assert [wish.text for wish in chosen.interests] == ["robots", "robotics", "author:Ada"]
+    assert chosen.muted == ("games", "blockchain")
+
+
 def test_fewer_weights_than_interests_are_filled_up(
     app: App, client: TestClient, alice: int, link: Link
 ) -> None:
