@@ -67,6 +67,7 @@ def digest(app: App, reader: int, now: datetime, seen: set[int]) -> Iterator[str
 
 
 @pytest.mark.realdata
+@pytest.mark.once
 @pytest.mark.timeout(300)
 def test_digests_are_those_that_were_read(app: App) -> None:
     """A change of any part on the way shows here, as titles that can be judged."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sqlmodel import col, func, select
 from app import dedupe, main, pipeline, sources
 from app.models import Listing, Merge, Paper, Source, Votes
 from app.pipeline import App, FilesRead
-from app.records import SourceKind
+from app.records import Rejection, SourceKind
 from app.settings import Settings
 from tests.conftest import SECRET, SHARED_DATA
 
@@ -45,16 +45,6 @@ def make_app(url: str, folder: Path) -> App:
     return main.build(Settings(_env_file=None, database_url=url, secret_keys=(SECRET,), scheduler=False))
 
 
-@pytest.fixture(scope="module")
-def archive(
-    new_database_url: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[App, dict[str, FilesRead]]]:
-    """An archive of everything, and what was told of each folder."""
-    app = make_app(new_database_url(), tmp_path_factory.mktemp("data"))
-    yield app, {folder: pipeline.read_files(app, files(folder), NOW) for folder in FOLDERS}
-    app.db.dispose()
-
-
 def dump(app: App) -> dict[str, list[dict[str, Any]]]:
     """Every row of every table that ingest writes."""
     with app.db.read() as session:
@@ -65,21 +55,34 @@ def dump(app: App) -> dict[str, list[dict[str, Any]]]:
         }
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_every_row_is_counted_as_one_thing(archive: tuple[App, dict[str, FilesRead]], folder: str) -> None:
-    """The exact figures, and their balance."""
-    read = archive[1][folder]
+def test_everything_is_counted_and_held_once(new_database_url: Callable[[], str], tmp_path: Path) -> None:
+    """The exact figures of each folder, what could not be read, what is there; a day later nothing is new."""
+    app = make_app(new_database_url(), tmp_path)
+    read = {folder: pipeline.read_files(app, files(folder), NOW) for folder in FOLDERS}
+    assert {folder: counts(told) for folder, told in read.items()} == EXPECTED
+    assert_told_once_each([one for told in read.values() for one in told.summary.rejections])
+    assert_held_once(app)
+    before = dump(app)
+    for folder in FOLDERS:
+        told = pipeline.read_files(app, files(folder), NOW + timedelta(days=1)).summary.counts()
+        assert told["unchanged"] == told["rows"]
+        assert told["listings"] == 0
+    assert dump(app) == before
+    app.db.dispose()
+
+
+def counts(read: FilesRead) -> tuple[int, ...]:
+    """The figures of a folder, which balance: every row is one thing."""
     told = read.summary.counts()
-    names = ("rows", "papers_new", "papers_merged", "changed", "unchanged", "listings", "rejected")
-    assert (read.files, *(told[name] for name in names)) == EXPECTED[folder]
     numbered = sum(rejection.row is not None for rejection in read.summary.rejections)
     ended = told["papers_new"] + told["papers_merged"] + told["changed"] + told["unchanged"] + numbered
     assert told["rows"] == ended
+    names = ("rows", "papers_new", "papers_merged", "changed", "unchanged", "listings", "rejected")
+    return read.files, *(told[name] for name in names)
 
 
-def test_what_could_not_be_read_is_told_once_each(archive: tuple[App, dict[str, FilesRead]]) -> None:
+def assert_told_once_each(rejections: Sequence[Rejection]) -> None:
     """The recorded error of the query API, and the feed that ends in the middle of an entry."""
-    rejections = [one for read in archive[1].values() for one in read.summary.rejections]
     assert [(Path(one.origin).name, one.reason, one.row) for one in rejections] == [
         ("id_abc_s0_m100_b79c8dcf6bc3.json", "the file cannot be read", None),
         ("cs.AI-2025-08-20-truncated.xml", "the answer was cut off", None),
@@ -88,9 +91,8 @@ def test_what_could_not_be_read_is_told_once_each(archive: tuple[App, dict[str, 
     assert "86 complete entries were read" in rejections[1].detail
 
 
-def test_the_archive_holds_each_paper_once(archive: tuple[App, dict[str, FilesRead]]) -> None:
+def assert_held_once(app: App) -> None:
     """Papers, listings, votes and merges, by query."""
-    app, _ = archive
     with app.db.read() as session:
         papers = session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one()
         listings = session.exec(select(func.count(col(Listing.id)))).one()
@@ -102,7 +104,7 @@ def test_the_archive_holds_each_paper_once(archive: tuple[App, dict[str, FilesRe
     assert merged == ["same title", "same title"]
 
 
-def test_the_rows_kept_as_python_literals_are_papers(archive: tuple[App, dict[str, FilesRead]]) -> None:
+def test_the_rows_kept_as_python_literals_are_papers() -> None:
     """Four broken archives with 66 rows: all of them readable, none of them run."""
     broken = [SHARED_DATA / "hf_daily" / f"{day}.json" for day in BROKEN_DAYS]
     counts = [len(sources.read(path.name, path.read_bytes(), NOW.date()).parsed.records) for path in broken]
@@ -120,18 +122,7 @@ def test_five_search_pages_give_159_papers(new_database_url: Callable[[], str], 
     assert (summary.rows, summary.papers_new, summary.papers_merged) == (PAGE_ROWS, PAGE_PAPERS, 0)
 
 
-def test_reading_everything_again_changes_nothing(archive: tuple[App, dict[str, FilesRead]]) -> None:
-    """Every table is the same, row by row, a day later."""
-    app, _ = archive
-    before = dump(app)
-    later = NOW + timedelta(days=1)
-    for folder in FOLDERS:
-        told = pipeline.read_files(app, files(folder), later).summary.counts()
-        assert told["unchanged"] == told["rows"]
-        assert told["listings"] == 0
-    assert dump(app) == before
-
-
+@pytest.mark.once
 def test_the_order_of_files_changes_no_field(new_database_url: Callable[[], str], tmp_path: Path) -> None:
     """A part of everything, in two orders: the same papers, with the same fields, listings and votes."""
     part = [path for folder in FOLDERS for path in files(folder) if folder != "arxiv_daily"]
