@@ -189,6 +189,11 @@ def test_mistakes_stand_out_too(live_server: Live, page: Page) -> None:
 def test_the_form_meets_a_visitor_halfway(live_server: Live, page: Page) -> None:
     """Their zone is chosen, the weekday asked for when it matters, and lines do not run out."""
     page.goto(live_server.url)
+    way = page.get_by_role("link", name="Get your digest")
+    expect(way).to_be_hidden()  # the form stands beside it
+    page.set_viewport_size({"width": 375, "height": 667})
+    expect(way).to_be_in_viewport(ratio=1)
+    page.set_viewport_size({"width": 1280, "height": 800})
     expect(page.get_by_label("Time zone")).to_have_value("Asia/Tokyo")
     expect(page.get_by_label("On if weekly")).to_be_hidden()
     page.get_by_label("How often").select_option("weekly")
