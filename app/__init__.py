@@ -78,6 +78,7 @@ The ground:
     records       PURE: the values that cross from stage to stage
     models        the tables, in flow order
     db            sessions and column types
+    presence      which processes live, told by locks that end with them
     leases        who may run what only one process may run at a time
     settings      what an operator can set
     clock         the one clock

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -36,11 +36,15 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Session, SQLModel
 
+from app import clock
+from app.presence import Presence
+
 # SQLite only counts up a key that is declared INTEGER; PostgreSQL would run out of 32 bits.
 BigId = BigInteger().with_variant(Integer, "sqlite")
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_SECONDS = "10"  # a host that does not answer would be waited for for two minutes
+AGREES = timedelta(seconds=1)  # clocks that differ by less are taken for equal
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -90,6 +94,12 @@ class Database:
         # SQLite takes the write lock at BEGIN, where waiting for it works; taking it later, at the
         # first INSERT of a transaction that has read already, fails at once instead.
         self._writing = self.engine.execution_options(paperboy_write=True)
+        self.presence = Presence(self.engine)
+
+    @property
+    def locks_rows(self) -> bool:
+        """Whether a transaction can lock single rows. SQLite locks the whole database."""
+        return self.url.get_backend_name() != "sqlite"
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -100,8 +110,16 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A session committed at the end of the block, rolled back when the block raises."""
-        with Session(self._writing, expire_on_commit=False) as session, session.begin():
+        info = {"presence": self.presence}
+        with Session(self._writing, expire_on_commit=False, info=info) as session, session.begin():
             yield session
+
+    def skew(self) -> timedelta:
+        """Return how far the database's clock is ahead of this machine's: see the function `skew`."""
+        if self.url.get_backend_name() == "sqlite":
+            return timedelta()
+        with self.read() as session:
+            return skew(session)
 
     def sync(self) -> None:
         """Wait until what was committed survives the machine. PostgreSQL has seen to it by itself."""
@@ -114,7 +132,23 @@ class Database:
                 os.close(file)
 
     def dispose(self) -> None:
+        self.presence.end()
         self.engine.dispose()
+
+
+def skew(session: Session) -> timedelta:
+    """Return how far the database's clock is ahead of this machine's; zero where they agree to a second.
+
+    SQLite is a part of this process and has no clock of its own.
+    """
+    if session.get_bind().dialect.name == "sqlite":
+        return timedelta()
+    session.connection()  # so that only the question itself is measured
+    before = clock.system_time()
+    theirs: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+    asking = clock.system_time() - before
+    ahead = theirs - (before + asking / 2)
+    return ahead if abs(ahead) > AGREES + asking else timedelta()
 
 
 def insert_new(session: Session, table: type[SQLModel], unique: Sequence[str], **values: Any) -> int | None:

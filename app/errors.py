@@ -13,6 +13,7 @@ PaperboyError
 │   └── LinkExpired
 ├── TooManyRequests         carries retry_after, in seconds
 ├── NotReady                what answers is still being made; carries retry_after, in seconds
+├── ClockError              the clocks disagree: what is planned would be wrong
 ├── CorruptModel            what was learned cannot be read; the last good model is used instead
 ├── SourceError             an upstream as a whole could not be read; carries retry_at
 │   └── UnreadableAnswer    it answered with something that is not what it should be
@@ -89,6 +90,10 @@ class NotReady(PaperboyError):
     """The archive is still being read."""
 
     retry_after = 10
+
+
+class ClockError(PaperboyError):
+    """The clocks disagree, so nothing is planned."""
 
 
 class CorruptModel(PaperboyError):

@@ -1,20 +1,24 @@
 """The only APScheduler file: which function of the pipeline runs when.
 
 There is no job store: who and what is due stands in our own tables, so every job only asks "what is due
-now?". Running one late, twice, or on several machines at once does no harm.
+now?". Running one late, twice, or on several machines at once does no harm. What is to run once a night,
+on whichever machine, says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import structlog
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 
-from app import clock, pipeline
+from app import clock, leases, pipeline
 from app.pipeline import App
 
 log = structlog.get_logger(__name__)
@@ -27,6 +31,7 @@ class Job:
     work: Callable[[App, datetime], object]
     minute: str
     hour: str = "*"
+    once_a_day: bool = False  # of all processes, on all machines
 
     @property
     def name(self) -> str:
@@ -34,13 +39,17 @@ class Job:
 
 
 JOBS = (
-    Job(pipeline.send_due, minute="*"),  # digests that are due, and mails that the relay put off
+    # Three jobs, so that mails leave while others are planned or signed yet.
+    Job(pipeline.send, minute="*"),
+    Job(pipeline.plan, minute="*"),
+    Job(pipeline.sign_ahead, minute="*"),
     Job(pipeline.refresh, minute="*/5"),  # each source says itself when it wants to be asked next
     Job(pipeline.read_bounces, minute="*/5"),
     Job(pipeline.summarise, minute="*/15"),
-    Job(pipeline.learn, minute="43", hour="2"),
-    Job(pipeline.prune, minute="17", hour="3"),
+    Job(pipeline.learn, minute="43", hour="2", once_a_day=True),
+    Job(pipeline.prune, minute="17", hour="3", once_a_day=True),
 )
+LONGEST = timedelta(hours=2)  # that a nightly job may take, before another machine begins it, too
 
 
 def start(app: App) -> BackgroundScheduler:
@@ -57,13 +66,22 @@ def start(app: App) -> BackgroundScheduler:
             misfire_grace_time=None,  # late is better than not at all, after a laptop slept for instance
         )
     scheduler.start()
+    app.when_planned.append(partial(_send_soon, app, scheduler))
     log.info("scheduler started", jobs=[job.name for job in JOBS])
     return scheduler
+
+
+def _send_soon(app: App, scheduler: BackgroundScheduler) -> None:
+    """Begin `send` now. Where it is under way, it takes what was planned meanwhile by itself."""
+    if not app.sending.locked():
+        with suppress(JobLookupError):
+            scheduler.modify_job(pipeline.send.__name__, next_run_time=clock.system_time())
 
 
 def stop(app: App, scheduler: BackgroundScheduler) -> None:
     """Begin nothing more, and wait for what is under way: a mail in flight gets its answer."""
     app.stopping.set()
+    app.when_planned.clear()
     scheduler.shutdown(wait=True)
     log.info("scheduler stopped")
 
@@ -71,6 +89,16 @@ def stop(app: App, scheduler: BackgroundScheduler) -> None:
 def run(app: App, job: Job) -> None:
     """Run a job now. Its failure is logged, and the next minute tries again."""
     try:
-        job.work(app, clock.utcnow())
+        if job.once_a_day:
+            _run_once_a_day(app, job, clock.utcnow())
+        else:
+            job.work(app, clock.utcnow())
     except Exception:
         log.exception("job failed", job=job.name)
+
+
+def _run_once_a_day(app: App, job: Job, now: datetime) -> None:
+    day = app.timeline(now).start.date().isoformat()
+    with leases.turn(app.db, f"{job.name} once a day", now, LONGEST, edition=day) as mine:
+        if mine:
+            job.work(app, now)

@@ -1,55 +1,76 @@
-"""Who may run a job that only one process of all machines may run at a time."""
+"""Who may run what only one process of all machines may run at a time.
+
+A lease goes by the database's clock. It ends when it is given back, when its time is over, or when the
+process of its holder is dead (see `presence`).
+"""
 
 from __future__ import annotations
 
-import os
-import socket
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete, update
-from sqlalchemy.exc import IntegrityError
-from sqlmodel import Session, col
+from sqlmodel import Session, col, select
 
-from app.db import Database
+from app import presence
+from app.db import Database, insert_new, skew
 from app.models import Lease
-
-
-def new_holder() -> str:
-    """A name for one who takes leases. No two are the same, on whatever machines."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+from app.presence import new_holder as new_holder
 
 
 @contextmanager
-def turn(db: Database, name: str, now: datetime, lasting: timedelta) -> Iterator[bool]:
-    """Whether one has the lease for the block; it is given back at the end, however the block ends."""
+def turn(db: Database, name: str, now: datetime, lasting: timedelta, edition: str = "") -> Iterator[bool]:
+    """Yield whether the caller has the lease for the block. It is given back however the block ends.
+
+    With an `edition` (a day, for example) the block runs once per edition on all machines: when it has ended
+    without an exception, nobody gets the lease for the same edition again.
+    """
     holder = new_holder()
     with db.write() as session:
-        taken = take(session, name, holder, now, lasting)
+        taken = take(session, name, holder, now, lasting, edition)
     try:
         yield taken
+    except BaseException:
+        edition = ""  # another process may try
+        raise
     finally:
-        with db.write() as session:
-            give_back(session, name, holder)
+        if taken:
+            with db.write() as session:
+                give_back(session, name, holder, edition)
 
 
-def take(session: Session, name: str, holder: str, now: datetime, lasting: timedelta) -> bool:
-    """Take a lease that is free or has run out, or prolong one's own; the count of rows decides."""
-    free_or_mine = (col(Lease.until) <= now) | (col(Lease.holder) == holder)
-    taken = update(Lease).where(col(Lease.name) == name, free_or_mine)
-    if session.connection().execute(taken.values(holder=holder, until=now + lasting)).rowcount:
+def take(
+    session: Session, name: str, holder: str, now: datetime, lasting: timedelta, edition: str = ""
+) -> bool:
+    """Take a lease that is free, or prolong one's own; return whether the caller has it."""
+    moment = now + skew(session)
+    held = {"holder": holder, "until": moment + lasting}
+    named = update(Lease).where(col(Lease.name) == name)
+    connection = session.connection()
+    if connection.execute(named.where(col(Lease.holder) == holder).values(held)).rowcount:
         return True
-    try:
-        with session.begin_nested():
-            session.add(Lease(name=name, holder=holder, until=now + lasting))
-            session.flush()
-    except IntegrityError:
+    if announced := session.info.get("presence"):
+        announced.announce()
+    lease = select(Lease.holder, Lease.until, Lease.edition).where(Lease.name == name)
+    row = connection.execute(lease.with_for_update(skip_locked=True)).first()
+    if row is None:  # there is none, or another process is taking it at this moment
+        return bool(insert_new(session, Lease, ["name"], name=name, edition="", **held))
+    if (edition and row.edition == edition) or not _is_free(session, row.holder, row.until, moment):
         return False
+    connection.execute(named.values(held))
     return True
 
 
-def give_back(session: Session, name: str, holder: str) -> None:
-    """Let the next one have it, if it is still one's own."""
-    session.connection().execute(delete(Lease).where(col(Lease.name) == name, col(Lease.holder) == holder))
+def _is_free(session: Session, holder: str, until: datetime, moment: datetime) -> bool:
+    return not holder or until <= moment or presence.is_alive(session, holder) is False
+
+
+def give_back(session: Session, name: str, holder: str, edition: str = "") -> None:
+    """Let the next process have a lease, if it is still the caller's, and note the edition that is done."""
+    mine = (col(Lease.name) == name, col(Lease.holder) == holder)
+    if edition:
+        session.connection().execute(update(Lease).where(*mine).values(holder="", edition=edition))
+    else:
+        session.connection().execute(delete(Lease).where(*mine, col(Lease.edition) == ""))
+        session.connection().execute(update(Lease).where(*mine).values(holder=""))

@@ -355,8 +355,9 @@ class Lease(SQLModel, table=True):
     """A job that only one process of all machines may run at a time holds its name here."""
 
     name: str = Field(primary_key=True, max_length=40)
-    holder: str = Field(max_length=100)
+    holder: str = Field(max_length=100)  # empty: nobody, but the edition is remembered
     until: datetime = Field(sa_type=UtcDateTime)
+    edition: str = Field(default="", max_length=40)  # the last one done, of a job that runs once per edition
 
 
 class Audit(SQLModel, table=True):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from threading import Event, Lock
 
-from app import deliver, letters, match, render
+from app import clock, deliver, letters, match, render
 from app.corpus import Corpus
 from app.db import Database
 from app.lexicon import Lexicon
@@ -49,4 +50,10 @@ class App:
     lexicon: Lexicon = field(default_factory=Lexicon)
     indices: Indices = field(default_factory=Indices)
     wire: client.Wire = field(default_factory=client.Wire)  # how sources are reached
+    sending: Lock = field(default_factory=Lock)  # held while the schedule's `send` runs in this process
+    when_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each shard
     stopping: Event = field(default_factory=Event)  # set when the process is to end: nothing new is begun
+
+    def timeline(self, now: datetime) -> clock.Timeline:
+        """Return the clock of a run that begins at `now`: see `clock.Timeline`."""
+        return clock.Timeline(now, self.db.skew)

@@ -3,7 +3,10 @@
 refresh()       sources → records → the archive; read_files() does the same for saved answers
 summarise()     papers that no source sums up → a language model's sentence, where settings name one
 learn()         the archive → a new model of it, at night and whenever the archive has outgrown the old one
-send_due()      who is due → match → compose → the ledger → mails
+plan()          who is due → match → compose → the ledger
+sign_ahead()    the ledger → signatures of what waits for its hour
+send()          the ledger → mails, whenever something may leave
+send_due()      these three, one after the other, for whoever does not have the schedule do it
 send_pending()  the ledger → HTML, text → bytes → the relay → the ledger, what was put off or cut off too
 preview()       the digest that somebody with these interests would get; foresee(), what readers would
 backtest()      the digests that somebody with these interests would have got over the last days
@@ -39,8 +42,9 @@ from app import (
     summaries,
 )
 from app.bounces import Notice
+from app.clock import Timeline
 from app.desk import Desk
-from app.errors import InvalidInput
+from app.errors import ClockError, InvalidInput
 from app.intake import FilesRead as FilesRead
 from app.intake import Refreshed as Refreshed
 from app.lexicon import Lesson
@@ -127,22 +131,79 @@ def learn(app: App, now: datetime) -> Lesson:
     return lesson
 
 
-def send_due(app: App, now: datetime) -> Counter[str]:
-    """Plan every digest that is due and send whatever may leave.
+def plan(app: App, now: datetime) -> Counter[str]:
+    """Compose the digests that are due, or will be soon, into the ledger.
 
-    Safe to run twice, and in several processes at once: the ledger decides. Nothing is recorded of a
-    moment at which there was nothing to do.
+    Each shard can leave as soon as it is planned: see `send`. Safe to run twice, and in several processes at
+    once. Nothing is recorded of a moment at which nobody was due.
     """
+    time = app.timeline(now)
+    if not _wake_who_is_due(app, time.start):
+        return Counter()
+    with runs.recorded(app.db, "plan", time.start) as run:
+        _plan(app, time, run)
+    return run.counts
+
+
+def _wake_who_is_due(app: App, now: datetime) -> bool:
     with app.db.write() as session:
         subscribers.wake(session, now)
-        journals = Path(app.settings.journal_dir)
-        if not (planning.anyone_due(app, session, now) or deliver.anything_to_do(session, now, journals)):
+        return planning.anyone_due(app, session, now)
+
+
+def _plan(app: App, time: Timeline, run: runs.Recording) -> None:
+    """What is in the ledger already may leave whatever the clocks say: it goes by the database's."""
+    _recover(app, time.start)  # first, so that the papers of a digest given up come with the next
+    try:
+        run.add(planning.plan(app, time.start))
+    except ClockError as error:
+        run.fail("planning", error)
+
+
+def sign_ahead(app: App, now: datetime) -> Counter[str]:
+    """Sign the digests that wait for their hour. Nothing is recorded where there are none."""
+    time = app.timeline(now)
+    with app.db.read() as session:
+        if not signing.anything_unsigned(app, session, time.start):
             return Counter()
-    with runs.recorded(app.db, "send", now) as run:
-        _recover(app, now)  # first, so that the papers of a digest given up come with the next
-        run.add(planning.plan(app, now))
-        run.add(send_pending(app, now))
-        _sign_ahead(app, now, run)
+    with runs.recorded(app.db, "sign", time.start) as run:
+        _sign_ahead(app, time.start, run)
+    return run.counts
+
+
+def send(app: App, now: datetime) -> Counter[str]:
+    """Send whatever may leave now, and settle what dead senders left.
+
+    Safe in several processes at once: the ledger decides. Where this process is sending already, that goes
+    on until nothing is left, and this returns at once. Nothing is recorded of a moment at which there was
+    nothing to do.
+    """
+    time, counts = app.timeline(now), Counter[str]()
+    if not app.sending.acquire(blocking=False):
+        return counts
+    try:
+        if _anything_to_send(app, time.start):
+            with runs.recorded(app.db, "send", time.start) as run:
+                run.add(counts := _send(app, time))
+    finally:
+        app.sending.release()
+    return counts
+
+
+def _anything_to_send(app: App, now: datetime) -> bool:
+    with app.db.read() as session:
+        return deliver.anything_to_do(session, now, Path(app.settings.journal_dir))
+
+
+def send_due(app: App, now: datetime) -> Counter[str]:
+    """Plan every digest that is due, send whatever may leave, and sign what waits: one run."""
+    time = app.timeline(now)
+    if not (_wake_who_is_due(app, time.start) or _anything_to_send(app, time.start)):
+        return Counter()
+    with runs.recorded(app.db, "send", time.start) as run:
+        _plan(app, time, run)
+        run.add(_send(app, time))
+        _sign_ahead(app, time(), run)
     return run.counts
 
 
@@ -159,8 +220,12 @@ def send_pending(app: App, now: datetime, ids: Collection[int] | None = None) ->
 
     `ids` narrows it to some deliveries. Not to be called within a running event loop.
     """
-    _recover(app, now)
-    return posting.send(app, now, ids)
+    return _send(app, app.timeline(now), ids)
+
+
+def _send(app: App, time: Timeline, ids: Collection[int] | None = None) -> Counter[str]:
+    _recover(app, time())
+    return posting.send(app, time, ids)
 
 
 def _recover(app: App, now: datetime) -> None:
@@ -231,6 +296,7 @@ def take_bounces(app: App, notices: Sequence[Notice], now: datetime) -> Counter[
 
 def prune(app: App, now: datetime) -> Counter[str]:
     """Delete what is past its retention. A paper that old is no candidate: never twice still holds."""
+    now = app.timeline(now).start
     old = now - timedelta(days=app.settings.retention_days)
     outdated = select(Delivery.id).where(col(Delivery.created_at) < old)
     with runs.recorded(app.db, "prune", now) as run, app.db.write() as session:

@@ -19,32 +19,63 @@ from sqlmodel import Session, col, select, update
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app import archive, cadence, deliver, subscribers
+from app.db import skew
 from app.deliver import Entry
 from app.desk import Desk, Order
-from app.models import Subscriber, SubscriberState
+from app.errors import ClockError
+from app.models import Delivery, Subscriber, SubscriberState
 from app.parts import App
 from app.ranking import Ranked
 from app.records import Digest, Opinion, Silence, Skip, Wish
 
 SHARD = 250  # readers planned in one transaction
 TRY_AGAIN = timedelta(hours=1)
+CLOCKS_MAY_DIFFER = timedelta(minutes=1)
+CLOCK_MAY_GO_BACK = timedelta(days=1)
+LAST_MAILS = 100  # of the ledger, that tell how late it was
 
 log = structlog.get_logger(__name__)
 
 
 def plan(app: App, now: datetime) -> Counter[str]:
-    """Plan every digest that is due soon: how many were planned, skipped, or planned before."""
+    """Plan every digest that is due soon: how many were planned, skipped, or planned before.
+
+    ClockError: the time cannot be trusted. Whoever is due stays due.
+    """
     planned = Counter[str]()
     with app.db.read() as session:
         if not anyone_due(app, session, now):
             return planned
+        check_clock(session, now)
         desk = Desk(app, session, now)
     soon = _soon(app, now)
     _match_ahead(app, desk, soon)
     while shard := _plan_shard(app, desk, now, soon):
         planned += shard
+        for tell in app.when_planned:
+            tell()
         _match_ahead(app, desk, soon)
     return planned
+
+
+def check_clock(session: Session, now: datetime) -> None:
+    """Raise ClockError where this machine's clock, or the ledger's history, contradicts the time.
+
+    A plan of a wrong day is hard to take back: it sends tomorrow's digests, and gives up those of today.
+    """
+    ahead = skew(session)
+    if abs(ahead) > CLOCKS_MAY_DIFFER:
+        raise ClockError(
+            f"this machine's clock and the database's differ by {abs(ahead).total_seconds():.0f} seconds: "
+            "nothing is planned until both are right (is NTP running?)"
+        )
+    last = session.exec(select(Delivery.created_at).order_by(col(Delivery.id).desc()).limit(LAST_MAILS)).all()
+    newest = max(last, default=now)
+    if newest - now > CLOCK_MAY_GO_BACK:
+        raise ClockError(
+            f"it is {now:%Y-%m-%d %H:%M} UTC by the clock, but a mail was composed at "
+            f"{newest:%Y-%m-%d %H:%M}: nothing is planned until the clock is right, or has caught up"
+        )
 
 
 def anyone_due(app: App, session: Session, now: datetime) -> bool:

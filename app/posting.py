@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from time import monotonic
+from datetime import datetime
 
 from app import deliver, leases, smtp
+from app.clock import Timeline
 from app.errors import DeliveryError
 from app.letters import Composer, Draft
 from app.parts import App
@@ -30,10 +30,10 @@ OBJECTS = 50_000  # new ones after which garbage is searched for while sending
 TURN = 0.0005  # seconds for which a thread may keep others waiting meanwhile
 
 
-def send(app: App, now: datetime, ids: Collection[int] | None) -> Counter[str]:
+def send(app: App, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
     """Send whatever may leave; how many mails ended in which state. Not within a running event loop."""
     with at_full_speed(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(post(app, now, ids))
+        return runner.run(post(app, time, ids))
 
 
 @contextmanager
@@ -66,16 +66,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def post(app: App, now: datetime, ids: Collection[int] | None) -> Counter[str]:
+async def post(app: App, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
     """Take shards from the ledger until nothing may leave, or the service is to end."""
-    started = monotonic()
-    ledger = deliver.Ledger(
-        app.db,
-        app.settings,
-        owner=leases.new_holder(),
-        cards=app.cards,
-        clock=lambda: now + timedelta(seconds=monotonic() - started),
-    )
+    ledger = deliver.Ledger(app.db, app.settings, owner=leases.new_holder(), cards=app.cards, clock=time)
     relay = Relay(app.settings, ledger)
     try:
         async with asyncio.timeout(None) as patience:

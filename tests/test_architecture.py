@@ -12,7 +12,7 @@ import app
 ROOT = Path(app.__file__).parent
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
-GROUND = {"records", "models", "db", "leases", "settings", "clock", "errors", "tokens", "logs"}
+GROUND = {"records", "models", "db", "presence", "leases", "settings", "clock", "errors", "tokens", "logs"}
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
     "corpus", "lexicon", "concordance", "interest", "passages", "filters", "trend", "match", "taste",

@@ -22,7 +22,9 @@ def test_each_job_has_its_minutes(app: App) -> None:
         after = datetime(2026, 11, 20, 9, 30, 1, tzinfo=UTC)
         nexts = {name: job.trigger.get_next_fire_time(None, after) for name, job in planned.items()}
         assert nexts == {
-            "send_due": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
+            "send": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
+            "plan": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
+            "sign_ahead": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
             "refresh": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
             "read_bounces": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
             "summarise": datetime(2026, 11, 20, 9, 45, tzinfo=UTC),
@@ -37,7 +39,9 @@ def test_each_job_has_its_minutes(app: App) -> None:
 def test_jobs_are_functions_of_the_pipeline() -> None:
     """The scheduler decides when, never what."""
     verbs = [
-        pipeline.send_due,
+        pipeline.send,
+        pipeline.plan,
+        pipeline.sign_ahead,
         pipeline.refresh,
         pipeline.read_bounces,
         pipeline.summarise,

@@ -37,7 +37,7 @@ from app.deliver.operating import cancel, pause, pauses, release, resume
 from app.deliver.outcomes import record, retry_delay
 from app.deliver.queries import Waiting, balance, digests, waiting
 from app.deliver.recovery import anything_to_do, recover
-from app.deliver.signatures import keep_signatures, unsigned
+from app.deliver.signatures import keep_signatures, lock_unsigned
 
 __all__ = [
     "EVERYTHING",
@@ -58,6 +58,7 @@ __all__ = [
     "enter",
     "keep_signatures",
     "letters",
+    "lock_unsigned",
     "may_still_leave",
     "paper_ids",
     "papers_promised",
@@ -71,7 +72,6 @@ __all__ = [
     "retry_delay",
     "silences",
     "stored",
-    "unsigned",
     "waiting",
     "withdraw",
 ]

@@ -93,6 +93,7 @@ class Ledger:
         self._ended: list[Ending] = []
         self._many, self._one_folds = asyncio.Event(), asyncio.Lock()
         self._seen = self._prolonged = monotonic()
+        self._was_away = False  # the database: whatever showed that this sender lives may be gone
         self._pause = ""
         self._fault: Exception | None = None
         self._closing = False
@@ -147,9 +148,11 @@ class Ledger:
         return shard
 
     def _claim(self, ids: Collection[int] | None, limit: int | None) -> tuple[list[int], float]:
+        self._database.presence.announce()
+        now = self._clock()
         with self._database.write() as session:
             take_turns(session, self._owner)  # see recovery.settle
-            taken = claim(session, owner=self._owner, now=self._clock(), limit=limit, ids=ids)
+            taken = claim(session, owner=self._owner, now=now, limit=limit, ids=ids)
         return taken, monotonic()
 
     def _sort_out(self, taken: Collection[int]) -> Shard:
@@ -278,6 +281,7 @@ class Ledger:
             try:
                 await self.look()
             except AWAY as error:
+                self._was_away = True
                 log.warning("the ledger cannot be asked whether mails may still leave", error=str(error.orig))
             except Exception as error:
                 self._fault = self._fault or error
@@ -299,17 +303,21 @@ class Ledger:
         """Show which mails are long in flight, and from time to time that the sender lives."""
         begun = self._journal.open
         long_in_flight, self._in_flight = begun & self._in_flight - self._shown, begun
-        prolonging = at - self._prolonged > LEASE.total_seconds() / 4
+        prolonging = self._was_away or at - self._prolonged > LEASE.total_seconds() / 4
         if long_in_flight or prolonging:
             await asyncio.to_thread(self._show, long_in_flight, prolonging)
             self._shown = self._shown & begun | long_in_flight
             self._prolonged = at if prolonging else self._prolonged
+            self._was_away = False
 
     def _show(self, long_in_flight: Collection[int], prolonging: bool) -> None:
+        if prolonging:
+            self._database.presence.announce()
+        now = self._clock()
         with self._database.write() as session:
             mark_begun(session, self._owner, long_in_flight)
             if prolonging:
-                prolong(session, self._owner, self._clock())
+                prolong(session, self._owner, now)
 
     # --- while the database is away
 

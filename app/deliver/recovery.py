@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
-from app import journal
+from app import journal, presence
 from app.db import Database, take_turns
 from app.deliver import marking
 from app.deliver.claims import HELD_BY_A_SENDER, WAITING, may_leave
@@ -47,6 +47,7 @@ def recover(database: Database, folder: Path, now: datetime, policy: UncertainPo
         freed += settled
     alive = journal.living(folder)
     with database.write() as session:
+        alive |= _alive_elsewhere(session, now)
         return freed + forsake(session, now, alive, policy) + give_up(session, now)
 
 
@@ -68,8 +69,18 @@ def settle(session: Session, remains: Remains, now: datetime, policy: UncertainP
     return Counter(answered.values()) + Counter(delivery.state for delivery in rows)
 
 
+def _alive_elsewhere(session: Session, now: datetime) -> set[str]:
+    """Return the senders whose leases ran out and whose processes live all the same: a clock has jumped."""
+    late = session.exec(select(Delivery.lease_owner).where(_forsaken(now, ())).distinct())
+    return {owner for owner in late if presence.is_alive(session, owner)}
+
+
 def forsake(session: Session, now: datetime, alive: Collection[str], policy: UncertainPolicy) -> Counter[str]:
-    """What was in the hands of a machine that has not been heard of for as long as a lease lasts."""
+    """What was in the hands of a machine that has not been heard of for as long as a lease lasts.
+
+    Both must be gone, the lease and the lock of its process. A lost connection drops the lock at once, and a
+    clock that jumps ends the lease, while the sender lives.
+    """
     rows = _locked(session, _forsaken(now, alive))
     for delivery in rows:
         _doubt(delivery, "the sender is gone, and its journal with it", now, policy)

@@ -20,12 +20,17 @@ _STORE = (
 )
 
 
-def unsigned(session: Session, now: datetime) -> list[int]:
-    """Digests that wait for their hour without a signature."""
+def lock_unsigned(session: Session, now: datetime, *, after: int, limit: int) -> list[int]:
+    """Return the first digests with a larger id than `after` that wait for their hour without a signature.
+
+    On PostgreSQL they are locked until the transaction ends, and those that another process has locked are
+    left out.
+    """
     waits = (col(Delivery.state) == State.PENDING) & (col(Delivery.next_attempt_at) > now)
     theirs = select(col(Contents.delivery_id)).join(Delivery, col(Delivery.id) == Contents.delivery_id)
-    bare = col(Contents.signature) == ""
-    return list(session.exec(theirs.where(waits, bare).order_by(col(Contents.delivery_id))))
+    bare = (col(Contents.signature) == "") & (col(Contents.delivery_id) > after)
+    first = theirs.where(waits, bare).order_by(col(Contents.delivery_id)).limit(limit)
+    return list(session.exec(first.with_for_update(skip_locked=True, of=Contents)))
 
 
 def keep_signatures(session: Session, signed: Sequence[tuple[int, str, str]]) -> None:

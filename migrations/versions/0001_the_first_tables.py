@@ -55,6 +55,7 @@ def upgrade() -> None:
     sa.Column('name', sqlmodel.sql.sqltypes.AutoString(length=40), nullable=False),
     sa.Column('holder', sqlmodel.sql.sqltypes.AutoString(length=100), nullable=False),
     sa.Column('until', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('edition', sqlmodel.sql.sqltypes.AutoString(length=40), nullable=False),
     sa.PrimaryKeyConstraint('name', name=op.f('pk_lease'))
     )
     op.create_table('model',

@@ -185,7 +185,7 @@ class _Clock:
 
 
 def _hurry(scheduler: BackgroundScheduler) -> BackgroundScheduler:
-    scheduler.modify_job("send_due", next_run_time=datetime.now(UTC))
+    scheduler.modify_job("send", next_run_time=datetime.now(UTC))
     return scheduler
 
 

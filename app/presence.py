@@ -1,0 +1,182 @@
+"""Which processes are alive, shown by locks that end with the process that holds them.
+
+A process holds one lock, as long as it lives, for each database that it works on: on PostgreSQL a
+session-level advisory lock on a connection of its own, on SQLite a lock on a file beside the database. The
+kernel or the database drops the lock when the process dies. No clock has a part in this.
+
+A lock is evidence in one direction only. A process that holds it is alive. A process without it is dead, or
+has lost its connection for a moment, so mails wait for the end of their lease as well (see deliver.recovery).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+import uuid
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from threading import Lock
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import Session
+
+_PROCESS = re.compile(r"[0-9a-f]{12}")
+_KEYS = 0x5042 << 48  # of our advisory locks: apart from those of others
+_LOCK = text("SELECT pg_advisory_lock_shared(:key)")
+_HELD = text("""
+    SELECT EXISTS (
+        SELECT FROM pg_locks
+        WHERE locktype = 'advisory' AND granted AND objsubid = 1
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND classid::bigint = :high AND objid::bigint = :low
+    )
+""")
+# A machine that loses its power says no goodbye: PostgreSQL notices after two minutes instead of two hours.
+_NOTICE_LOSS = (
+    "SET tcp_keepalives_idle = 60",
+    "SET tcp_keepalives_interval = 10",
+    "SET tcp_keepalives_count = 6",
+)
+
+log = structlog.get_logger(__name__)
+
+
+def new_holder() -> str:
+    """Return a name for a holder of leases. It is unique on all machines, and names this process."""
+    return f"{socket.gethostname()[:60]}:{os.getpid()}:{_process()}:{uuid.uuid4().hex[:12]}"
+
+
+def _process() -> str:
+    return _process_of(os.getpid())  # by its number, because a forked child is another process
+
+
+@cache
+def _process_of(_pid: int) -> str:
+    return uuid.uuid4().hex[:12]
+
+
+def is_alive(session: Session, holder: str) -> bool | None:
+    """Return whether the process of a holder lives, or None where that cannot be known.
+
+    None for this process, too: it lives, but the part of it that was the holder may have ended.
+    """
+    parts = holder.split(":")
+    if len(parts) != 4 or not _PROCESS.fullmatch(parts[2]) or parts[2] == _process():
+        return None
+    engine = session.get_bind().engine
+    if engine.dialect.name == "postgresql":
+        key = _key(parts[2])
+        return bool(session.execute(_HELD, {"high": key >> 32, "low": key & 0xFFFFFFFF}).scalar())
+    folder = _folder(engine)
+    return None if folder is None else _any_locked(folder, parts[2])
+
+
+def _key(process: str) -> int:
+    return _KEYS | int(process, 16)
+
+
+def _folder(engine: Engine) -> Path | None:
+    """Where the processes that work on an SQLite database keep their locks."""
+    database = engine.url.database
+    return Path(f"{database}-processes") if database and database != ":memory:" else None
+
+
+def _any_locked(folder: Path, process: str) -> bool | None:
+    try:
+        return any(_is_locked(path) for path in folder.glob(f"{process}-*.lock")) if folder.exists() else None
+    except OSError:  # a file system without locks
+        return None
+
+
+def _is_locked(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        file = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+    return False
+
+
+class Presence:
+    """Show that this process lives, from the first `announce` to `end`. Threads may share it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._changing = Lock()
+        self._connection: Connection | None = None
+        self._file: tuple[int, Path] | None = None
+
+    def announce(self) -> None:
+        """Take the lock, or make sure that it is still held: a connection may have been lost."""
+        with self._changing:
+            if self._engine.dialect.name == "postgresql":
+                if not self._is_connected():
+                    self._connect()
+            elif self._file is None and (folder := _folder(self._engine)):
+                self._file = _lock_new_file(folder)
+
+    def end(self) -> None:
+        """Give the lock back."""
+        with self._changing:
+            self._disconnect()
+            if self._file is not None:
+                file, path = self._file
+                path.unlink(missing_ok=True)
+                os.close(file)
+                self._file = None
+
+    def _is_connected(self) -> bool:
+        try:
+            return self._connection is not None and bool(self._connection.scalar(text("SELECT 1")))
+        except SQLAlchemyError:
+            self._disconnect()
+            return False
+
+    def _connect(self) -> None:
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection.detach()  # no other session of the pool gets it, and its end is the lock's
+        self._connection = connection
+        try:
+            for setting in _NOTICE_LOSS:
+                connection.exec_driver_sql(setting)
+            connection.execute(_LOCK, {"key": _key(_process())})
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(SQLAlchemyError):
+                self._connection.close()
+            self._connection = None
+
+
+def _lock_new_file(folder: Path) -> tuple[int, Path] | None:
+    """Lock a file of one's own. It has its name from the moment on at which it is locked."""
+    name = f"{_process()}-{uuid.uuid4().hex[:6]}"
+    path, unnamed = folder / f"{name}.lock", folder / f"{name}.new"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _remove_dead(folder)
+        file = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unnamed.rename(path)
+    except OSError as error:
+        log.warning("other processes cannot see that this one lives", folder=str(folder), error=str(error))
+        return None
+    return file, path
+
+
+def _remove_dead(folder: Path) -> None:
+    for path in folder.glob("*.lock"):
+        if not _is_locked(path):
+            path.unlink(missing_ok=True)
