@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from sqlmodel import Session, col, select, update
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app import archive, cadence, deliver, subscribers
-from app.db import skew
+from app.db import one_of, skew
 from app.deliver import Entry
 from app.desk import Desk, Order
 from app.errors import ClockError
@@ -183,21 +183,6 @@ def newest_due(reader: Subscriber, by: datetime) -> datetime:
     return cadence.last_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due, by)
 
 
-def _plan_shard(app: App, desk: Desk, now: datetime, soon: datetime) -> Counter[str]:
-    """Plan the readers who have been due the longest; locked, so that another process takes others."""
-    with app.db.write() as session:
-        readers = session.exec(_due(soon).limit(SHARD).with_for_update(skip_locked=True)).all()
-        turns = {turn.order.reader.id: turn for turn in _turns(session, desk, readers, soon)}
-        words = _enter(session, _entries(desk, [*turns.values()]), now)
-        again = [
-            {"id": one.id, "next_due_at": turns[one.id].following if one.id in words else soon + TRY_AGAIN}
-            for one in readers
-        ]
-        if again:
-            session.execute(update(Subscriber), again)
-    return Counter(words.get(one.id or 0, "not_planned") for one in readers)
-
-
 @dataclass(frozen=True, slots=True)
 class _Turn:
     """A reader whose digest is due."""
@@ -208,9 +193,70 @@ class _Turn:
     edition: str
 
 
-def _turns(session: Session, desk: Desk, readers: Sequence[Subscriber], soon: datetime) -> Iterator[_Turn]:
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """Readers who are due, and what those get whose row makes sense."""
+
+    orders: Sequence[Order]
+    turns: Mapping[int, _Turn]
+    entries: Sequence[Entry]
+
+
+def _plan_shard(app: App, desk: Desk, now: datetime, soon: datetime) -> Counter[str]:
+    """Plan the readers who have been due the longest; empty when there are none, or others plan them.
+
+    On PostgreSQL their rows are locked meanwhile. SQLite would lock out every sender: there digests are
+    composed first, and entered for those readers about whom nothing has changed. The others are still due.
+    """
+    if app.db.locks_rows:
+        with app.db.write() as session:
+            return _write_down(session, _compose(session, desk, soon), now, soon)
+    with app.db.read() as session:
+        composed = _compose(session, desk, soon)
+    with app.db.write() as session:
+        return _write_down(session, _without_changed(session, desk, composed), now, soon)
+
+
+def _compose(session: Session, desk: Desk, soon: datetime) -> _Shard:
+    readers = session.exec(_due(soon).limit(SHARD).with_for_update(skip_locked=True)).all()
+    found = orders(session, readers, desk.oldest)
+    turns = list(_turns(found, soon))
+    return _Shard(found, {turn.order.reader.id or 0: turn for turn in turns}, _entries(desk, turns))
+
+
+def _without_changed(session: Session, desk: Desk, shard: _Shard) -> _Shard:
+    """Leave out the readers who changed what they want, left, or were planned by another process."""
+    readers = session.exec(select(Subscriber).where(one_of(session, col(Subscriber.id), _ids(shard)))).all()
+    today = {order.reader.id: order for order in orders(session, readers, desk.oldest)}
+    same = [order for order in shard.orders if _is_same(order, today.get(order.reader.id))]
+    ids = {order.reader.id for order in same}
+    return _Shard(same, shard.turns, [entry for entry in shard.entries if entry.subscriber_id in ids])
+
+
+def _ids(shard: _Shard) -> list[int]:
+    return [order.reader.id or 0 for order in shard.orders]
+
+
+def _is_same(before: Order, after: Order | None) -> bool:
+    if after is None or before.reader.model_dump() != after.reader.model_dump():
+        return False
+    return replace(before, reader=after.reader) == after
+
+
+def _write_down(session: Session, shard: _Shard, now: datetime, soon: datetime) -> Counter[str]:
+    words, turns = _enter(session, shard.entries, now), shard.turns
+    again = [
+        {"id": number, "next_due_at": turns[number].following if number in words else soon + TRY_AGAIN}
+        for number in _ids(shard)
+    ]
+    if again:
+        session.execute(update(Subscriber), again)
+    return Counter(words.get(number, "not_planned") for number in _ids(shard))
+
+
+def _turns(found: Iterable[Order], soon: datetime) -> Iterator[_Turn]:
     """A reader's own row that makes no sense is written down, and costs nobody else anything."""
-    for order in orders(session, readers, desk.oldest):
+    for order in found:
         reader = order.reader
         try:
             due = newest_due(reader, soon)
@@ -235,6 +281,8 @@ def _entry(desk: Desk, turn: _Turn, ranked: Ranked | Skip) -> Entry:
 
 def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[int, str]:
     """Write down what readers get: the word for the statistics, but for whom the database refuses."""
+    if not entries:
+        return {}
     try:
         with session.begin_nested():
             ids = deliver.enter(session, entries, now)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from app import leases
+from app import leases, presence
 from app.pipeline import App
 
 HOUR = timedelta(hours=1)
@@ -41,3 +41,15 @@ def test_a_turn_ends_with_its_block(app: App, now: datetime) -> None:
         work()
     with leases.turn(app.db, "learn", now, HOUR) as bobs:
         assert bobs
+
+
+def test_a_process_that_lives_keeps_its_lease(app: App, now: datetime) -> None:
+    """Nobody gets a lease of this process, or one whose holder does not say which process it is."""
+    with app.db.write() as session:
+        mine = leases.new_holder()
+        assert leases.take(session, "learn", mine, now, HOUR)
+        assert leases.take(session, "prune", "host:1:abc", now, HOUR)
+        assert [presence.is_alive(session, holder) for holder in (mine, "host:1:abc")] == [None, None]
+    with app.db.write() as session:
+        assert not leases.take(session, "learn", leases.new_holder(), now, HOUR)
+        assert not leases.take(session, "prune", leases.new_holder(), now, HOUR)

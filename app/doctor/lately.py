@@ -12,9 +12,10 @@ from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
-from app import deliver, lexicon
+from app import deliver, lexicon, planning
 from app.db import ROOT, Database
 from app.doctor.findings import Finding, Level, error, warning, well
+from app.errors import ClockError
 from app.models import Run, SendingPause, Source, Subscriber, SubscriberState
 
 LATE = timedelta(minutes=5)  # the schedule ticks every minute
@@ -38,6 +39,7 @@ def look(db: Database, held: lexicon.Lexicon, now: datetime) -> Iterator[Finding
         yield from _sources(session, now)
         yield from _runs(session)
         yield _lateness(session, now)
+        yield _clocks(session, now)
         yield from _pauses(session)
         yield from _models(session, held)
 
@@ -114,6 +116,14 @@ def _lateness(session: Session, now: datetime) -> Finding:
         f"a digest has been due for {_in_words(late)}: nothing is running the schedule",
         "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`",
     )
+
+
+def _clocks(session: Session, now: datetime) -> Finding:
+    try:
+        planning.check_clock(session, now)
+    except ClockError as fault:
+        return error("clock", str(fault), "set the clocks by NTP, here and on the database's machine")
+    return well("clock", "this machine and the database agree on the time")
 
 
 def _in_words(span: timedelta) -> str:

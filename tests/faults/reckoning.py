@@ -23,22 +23,24 @@ EDITION = "2026-11-20"
 DIGEST = Digest(EDITION, (Section("retrieval", samples.digest().picks[:1]),))
 
 
-def queue(app: App, now: datetime, count: int, first: int = 0) -> list[str]:
+def queue(
+    app: App, now: datetime, count: int, first: int = 0, give_up_at: datetime | None = None
+) -> list[str]:
     """A digest each for so many new readers; their names."""
     names = [f"reader{n}" for n in range(first, first + count)]
     with app.db.write() as session:
         for name in names:
-            _enqueue(session, name, now)
+            _enqueue(session, name, now, give_up_at)
     return names
 
 
-def _enqueue(session: Session, name: str, now: datetime) -> None:
+def _enqueue(session: Session, name: str, now: datetime, give_up_at: datetime | None) -> None:
     reader = Subscriber(email=f"{name}@example.org", state=SubscriberState.ACTIVE, created_at=now)
     session.add(reader)
     session.flush()
     assert reader.id
     mail = {"kind": MailKind.DIGEST, "edition": EDITION, "digest": DIGEST, "due_at": now, "now": now}
-    deliver.enqueue(session, subscriber_id=reader.id, **mail)  # type: ignore[arg-type]
+    deliver.enqueue(session, subscriber_id=reader.id, give_up_at=give_up_at, **mail)  # type: ignore[arg-type]
 
 
 def rows(app: App) -> dict[str, Delivery]:

@@ -15,10 +15,11 @@ import resource
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
@@ -69,6 +70,10 @@ class Order:
     dies_at_line: int | None = None  # so many lines into the code of the sending path
     constants: dict[str, Any] = field(default_factory=dict)
     largest_file: int | None = None  # bytes
+    verb: str = "send_pending"  # of the pipeline
+    clock_ahead: timedelta = timedelta()  # by which the clock of the sender's machine is wrong
+    planning_takes: timedelta = timedelta()  # by which its clock, and the database's, have moved then
+    database_clock_ahead: timedelta | None = None  # as the sender sees it
     works: bool = False  # as `paperboy worker`, with a job right now, until it is asked to end
 
 
@@ -145,6 +150,7 @@ def starter(settings: Settings) -> Iterator[Starter]:
 def _run(order: Order, said: Connection) -> None:
     if order.largest_file:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order.largest_file, order.largest_file))
+    _set_clocks(order)
     for place, value in order.constants.items():
         _replace(place, lambda _, value=value: value)
     if order.dies:
@@ -160,9 +166,28 @@ def _run(order: Order, said: Connection) -> None:
 def _send(order: Order) -> dict[str, int]:
     app = main.build(order.settings)
     try:
-        return dict(pipeline.send_pending(app, order.now))
+        done = getattr(pipeline, order.verb)(app, order.now + order.clock_ahead)
+        return dict(done) if isinstance(done, Counter) else {}
     finally:
         app.db.dispose()
+
+
+def _set_clocks(order: Order) -> None:
+    ahead = [order.clock_ahead]
+
+    def take_long(plan: Callable[..., Any]) -> Callable[..., Any]:
+        def planning(*args: Any) -> Any:
+            ahead.append(order.planning_takes)
+            return plan(*args)
+
+        return planning
+
+    _replace("app.clock:system_time", lambda right: lambda: right() + sum(ahead, timedelta()))
+    if order.planning_takes:
+        _replace("app.planning:plan", take_long)
+        _replace("app.db:Database.skew", lambda _: lambda _self: timedelta())
+    if (seen := order.database_clock_ahead) is not None:
+        _replace("app.db:Database.skew", lambda _: lambda _self: seen)
 
 
 def _work(order: Order) -> dict[str, int]:

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app import db, deliver
+from app import db, deliver, pipeline
 from app.deliver import Shard
 from app.journal import Ending, Journal
 from app.pipeline import App
 from app.records import Answer, Verdict
 from tests.faults import reckoning
+from tests.faults.senders import Death, Starter
 
 MINUTE = timedelta(minutes=1)
 
@@ -142,3 +143,10 @@ def test_a_claim_that_ends_after_its_sender_died(app: App, now: datetime) -> Non
         recovering.join(0.5)
     recovering.join()
     assert set(reckoning.states(app).values()) == {"pending"}
+
+
+@pytest.mark.usefixtures("relay")
+def test_a_job_that_was_killed_keeps_nobody_waiting(app: App, now: datetime, start: Starter) -> None:
+    """A process dies while it learns: the next one learns at once, not half an hour later."""
+    start(now, verb="learn", dies=Death("app.lexicon:Lexicon.learn")).dies()
+    assert "young" in pipeline.learn(app, now + MINUTE).why_not

@@ -1,0 +1,157 @@
+"""Clocks that are wrong or jump: no living sender is declared dead, and no mail is lost or doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import column, func, table, text
+from sqlmodel import select
+
+from app import deliver
+from app.pipeline import App
+from app.settings import Settings, UncertainPolicy
+from tests.faults import reckoning
+from tests.faults.senders import Starter
+from tests.faults.sink import Sink
+
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+WRONG = 25 * MINUTE  # more than a lease lasts
+ONE = {"smtp_connections": 1}
+POLICIES = [UncertainPolicy.RESEND, UncertainPolicy.HOLD]
+
+
+@pytest.fixture(params=POLICIES, ids=[policy.value for policy in POLICIES])
+def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    """Settings with each policy for mails of unknown fate."""
+    return settings.model_copy(update={"uncertain": request.param})
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Settings of a sender on another machine: the journals of this one are not there."""
+    folder = tmp_path / "elsewhere"
+    yield {"settings": {"journal_dir": str(folder), **ONE}}
+    assert not folder.exists() or list(folder.glob("*.journal")) == []
+
+
+def is_postgres(app: App) -> bool:
+    return app.db.url.get_backend_name() == "postgresql"
+
+
+def only_on_postgres(app: App) -> None:
+    if not is_postgres(app):
+        pytest.skip("SQLite has no clock of its own")
+
+
+def test_leases_after_a_long_planning(
+    app: App, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
+) -> None:
+    """Planning took 25 minutes: leases begin when mails are claimed, and another machine takes none."""
+    names = reckoning.queue(app, now, 8)
+    relay.on("end", tell=True, times=1, to="reader3@example.org")
+    first = start(now, verb="send_due", planning_takes=WRONG, **elsewhere)
+    relay.reached()
+    leased = [row.lease_until for row in reckoning.rows(app).values() if row.lease_until]
+    assert min(leased) >= now + WRONG + deliver.LEASE
+    assert start(now + WRONG + MINUTE).counts() == {}
+    assert reckoning.doubtful(app) == set()
+    relay.go_on()
+    assert first.counts()["sent"] == 8
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 8
+
+
+@pytest.mark.parametrize("wrong", ["first", "second"])
+@pytest.mark.parametrize(
+    "ahead", [-DAY, -WRONG, WRONG, DAY], ids=["day-behind", "behind", "ahead", "day-ahead"]
+)
+def test_one_of_two_machines_has_a_wrong_clock(
+    app: App,
+    relay: Sink,
+    now: datetime,
+    start: Starter,
+    elsewhere: dict[str, Any],
+    wrong: str,
+    ahead: timedelta,
+) -> None:
+    """It is that of the sender at work, or of the one that comes: each mail leaves once."""
+    if not is_postgres(app) and wrong == "first" and ahead < timedelta():
+        pytest.skip("on the one machine of SQLite nothing is due then")
+    tomorrow = now + DAY / 2 if is_postgres(app) else None
+    names = reckoning.queue(app, now, 6, give_up_at=tomorrow)
+    relay.on("end", tell=True, times=1, to="reader3@example.org")
+    clocks = [ahead, timedelta()] if wrong == "first" else [timedelta(), ahead]
+    first = start(now, clock_ahead=clocks[0], **elsewhere)
+    relay.reached()
+    names += reckoning.queue(app, now, 4, first=6, give_up_at=tomorrow)
+    second = start(now, clock_ahead=clocks[1], settings=ONE).counts()
+    assert second == ({"sent": 4} if is_postgres(app) or ahead > timedelta() or wrong == "first" else {})
+    assert reckoning.doubtful(app) == set()
+    relay.go_on()
+    assert first.counts().get("sent", 0) == 10 - second.get("sent", 0)
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 10
+
+
+def test_the_clock_of_the_database_jumps(
+    app: App, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
+) -> None:
+    """By a day, while a mail is in flight: the lock of its process says that the sender lives."""
+    names = reckoning.queue(app, now, 6)
+    relay.on("end", tell=True, times=1, to="reader3@example.org")
+    first = start(now, **elsewhere)
+    relay.reached()
+    assert start(now, database_clock_ahead=DAY).counts() == {}
+    assert reckoning.doubtful(app) == set()
+    relay.go_on()
+    assert first.counts() == {"sent": 6}
+    reckoning.check_everybody(app, relay, names)
+    assert len(relay.taken()) == 6
+
+
+def test_a_machine_that_is_gone(
+    app: App, relay: Sink, now: datetime, start: Starter, tmp_path: Path, elsewhere: dict[str, Any]
+) -> None:
+    """Its process holds no lock and its journal is lost: when the lease ends, all it had is in doubt."""
+    names = reckoning.queue(app, now, 6)
+    relay.on("end", tell=True, takes=True, times=1, to="reader3@example.org")
+    first = start(now, **elsewhere)
+    relay.reached()
+    first.kill()
+    relay.go_on()
+    for journal in (tmp_path / "elsewhere").iterdir():
+        journal.unlink()
+    reckoning.restart(app, now + deliver.LEASE - MINUTE)
+    assert reckoning.doubtful(app) == set()
+    reckoning.restart(app, now + deliver.LEASE + MINUTE)
+    assert reckoning.doubtful(app) >= {"reader3", "reader4", "reader5"}
+    reckoning.settle(app, now + WRONG)
+    assert set(relay.copies()) <= set(names)
+    assert len(relay.copies()["reader3"]) == (1 if app.settings.uncertain is UncertainPolicy.HOLD else 2)
+
+
+def test_a_lost_connection_is_no_death(
+    app: App, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
+) -> None:
+    """The database drops all connections of a sender, and its lock with them: the lease stands for it."""
+    only_on_postgres(app)
+    names = reckoning.queue(app, now, 6)
+    relay.on("end", tell=True, times=1, to="reader3@example.org")
+    first = start(now, **elsewhere)
+    relay.reached()
+    with app.db.read() as session:
+        others = text("datname = current_database() AND pid <> pg_backend_pid()")
+        session.execute(
+            select(func.pg_terminate_backend(column("pid")))
+            .select_from(table("pg_stat_activity"))
+            .where(others)
+        )
+    assert start(now + MINUTE).counts() == {}
+    assert reckoning.doubtful(app) == set()
+    relay.go_on()
+    assert first.counts() == {"sent": 6}
+    reckoning.check_everybody(app, relay, names)

@@ -1,0 +1,65 @@
+"""What is planned by a wrong clock: nothing, until the clock is right."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from sqlmodel import Session, select
+
+from app import clock, deliver, pipeline, subscribers
+from app.models import Delivery, Run, Subscriber
+from app.pipeline import App
+from app.records import Wish
+from app.subscribers import Preferences
+from tests.faults import reckoning
+from tests.faults.senders import Starter
+
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+WRONG = 25 * MINUTE
+
+
+def due(session: Session, at: datetime, *names: str) -> None:
+    """Readers whose digests are due at a moment."""
+    wanted = Preferences(interests=(Wish("agents"),))
+    for name in names:
+        reader = subscribers.add(session, f"{name}@example.org", wanted, at - 2 * DAY)
+        session.get_one(Subscriber, reader).next_due_at = at
+
+
+def editions(app: App) -> list[tuple[int, str]]:
+    with app.db.read() as session:
+        found = session.exec(select(Delivery.subscriber_id, Delivery.edition).order_by(Delivery.id))  # type: ignore[arg-type]
+        return list(found)
+
+
+@pytest.mark.usefixtures("relay")
+@pytest.mark.parametrize("ahead", [-DAY, -WRONG, WRONG, DAY])
+def test_nothing_is_planned_by_a_wrong_clock(app: App, start: Starter, ahead: timedelta) -> None:
+    """The run says why; a machine whose clock is right plans today's edition, and no other."""
+    if app.db.url.get_backend_name() == "sqlite":
+        pytest.skip("SQLite has no clock of its own")
+    now = clock.utcnow()
+    with app.db.write() as session:
+        due(session, now - MINUTE, "alice", "bob")
+    assert start(now, verb="plan", clock_ahead=ahead).counts() == {}
+    assert editions(app) == []
+    with app.db.read() as session:
+        (run,) = session.exec(select(Run)).all()
+    assert "clock and the database's differ" in run.error
+    assert start(now, verb="plan", clock_ahead=timedelta(seconds=40)).counts() == {"skipped": 2}
+    today = f"{now - MINUTE:%Y-%m-%d}"
+    assert editions(app) == [(1, today), (2, today)]
+
+
+def test_a_clock_that_went_back(app: App, now: datetime) -> None:
+    """The ledger has mails of a day that is to come: nothing is planned until the clock has caught up."""
+    with app.db.write() as session:
+        due(session, now - DAY, "alice")
+    reckoning.queue(app, now + 30 * DAY, 1)
+    with app.db.write() as session:
+        session.get_one(Delivery, 1).state = deliver.UNDELIVERED[0]
+    assert pipeline.plan(app, now) == {}
+    with app.db.read() as session:
+        assert "until the clock is right" in session.exec(select(Run.error)).one()
+    assert pipeline.plan(app, now + 30 * DAY) == {"skipped": 1}
