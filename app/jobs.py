@@ -72,7 +72,8 @@ def start(app: App) -> BackgroundScheduler:
 
 
 def _send_soon(app: App, scheduler: BackgroundScheduler) -> None:
-    """Begin `send` now. Where it is under way, it takes what was planned meanwhile by itself."""
+    """Begin `send` now, or have it look once more where it is under way."""
+    app.more_to_send.set()
     if not app.sending.locked():
         with suppress(JobLookupError):
             scheduler.modify_job(pipeline.send.__name__, next_run_time=clock.system_time())

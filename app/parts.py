@@ -51,6 +51,9 @@ class App:
     indices: Indices = field(default_factory=Indices)
     wire: client.Wire = field(default_factory=client.Wire)  # how sources are reached
     sending: Lock = field(default_factory=Lock)  # held while the schedule's `send` runs in this process
+    more_to_send: Event = field(
+        default_factory=Event
+    )  # set when mails were planned that it may not have seen
     when_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each shard
     stopping: Event = field(default_factory=Event)  # set when the process is to end: nothing new is begun
 

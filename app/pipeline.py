@@ -179,15 +179,24 @@ def send(app: App, now: datetime) -> Counter[str]:
     nothing to do.
     """
     time, counts = app.timeline(now), Counter[str]()
-    if not app.sending.acquire(blocking=False):
-        return counts
-    try:
-        if _anything_to_send(app, time.start):
-            with runs.recorded(app.db, "send", time.start) as run:
-                run.add(counts := _send(app, time))
-    finally:
-        app.sending.release()
+    while app.sending.acquire(blocking=False):
+        try:
+            app.more_to_send.clear()
+            counts += _send_recorded(app, time)
+        finally:
+            app.sending.release()
+        if not app.more_to_send.is_set():
+            break
     return counts
+
+
+def _send_recorded(app: App, time: Timeline) -> Counter[str]:
+    now = time()
+    if not _anything_to_send(app, now):
+        return Counter()
+    with runs.recorded(app.db, "send", now) as run:
+        run.add(_send(app, time))
+    return run.counts
 
 
 def _anything_to_send(app: App, now: datetime) -> bool:

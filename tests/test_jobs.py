@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlmodel import select
 
-from app import jobs, main, pipeline
+from app import clock, jobs, main, pipeline, planning
 from app.jobs import Job
+from app.models import Lease
 from app.pipeline import App
 from app.settings import Settings
+from tests import shelves
+from tests.mailserver import MailServer
 
 
 def test_each_job_has_its_minutes(app: App) -> None:
@@ -97,3 +103,56 @@ def test_the_web_app_runs_the_schedule_where_the_settings_want_it(
         assert client.get("/healthz").status_code == 200
     assert started == ([built] if wanted else [])
     built.db.dispose()
+
+
+def test_a_nightly_job_runs_once_a_day_on_all_machines(app: App, settings: Settings) -> None:
+    """Two machines tick at the same minute: the second finds it done. What failed may be tried again."""
+    other, runs = main.build(settings), []
+
+    def nightly(machine: App, _now: datetime) -> None:
+        runs.append(machine)
+        if len(runs) == 1:
+            raise ConnectionError("the database is away")
+
+    job = Job(nightly, minute="17", hour="3", once_a_day=True)
+    for machine in (app, other, app, other):
+        jobs.run(machine, job)
+    other.db.dispose()
+    assert runs == [app, other]
+    with app.db.write() as session:
+        session.exec(select(Lease)).one().edition = "2026-11-01"
+    jobs.run(app, job)
+    assert len(runs) == 3, "the next day it runs again"
+
+
+def test_nightly_jobs_say_so() -> None:
+    """The others ask what is due: who comes second finds nothing."""
+    assert {job.name for job in jobs.JOBS if job.once_a_day} == {"learn", "prune"}
+
+
+def test_mails_leave_while_others_are_planned(
+    app: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning goes on to Bob only when Alice's digest has arrived."""
+    monkeypatch.setattr(planning, "SHARD", 1)
+    monkeypatch.setattr(clock, "_ahead", now - clock.system_time())
+    with app.db.write() as session:
+        source = shelves.source(session, now)
+        shelves.paper(session, source, "Agents that Plan", now.date(), now)
+        for name in ("alice", "bob"):
+            shelves.reader(session, f"{name}@example.org", ["agents"], now)
+    shards, match_ahead = itertools.count(), planning._match_ahead
+
+    def wait_for_the_first(*args: Any) -> None:
+        if next(shards) == 1:
+            mail_server.wait_for(1)
+        match_ahead(*args)
+
+    monkeypatch.setattr(planning, "_match_ahead", wait_for_the_first)
+    scheduler = jobs.start(app)
+    try:
+        scheduler.modify_job("plan", next_run_time=clock.system_time())
+        mails = mail_server.wait_for(2)
+    finally:
+        jobs.stop(app, scheduler)
+    assert [mail.recipient for mail in mails] == ["alice@example.org", "bob@example.org"]

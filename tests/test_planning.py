@@ -237,3 +237,25 @@ def test_shards_share_their_cards(app: App, monkeypatch: pytest.MonkeyPatch) -> 
         digests = session.exec(select(Contents.digest)).all()
     assert {card for digest in digests for section in digest["sections"] for card in section["cards"]} == {1}
     assert len(digests) == 6
+
+
+@pytest.mark.once
+def test_who_changes_while_digests_are_composed_gets_what_they_want_now(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SQLite nothing is locked then: Alice's digest is composed once more, and Bob's is not."""
+    with app.db.write() as session:
+        shelves.reader(session, "bob@example.org", ["language agents"], HOUR)
+    composed, calls = planning._entries, []
+
+    def change_after(desk: Desk, turns: list[object]) -> list[deliver.Entry]:
+        entries = composed(desk, turns)  # type: ignore[arg-type]
+        if not calls:
+            change(app, AHEAD, interests=(Wish("video diffusion"),))
+        calls.append(len(turns))
+        return entries
+
+    monkeypatch.setattr(planning, "_entries", change_after)
+    assert planning.plan(app, AHEAD) == {"planned": 2}
+    assert sorted(titles(app)) == [[AGENTS], [VIDEO]]
+    assert calls[:2] == [2, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -115,3 +116,26 @@ def test_a_failure_costs_the_run_nothing(
 
     monkeypatch.setattr(signing, "sign_ahead", fail)
     assert pipeline.send_due(signer, now)["sent"] == 1
+
+
+def test_four_processes_sign_each_mail_once(
+    signer: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever one of them has in hand, the others leave alone."""
+    monkeypatch.setattr(signing, "SHARD", 10)
+    queue(signer, now + HOUR, *(f"reader{n}" for n in range(120)))
+    made = []
+    signature = Composer.signature
+
+    def counted(composer: Composer, draft: Draft) -> tuple[str, str]:
+        made.append(draft)
+        return signature(composer, draft)
+
+    monkeypatch.setattr(Composer, "signature", counted)
+    apps = [main.build(signer.settings) for _ in range(4)]
+    with ThreadPoolExecutor(4) as machines:
+        signed = sum(machines.map(lambda app: signing.sign_ahead(app, now), apps))
+    for app in apps:
+        app.db.dispose()
+    assert signed == len(made) == 120
+    assert "" not in signatures(signer).values()
