@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 
 _ahead = timedelta()
 
@@ -33,8 +34,12 @@ class Timeline:
     """
 
     def __init__(self, now: datetime, skew: Callable[[], timedelta]) -> None:
-        self._simulated, self._skew = now - system_time(), skew
-        self.start = now + skew()
+        self._now, self._simulated, self._skew = now, now - system_time(), skew
+
+    @cached_property
+    def start(self) -> datetime:
+        """Return the moment at which the run began."""
+        return self._now + self._skew()
 
     def __call__(self) -> datetime:
         """Return the present moment of this run."""

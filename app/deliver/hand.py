@@ -79,10 +79,10 @@ class Ledger:
         self, database: Database, settings: Settings, owner: str, cards: Cards, clock: Callable[[], datetime]
     ) -> None:
         self._database, self._owner, self._cards, self._clock = database, owner, cards, clock
+        self._started, self._starts = clock().timestamp(), monotonic()
         self._policy = settings.uncertain
         self._journal = Journal(Path(settings.journal_dir), owner, durable=settings.journal_fsync)
         self._storm = Storm(settings.pause_at_failures)
-        self._started, self._starts = clock().timestamp(), monotonic()
         self._claiming: set[asyncio.Task[Shard]] = set()
         self._unsure = False  # the database was away: it may have written what it did not answer
         self._in_hand: set[int] = set()  # claimed, and not yet folded

@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import Session, select
 
 from app import clock, deliver, pipeline, subscribers
-from app.models import Delivery, Run, Subscriber
+from app.models import Delivery, MailKind, Run, Subscriber
 from app.pipeline import App
 from app.records import Wish
 from app.subscribers import Preferences
@@ -63,3 +63,20 @@ def test_a_clock_that_went_back(app: App, now: datetime) -> None:
     with app.db.read() as session:
         assert "until the clock is right" in session.exec(select(Run.error)).one()
     assert pipeline.plan(app, now + 30 * DAY) == {"skipped": 1}
+
+
+def test_a_mail_that_is_due_at_once(app: App, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page server whose clock is ahead asks for a confirmation: it need not wait for that time to come."""
+    if app.db.url.get_backend_name() == "sqlite":
+        pytest.skip("SQLite has no clock of its own")
+    reckoning.queue(app, now, 1)
+    with monkeypatch.context() as wrong, app.db.write() as session:
+        right = clock.system_time
+        wrong.setattr(clock, "system_time", lambda: right() + WRONG)
+        mail = {"kind": MailKind.CONFIRM, "edition": "confirm-1", "due_at": clock.utcnow()}
+        deliver.enqueue(session, subscriber_id=1, now=mail["due_at"], **mail)  # type: ignore[arg-type]
+    with app.db.write() as session:
+        digest, confirmation = session.exec(select(Delivery).order_by(Delivery.id)).all()  # type: ignore[arg-type]
+        assert confirmation.next_attempt_at
+        assert confirmation.next_attempt_at <= clock.utcnow() + MINUTE
+        digest.state = confirmation.state = deliver.UNDELIVERED[0]
