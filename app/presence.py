@@ -88,8 +88,11 @@ def _folder(engine: Engine) -> Path | None:
 
 
 def _any_locked(folder: Path, process: str) -> bool | None:
+    """Return None where this process could not lock a file either: there is nothing to conclude then."""
     try:
-        return any(_is_locked(path) for path in folder.glob(f"{process}-*.lock")) if folder.exists() else None
+        if any(_is_locked(path) for path in folder.glob(f"{process}-*.lock")):
+            return True
+        return False if any(folder.glob(f"{_process()}-*.lock")) else None
     except OSError:  # a file system without locks
         return None
 
@@ -114,6 +117,7 @@ class Presence:
         self._changing = Lock()
         self._connection: Connection | None = None
         self._file: tuple[int, Path] | None = None
+        self._lockable = True  # until the file system has no locks
 
     def announce(self) -> None:
         """Take the lock, or make sure that it is still held: a connection may have been lost."""
@@ -121,8 +125,9 @@ class Presence:
             if self._engine.dialect.name == "postgresql":
                 if not self._is_connected():
                     self._connect()
-            elif self._file is None and (folder := _folder(self._engine)):
+            elif self._file is None and self._lockable and (folder := _folder(self._engine)):
                 self._file = _lock_new_file(folder)
+                self._lockable = self._file is not None
 
     def end(self) -> None:
         """Give the lock back."""
@@ -167,13 +172,22 @@ def _lock_new_file(folder: Path) -> tuple[int, Path] | None:
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         _remove_dead(folder)
-        file = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        unnamed.rename(path)
+        return _locked(unnamed, path), path
     except OSError as error:
         log.warning("other processes cannot see that this one lives", folder=str(folder), error=str(error))
         return None
-    return file, path
+
+
+def _locked(unnamed: Path, path: Path) -> int:
+    file = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unnamed.rename(path)
+    except OSError:
+        os.close(file)
+        unnamed.unlink(missing_ok=True)
+        raise
+    return file
 
 
 def _remove_dead(folder: Path) -> None:
