@@ -13,6 +13,7 @@ from sqlmodel import Session, col, or_, select
 from app import sources
 from app.errors import Conflict, InvalidInput, NotFound
 from app.models import Source, SourceKind
+from app.sources import client
 from app.sources.state import Piece, State
 
 # "stat.ML", "hep-th", "cs.CL"
@@ -27,6 +28,7 @@ POLL_EVERY = {
 }
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 OF_ARXIV = (SourceKind.ARXIV, SourceKind.ARXIV_FEED)
+UNFINISHED = "the last poll has not ended: it is under way, or the process died of it"
 _OF_FILES = {
     SourceKind.ARXIV: "Saved answers of arXiv",
     SourceKind.FEED: "Saved feeds",
@@ -87,7 +89,9 @@ def pause(session: Session, source: Source) -> None:
 
 def resume(session: Session, source: Source, now: datetime) -> None:
     """Ask a source again, at once, from where it stopped. One that only names files cannot be asked."""
-    source.config = _checked(source.kind, source.config)
+    # What was stored before `allow_private` became a setting may still hold it.
+    config = {name: value for name, value in source.config.items() if name != "allow_private"}
+    source.config = _checked(source.kind, config)
     source.paused, source.failures, source.last_error, source.next_poll_at = False, 0, None, now
     session.add(source)
 
@@ -149,6 +153,37 @@ def state(source: Source, backfill_days: int) -> State:
     )
 
 
+def lease_of(source: Source) -> str:
+    """Return the name of the lease under which a source is polled: arXiv allows one connection for all."""
+    return client.ARXIV if _is_arxivs(source) else f"source:{source.id}"
+
+
+def _is_arxivs(source: Source) -> bool:
+    if source.kind is SourceKind.FEED:
+        return client.party_of(str(source.config.get("url", ""))) == client.ARXIV
+    return source.kind in OF_ARXIV
+
+
+def is_doubtful(source: Source) -> bool:
+    """Return whether the last poll never came to its end. The source may be what the process died of."""
+    return source.last_error == UNFINISHED
+
+
+def begin(source: Source, now: datetime) -> None:
+    """Move the source's turn on before it is asked, and further with each poll that has not ended."""
+    source.failures += is_doubtful(source)
+    source.next_poll_at, source.last_error = now + _delay(source), UNFINISHED
+
+
+def interrupted(source: Source, now: datetime) -> None:
+    """A poll was given up because the service stops: the source is due at once."""
+    source.next_poll_at, source.last_error = now, "the poll was interrupted: the service was stopped"
+
+
+def _delay(source: Source) -> timedelta:
+    return BACK_OFF[min(source.failures, len(BACK_OFF) - 1)]
+
+
 def advance(source: Source, piece: Piece) -> None:
     """Remember how far a source was read: the next poll goes on from there."""
     if piece.watermark and (source.watermark is None or piece.watermark > source.watermark):
@@ -165,15 +200,12 @@ def succeeded(source: Source, now: datetime) -> None:
 
 def failed(session: Session, source: Source, error: str, now: datetime, retry_at: datetime | None) -> None:
     """A poll did not: ask again later, and later still if that fails, too."""
-    delay = BACK_OFF[min(source.failures, len(BACK_OFF) - 1)]
+    delay = _delay(source)
     source.failures, source.last_error = source.failures + 1, error
     source.next_poll_at = max(now + delay, retry_at or now)
-    if retry_at and source.kind in OF_ARXIV:  # what one of its interfaces asks holds for all of them
-        waiting = (
-            col(Source.kind).in_(OF_ARXIV),
-            or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) < retry_at),
-        )
-        for other in session.exec(select(Source).where(*waiting)):
+    if retry_at and _is_arxivs(source):  # what one of its interfaces asks holds for all of them
+        waiting = or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) < retry_at)
+        for other in filter(_is_arxivs, session.exec(select(Source).where(waiting))):
             other.next_poll_at = retry_at
 
 
@@ -199,7 +231,13 @@ def _checked(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
     if kind not in sources.POLLED:
         raise InvalidInput(f"a source of the kind “{kind}” is read from files, not polled", field="kind")
     if kind is SourceKind.FEED:
-        return _only(config, {"url": _web_address(config.get("url")), "allow_private": False})
+        if "allow_private" in config:
+            raise InvalidInput(
+                "allow_private is for the operator of the service: PAPERBOY_ALLOW_PRIVATE_SOURCES names the "
+                "hosts and networks of its own that feeds may be fetched from",
+                field="config",
+            )
+        return _only(config, {"url": _web_address(config.get("url"))})
     if kind is SourceKind.HUGGINGFACE:
         return _only(config, {})
     if kind is SourceKind.ARXIV and config.get("query"):
@@ -213,8 +251,6 @@ def _only(config: Mapping[str, Any], checked: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput(
             f"{unknown[0]!r} means nothing to this kind of source: it takes {known}", field="config"
         )
-    if "allow_private" in checked:
-        checked["allow_private"] = config.get("allow_private") is True
     return checked
 
 

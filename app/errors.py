@@ -19,7 +19,8 @@ PaperboyError
 │   └── UnreadableAnswer    it answered with something that is not what it should be
 ├── MailboxError            what comes back cannot be read
 ├── DeliveryError           this mail cannot be made; carries permanent=
-└── JournalError            a sender cannot write down what it begins: nothing more leaves
+├── JournalError            a sender cannot write down what it begins: nothing more leaves
+└── Stopping                the service is to end: what is under way is given up
 """
 
 from __future__ import annotations
@@ -126,3 +127,7 @@ class DeliveryError(PaperboyError):
 
 class JournalError(PaperboyError):
     """What is about to be sent cannot be written down."""
+
+
+class Stopping(PaperboyError):
+    """The service is stopping."""

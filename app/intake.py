@@ -1,4 +1,9 @@
-"""The intake: sources are asked in turn, saved answers are read, and what is new goes into the archive."""
+"""The intake: sources are asked, saved answers are read, and what is new goes into the archive.
+
+Sources are asked in parallel, each under a lease of its own; those of arXiv share one. A source has a
+deadline in each run, and its turn moves on before it is asked: one that takes the process down with it is
+asked less and less often. After such a death the sources that were under way are asked one at a time.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,16 @@ import structlog
 from sqlmodel import Session
 
 from app import catalogue, ingest, leases, runs, sources
-from app.errors import SourceError
+from app.errors import SourceError, Stopping
 from app.models import Source, SourceKind
 from app.parts import App
 from app.records import Rejection
-from app.sources import client
+from app.sources import client, deadlines
+from app.sources.addresses import Allowed
 
-REFRESH_LEASE = timedelta(minutes=30)
+POLL = timedelta(minutes=10)  # for one source in one run; what was read by then is stored
+REFRESH_LEASE = POLL + timedelta(minutes=5)
+UNENDED = f"it was not read to its end within {POLL.seconds // 60} minutes; the next poll goes on from there"
 UNREADABLE = "the file cannot be read"
 
 log = structlog.get_logger(__name__)
@@ -36,70 +44,156 @@ class Refreshed:
 
 
 def poll(app: App, now: datetime, source_id: int | None) -> Refreshed:
-    """Ask the sources that are due, or one, if no other process is at it."""
+    """Ask the sources that are due, or one, unless another process is at them."""
+    if app.stopping.is_set():
+        return Refreshed()
     with app.db.write() as session:
         catalogue.seed(session, app.settings.arxiv_categories, now)
         due = catalogue.wanted(session, now, source_id)
-        turn = _Turn(app, now)
-        if due and not turn.taken(session):
-            for source in due:
-                source.next_poll_at = now  # whoever is at it comes to it soon
-            return Refreshed(busy=True)
-    if not due:
-        return Refreshed()
+        turns = [turn for turn in _turns(app, now, due) if turn.claim(session)]
+        if source_id and not turns:
+            due[0].next_poll_at = now  # whoever has its lease ends soon
+    if not turns:
+        return Refreshed(busy=bool(due))
     try:
         with runs.recorded(app.db, "refresh", now) as run:
-            refreshed = asyncio.run(_ask_all(turn, due))
+            refreshed = deadlines.run(_ask_all(app, now, turns))
             run.add(refreshed.summary.counts())
             run.reject(refreshed.summary.rejections)
             for name, error in refreshed.failed.items():
                 run.fail(name, error)
         return refreshed
     finally:
-        with app.db.write() as session:
-            leases.give_back(session, "refresh", turn.holder)
+        for turn in turns:
+            turn.end()
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """This process's turn at asking the sources. It is prolonged with each piece that is stored."""
+    """The right to ask some sources: one lease. It is prolonged with each piece that is stored."""
 
     app: App
     now: datetime
-    holder: str = field(default_factory=leases.new_holder)
+    lease: str
+    holder: str
+    sources: Sequence[Source]
+    alone: bool  # the process may have died of this source: nothing else is asked meanwhile
     started: float = field(default_factory=monotonic)
 
     def taken(self, session: Session) -> bool:
-        moment = self.now + timedelta(seconds=monotonic() - self.started)
-        return leases.take(session, "refresh", self.holder, moment, REFRESH_LEASE)
+        return leases.take(session, self.lease, self.holder, self._moment(), REFRESH_LEASE)
+
+    def claim(self, session: Session) -> bool:
+        """Take the lease. Sources that are asked alone begin when everything else has ended."""
+        return self.taken(session) if self.alone else self.begin(session)
+
+    def begin(self, session: Session) -> bool:
+        """Take the lease and move the sources' turns on, to be committed before they are asked."""
+        if not self.taken(session):
+            return False
+        for source in self.sources:
+            catalogue.begin(session.get_one(Source, source.id), self._moment())
+        return True
+
+    def end(self) -> None:
+        with self.app.db.write() as session:
+            leases.give_back(session, self.lease, self.holder)
+
+    def _moment(self) -> datetime:
+        return self.now + timedelta(seconds=monotonic() - self.started)
 
 
-async def _ask_all(turn: _Turn, due: Sequence[Source]) -> Refreshed:
-    settings = turn.app.settings
+@dataclass
+class _Poll:
+    """What asking one source brought so far."""
+
+    source: Source
+    summary: ingest.Summary = field(default_factory=ingest.Summary)
+    pieces: int = 0
+    error: str = ""
+    retry_at: datetime | None = None
+    timed_out: bool = False
+    interrupted: bool = False
+
+
+def _turns(app: App, now: datetime, due: Sequence[Source]) -> list[_Turn]:
+    """Group the sources that share a lease; those that may have killed the process are asked one by one."""
+    holder = leases.new_holder()
+    shared: dict[str, list[Source]] = {}
+    for source in due:
+        if not catalogue.is_doubtful(source):
+            shared.setdefault(catalogue.lease_of(source), []).append(source)
+    together = [_Turn(app, now, lease, holder, group, alone=False) for lease, group in shared.items()]
+    doubtful = filter(catalogue.is_doubtful, due)
+    return together + [
+        _Turn(app, now, catalogue.lease_of(source), holder, [source], alone=True) for source in doubtful
+    ]
+
+
+async def _ask_all(app: App, now: datetime, turns: Sequence[_Turn]) -> Refreshed:
+    settings = app.settings
     contact = settings.user_agent_contact or settings.contact_address or settings.base_url
-    async with client.opened(contact, turn.now, turn.app.wire) as polite:
-        asked = await asyncio.gather(*(_ask(turn, polite, source) for source in due))
+    allowed = Allowed.parse(settings.allow_private_sources)
+    async with client.opened(contact, now, app.wire, allowed) as polite:
+        together = await asyncio.gather(*(_ask_turn(turn, polite) for turn in turns if not turn.alone))
+        polls = [poll for polls in together for poll in polls]
+        for turn in turns:
+            if turn.alone and await asyncio.to_thread(_begin_alone, turn):
+                polls += await _ask_turn(turn, polite)
+    polls.sort(key=lambda poll: poll.source.id or 0)
     return Refreshed(
-        summary=sum((summary for summary, _ in asked), ingest.Summary()),
-        polled=tuple(source.name for source in due),
-        failed={source.name: error for source, (_, error) in zip(due, asked, strict=True) if error},
+        summary=sum((poll.summary for poll in polls), ingest.Summary()),
+        polled=tuple(poll.source.name for poll in polls),
+        failed={poll.source.name: poll.error for poll in polls if poll.error},
+        busy=not polls,
     )
 
 
-async def _ask(turn: _Turn, polite: client.Client, source: Source) -> tuple[ingest.Summary, str]:
-    """One source, piece by piece; whatever goes wrong with it is its own affair."""
-    summary, error, retry_at = ingest.Summary(), "", None
-    state = catalogue.state(source, turn.app.settings.backfill_days)
+def _begin_alone(turn: _Turn) -> bool:
+    """Begin the turn of a doubtful source, unless it is too late for this run."""
+    if turn.app.stopping.is_set() or monotonic() - turn.started > POLL.total_seconds():
+        return False
+    with turn.app.db.write() as session:
+        return turn.begin(session)
+
+
+async def _ask_turn(turn: _Turn, polite: client.Client) -> list[_Poll]:
     try:
-        async for piece in sources.fetch(polite, state, turn.now):
-            summary += await asyncio.to_thread(_store_piece, turn, source, piece)
+        return await asyncio.gather(*(_ask(turn, polite, source) for source in turn.sources))
+    finally:
+        await asyncio.to_thread(turn.end)
+
+
+async def _ask(turn: _Turn, polite: client.Client, source: Source) -> _Poll:
+    """Ask one source, piece by piece. Whatever goes wrong with it stops no other."""
+    poll = _Poll(source)
+    try:
+        await _read(turn, polite, poll)
+    except Stopping:
+        poll.interrupted = True
+    except TimeoutError:
+        poll.error, poll.timed_out = UNENDED, True
     except SourceError as fault:
-        error, retry_at = str(fault), fault.retry_at
+        poll.error, poll.retry_at = str(fault), fault.retry_at
     except Exception as fault:
         log.exception("source not read", source=source.name)
-        error = f"{type(fault).__name__}: {fault}"
-    await asyncio.to_thread(_close_poll, turn, source, error, retry_at)
-    return summary, error
+        poll.error = f"{type(fault).__name__}: {fault}"
+    await asyncio.to_thread(_close_poll, turn, poll)
+    return poll
+
+
+async def _read(turn: _Turn, polite: client.Client, poll: _Poll) -> None:
+    """Store what the source has, until its end, its deadline, or the end of the service."""
+    ends = monotonic() + POLL.total_seconds()
+    state = catalogue.state(poll.source, turn.app.settings.backfill_days)
+    pieces = sources.fetch(polite, state, turn.now)
+    while True:
+        left = ends - monotonic()
+        piece = await deadlines.wait_for(anext(pieces, None), left, turn.app.stopping)
+        if piece is None:
+            return
+        poll.summary += await asyncio.to_thread(_store_piece, turn, poll.source, piece)
+        poll.pieces += 1
 
 
 def _store_piece(turn: _Turn, source: Source, piece: sources.Piece) -> ingest.Summary:
@@ -112,11 +206,15 @@ def _store_piece(turn: _Turn, source: Source, piece: sources.Piece) -> ingest.Su
         return summary
 
 
-def _close_poll(turn: _Turn, source: Source, error: str, retry_at: datetime | None) -> None:
+def _close_poll(turn: _Turn, poll: _Poll) -> None:
     with turn.app.db.write() as session:
-        row = session.get_one(Source, source.id)
-        if error:
-            catalogue.failed(session, row, error, turn.now, retry_at)
+        row = session.get_one(Source, poll.source.id)
+        if poll.interrupted:
+            catalogue.interrupted(row, turn.now)
+        elif poll.error:
+            if poll.timed_out and poll.pieces:  # it has much to tell, and goes on from there
+                row.failures = 0
+            catalogue.failed(session, row, poll.error, turn.now, poll.retry_at)
         else:
             catalogue.succeeded(row, turn.now)
 

@@ -51,6 +51,7 @@ from app.lexicon import Lesson
 from app.models import Delivery, Event, Run, SourceKind
 from app.parts import App as App
 from app.records import Answer, Digest, RenderedMail, Skip, Wish
+from app.sources import deadlines
 
 log = structlog.get_logger(__name__)
 
@@ -63,10 +64,10 @@ FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # arXiv's first; wh
 def refresh(app: App, now: datetime, *, source_id: int | None = None) -> Refreshed:
     """Ask every source that is due, or one of them now, and put what is new into the archive.
 
-    Only one process does so at a time. Not to be called within a running event loop.
+    Only one process asks a source at a time. Not to be called within a running event loop.
     """
     refreshed = intake.poll(app, now, source_id)
-    if refreshed.polled:
+    if refreshed.polled and not app.stopping.is_set():
         _keep_up(app, now)
     return refreshed
 
@@ -109,7 +110,9 @@ def summarise(app: App, now: datetime) -> Counter[str]:
         if not papers:
             return Counter()
         with runs.recorded(app.db, summaries.JOB, now) as run:
-            outcome = asyncio.run(summaries.write(app.db, app.wire, app.settings, papers, now))
+            outcome = deadlines.run(
+                summaries.write(app.db, app.wire, app.settings, papers, now, app.stopping)
+            )
             run.add(outcome.counts())
             run.reject(outcome.refused)
             if outcome.fault:

@@ -76,12 +76,13 @@ def _opened(
             opened = open_boxes.enter_context(box)
             yield opened, opened.waiting(MOST)
         except (MailboxError, OSError) as error:
-            faults.append((getattr(box, "name", ""), error))
+            if not app.stopping.is_set():  # which cuts the connection
+                faults.append((getattr(box, "name", ""), error))
 
 
 def _boxes(app: App, now: datetime) -> Iterator[AbstractContextManager[Box]]:
     if app.settings.bounce_mailbox:
-        yield bounces.Mailbox(app.settings.bounce_mailbox)
+        yield bounces.Mailbox(app.settings.bounce_mailbox, stopping=app.stopping)
     if app.settings.bounce_folder:
         yield bounces.Folder(app.settings.bounce_folder, now)
 
@@ -89,9 +90,12 @@ def _boxes(app: App, now: datetime) -> Iterator[AbstractContextManager[Box]]:
 def _empty(app: App, now: datetime, box: Box, names: Sequence[str], run: runs.Recording) -> None:
     try:
         for start in range(0, len(names), AT_ONCE):
+            if app.stopping.is_set():
+                return
             _empty_some(app, now, box, names[start : start + AT_ONCE], run)
     except (MailboxError, OSError) as error:
-        run.fail(box.name, error)
+        if not app.stopping.is_set():
+            run.fail(box.name, error)
 
 
 def _empty_some(app: App, now: datetime, box: Box, names: Sequence[str], run: runs.Recording) -> None:

@@ -93,6 +93,7 @@ class Settings(BaseSettings):
     arxiv_categories: Annotated[tuple[str, ...], NoDecode] = ("cs.AI", "cs.CL", "cs.CV", "cs.LG")
     backfill_days: int = Field(default=14, ge=0, le=365)
     user_agent_contact: str = ""
+    allow_private_sources: Annotated[tuple[str, ...], NoDecode] = ()
 
     # Summaries by a language model, of papers that no source sums up
     summary_url: str = ""
@@ -108,7 +109,14 @@ class Settings(BaseSettings):
     log_json: bool = False
     otel_endpoint: str = ""
 
-    @field_validator("secret_keys", "arxiv_categories", "trusted_proxies", "dkim_keys", mode="before")
+    @field_validator(
+        "secret_keys",
+        "arxiv_categories",
+        "allow_private_sources",
+        "trusted_proxies",
+        "dkim_keys",
+        mode="before",
+    )
     @classmethod
     def _split_commas(cls, value: object) -> object:
         if isinstance(value, str):
@@ -161,6 +169,19 @@ class Settings(BaseSettings):
     def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for proxy in value:
             ip_network(proxy, strict=False)
+        return value
+
+    @field_validator("allow_private_sources")
+    @classmethod
+    def _hosts_or_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", entry):
+                try:
+                    ip_network(entry, strict=False)
+                except ValueError:
+                    raise ValueError(
+                        "must be host names or networks, comma-separated: wiki.lab,10.0.0.0/8"
+                    ) from None
         return value
 
     @field_validator("dkim_keys")

@@ -15,15 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
+from threading import Event
 
 from sqlmodel import Session, col, func, or_, select
 
 from app.db import Database
-from app.errors import SourceError, UnreadableAnswer
+from app.errors import SourceError, Stopping, UnreadableAnswer
 from app.models import Paper, Run, Votes, WrittenSummary
 from app.records import Rejection
 from app.settings import Settings
-from app.sources import clean, client
+from app.sources import clean, client, deadlines
 
 JOB = "summarise"
 BUDGET = 50  # papers a run
@@ -103,12 +104,17 @@ def _rested_at(session: Session) -> datetime:
 
 
 async def write(
-    db: Database, wire: client.Wire, settings: Settings, papers: Sequence[Wanted], now: datetime
+    db: Database,
+    wire: client.Wire,
+    settings: Settings,
+    papers: Sequence[Wanted],
+    now: datetime,
+    stopping: Event,
 ) -> Outcome:
-    """Ask about each paper and keep what is answered, one by one."""
+    """Ask about each paper and keep what is answered, one by one, until `stopping` is set."""
     outcome, queue = Outcome(), iter(papers)
     async with client.opened(settings.base_url, now, wire) as http:
-        desk = _Desk(db, http, settings, now, outcome)
+        desk = _Desk(db, http, settings, now, stopping, outcome)
         await asyncio.gather(*(desk.work(queue) for _ in range(AT_ONCE)))
     return outcome
 
@@ -121,6 +127,7 @@ class _Desk:
     http: client.Client
     settings: Settings
     now: datetime
+    stopping: Event
     outcome: Outcome
 
     async def work(self, queue: Iterator[Wanted]) -> None:
@@ -131,6 +138,8 @@ class _Desk:
             told: str | Rejection = ""
             try:
                 told = await self._ask(paper)
+            except Stopping:
+                return
             except (SourceError, TimeoutError) as error:
                 self.outcome.fault = str(error) or "no answer in time"
             if isinstance(told, Rejection):
@@ -140,12 +149,12 @@ class _Desk:
             await asyncio.to_thread(self._keep, paper, told)
 
     async def _ask(self, paper: Wanted) -> str | Rejection:
-        async with asyncio.timeout(PATIENCE.total_seconds()):
-            reply = await self.http.post(
-                f"{self.settings.summary_url}/chat/completions",
-                question(self.settings.summary_model, paper.title, paper.abstract),
-                self.settings.summary_key,
-            )
+        answer = self.http.post(
+            f"{self.settings.summary_url}/chat/completions",
+            question(self.settings.summary_model, paper.title, paper.abstract),
+            self.settings.summary_key,
+        )
+        reply = await deadlines.wait_for(answer, PATIENCE.total_seconds(), self.stopping)
         return summary_in(reply.body)
 
     def _keep(self, paper: Wanted, text: str) -> None:

@@ -248,10 +248,12 @@ def test_what_is_read_from_files_is_not_asked(app: App, now: datetime, folder: P
         pipeline.refresh(app, now, source_id=source(app, SourceKind.PAGE).id)
 
 
-def test_only_one_process_asks_at_a_time(live: App, world: World, now: datetime) -> None:
+def test_only_one_process_asks_a_source_at_a_time(live: App, world: World, now: datetime) -> None:
     """The other comes back; a lease that its holder left behind runs out."""
     with live.db.write() as session:
-        leases.take(session, "refresh", "another process", now, timedelta(minutes=30))
+        catalogue.seed(session, ["cs.CL"], now)
+        for name in map(catalogue.lease_of, catalogue.listed(session)):
+            leases.take(session, name, "another process", now, timedelta(minutes=30))
     assert pipeline.refresh(live, now).busy
     assert world.asked == []
     assert not pipeline.refresh(live, now + timedelta(minutes=30)).busy

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import imaplib
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import Event, Thread
+from time import monotonic
 from types import TracebackType
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -17,24 +20,32 @@ from app.bounces.notices import one_line
 from app.errors import MailboxError
 
 TIMEOUT = 30  # seconds, for each answer
+LONGEST = 600  # seconds, for all that is done with the mailbox while it is open
+TICK = 0.2  # seconds until it is noticed that the service stops
 Answer = TypeVar("Answer")
 _FAULTS = (ImapToolsError, imaplib.IMAP4.error, OSError)
 
 
 class Mailbox:
-    """Mails are deleted when they were processed. What is no notice stays, flagged, and is not read again."""
+    """Mails are deleted when they were processed. What is no notice stays, flagged, and is not read again.
+
+    The connection is cut when `stopping` is set, and when it has been open for `LONGEST` seconds: a server
+    that sends a byte now and then is within every timeout of a socket.
+    """
 
     name = "the mailbox"
 
-    def __init__(self, url: str, timeout: float = TIMEOUT) -> None:
+    def __init__(self, url: str, timeout: float = TIMEOUT, stopping: Event | None = None) -> None:
         self._url, self._timeout = urlsplit(url), timeout
         self._box: BaseMailBox | None = None
+        self._stopping, self._closed = stopping or Event(), Event()
 
     def __enter__(self) -> Mailbox:
         user, password = unquote(self._url.username or ""), unquote(self._url.password or "")
         folder = unquote(self._url.path.strip("/")) or "INBOX"
         try:
             self._box = self._connect()
+            Thread(target=self._watch, args=(self._box.client.sock,), name="mailbox", daemon=True).start()
             self._box.login(user, password, initial_folder=folder)
         except _FAULTS as error:
             self._hang_up()
@@ -48,7 +59,16 @@ class Mailbox:
             self._do(lambda box: box.logout())
         self._hang_up()
 
+    def _watch(self, connection: socket.socket) -> None:
+        ends = monotonic() + LONGEST
+        while not self._closed.wait(TICK):
+            if self._stopping.is_set() or monotonic() > ends:
+                with suppress(OSError):  # of TLS, too, whose own shutdown would wait for the other side
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+                return
+
     def _hang_up(self) -> None:
+        self._closed.set()
         if self._box:
             with suppress(*_FAULTS):
                 self._box.client.shutdown()

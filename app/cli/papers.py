@@ -75,7 +75,7 @@ def _read(files: Sequence[Path], as_: As | None, day: datetime | None, *, quiet:
 
 
 def _poll(*, quiet: bool) -> dict[str, Any]:
-    with showing.opened(needs_secret=False) as app:
+    with showing.opened(needs_secret=False) as app, showing.ending_gently(app):
         console = showing.err()
         if quiet or not console.is_terminal:
             refreshed = pipeline.refresh(app, clock.utcnow())

@@ -7,8 +7,10 @@ import os
 import signal
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -33,7 +35,7 @@ def serve(
         site = main.create_app(app)
         # What takes seconds is made before anybody asks for it. The process does not wait for it at its end.
         threading.Thread(target=main.warm_up, args=(site,), name="warm-up", daemon=True).start()
-        uvicorn.run(
+        config = uvicorn.Config(
             site,
             host=host,
             port=port,
@@ -41,6 +43,27 @@ def serve(
             forwarded_allow_ips=list(app.settings.trusted_proxies),
             timeout_graceful_shutdown=20,
         )
+        server = Server(config, app.stopping)
+        with suppress(KeyboardInterrupt):  # uvicorn raises it again after it has ended in peace
+            server.run()
+        if not server.started:
+            raise typer.Exit(3)
+
+
+class Server(uvicorn.Server):
+    """A web server that announces its end at once, not when the last visitor was served.
+
+    uvicorn waits for requests before the lifespan ends, and a refresh that was asked for by the API is one.
+    """
+
+    def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take SIGINT or SIGTERM."""
+        self._stopping.set()
+        super().handle_exit(sig, frame)
 
 
 def _check_free(host: str, port: int) -> None:

@@ -4,6 +4,8 @@ huggingface  Hugging Face Daily Papers          pages   saved search pages
 arxiv        the query API and the daily feed   jsonl   JSON and JSON-lines files
 feed         any RSS or Atom feed               quiet   days on which silence is right
 client       the one polite HTTP client         rows, clean, state   what they share
+addresses    which addresses may be asked       coding  bodies, decoded within limits
+deadlines    work that ends in time
 """
 
 from __future__ import annotations

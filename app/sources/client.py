@@ -3,17 +3,20 @@
 It says who asks, waits its turn, tries again when a fault may pass, and gives up in time. arXiv allows
 one request every three seconds on one connection, over all its interfaces together; after its first 429
 nothing more is asked of it for ten minutes. Requests to it go one after the other, through one lock.
+
+What servers of strangers answer is bounded in time and in memory. An address that somebody typed in, and any
+that another host redirects to, is resolved once; every address it has is checked, and one of these very
+addresses is connected to.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -24,10 +27,16 @@ import stamina
 
 from app import clock
 from app.errors import SourceError, UnreadableAnswer
+from app.sources import coding
+from app.sources.addresses import Allowed
 
 PRODUCT = "Paperboy/0.1"
-TIMEOUT = httpx.Timeout(30, connect=10)
+ARXIV = "arxiv.org"
+TIMEOUT = httpx.Timeout(30, connect=10)  # without a single byte
+ANSWER_SECONDS = 60.0  # for a whole answer: connection, headers and body
+AT_ONCE = 10  # answers that are under way, each of which may fill the memory up to MOST_BYTES
 MOST_BYTES = 20_000_000
+MOST_ADDRESSES = 4  # of a host, that are tried
 MOST_REDIRECTS = 5
 ATTEMPTS = 3
 LONGEST_WAIT = timedelta(minutes=5, seconds=10)  # Hugging Face counts in windows of five minutes
@@ -47,6 +56,7 @@ class Wire:
     transport: httpx.AsyncBaseTransport | None = None
     sleep: Sleep = asyncio.sleep
     resolve: Resolve | None = None
+    answer_seconds: float = ANSWER_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +80,21 @@ class _Passing(Exception):
 
 @dataclass
 class Client:
-    """Made by `opened`. `now` is when the run began; the pace itself is kept by a monotonic clock."""
+    """Made by `opened`. `now` is when the run began; the pace itself is kept by a monotonic clock.
+
+    `http` goes to any address, through the environment's proxy if there is one. `checked` connects directly,
+    and only to public addresses and to those that are `allowed`.
+    """
 
     http: httpx.AsyncClient
+    checked: httpx.AsyncClient
     now: datetime
     wire: Wire
+    allowed: Allowed = field(default_factory=Allowed)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     _free_at: dict[str, float] = field(default_factory=dict)
     _closed_until: dict[str, datetime] = field(default_factory=dict)
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def get(
         self,
@@ -88,9 +105,12 @@ class Client:
         last_modified: str | None = None,
         public_only: bool = False,
     ) -> Reply:
-        """GET, politely. Raises SourceError when the source cannot be read now."""
+        """GET, politely. Raises SourceError when the source cannot be read now.
+
+        With `public_only`, only public addresses are asked; without, that holds for redirects to other hosts.
+        """
         url = _address(url, params)
-        host = _party(url)
+        host = party_of(url)
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
         headers = {name: value for name, value in conditions.items() if value}
         async with self._turns.setdefault(host, asyncio.Lock()):
@@ -103,15 +123,15 @@ class Client:
 
         Raises SourceError when there is no good answer.
         """
-        await self._check(url, public_only=False)
+        _check_scheme(url)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            response, body = await self._exchange("POST", _address(url, None), headers, content)
+            response, body = await self._exchange(self.http, "POST", _address(url, None), headers, content)
         except _Passing as fault:
-            raise SourceError(_without(token, f"{_party(url)}: {fault}")) from None
+            raise SourceError(_without(token, f"{party_of(url)}: {fault}")) from None
         if 200 <= response.status_code < 300:
             return Reply(body, response.headers)
-        told = f"{_party(url)}: HTTP {response.status_code}. {_excerpt(body)}".strip()
+        told = f"{party_of(url)}: HTTP {response.status_code}. {_excerpt(body)}".strip()
         raise SourceError(_without(token, told))
 
     async def _persist(self, url: str, headers: dict[str, str], public_only: bool) -> Reply:
@@ -123,51 +143,67 @@ class Client:
                 with attempt:
                     return await self._once(url, headers, public_only)
         except _Passing as fault:
-            raise SourceError(f"{_party(url)}: {fault}", retry_at=self._retry_at(fault.wait)) from None
+            raise SourceError(f"{party_of(url)}: {fault}", retry_at=self._retry_at(fault.wait)) from None
         raise AssertionError("stamina ends by returning or by raising")  # pragma: no cover
 
     def _retry_at(self, wait: timedelta | None) -> datetime | None:
         return self.now + wait if wait else None
 
     async def _once(self, url: str, headers: dict[str, str], public_only: bool) -> Reply:
+        party = party_of(url)
         for _ in range(MOST_REDIRECTS):
-            await self._check(url, public_only)
-            await self._wait_turn(_party(url))
-            response, body = await self._exchange("GET", url, headers)
+            _check_scheme(url)
+            if party != ARXIV == party_of(url):  # past its one connection
+                raise SourceError(f"{party} leads to arXiv: add what is wanted as a source of arXiv.")
+            await self._wait_turn(party_of(url))
+            http = self._way_to(url, check=public_only or party_of(url) != party)
+            response, body = await self._exchange(http, "GET", url, headers)
             if response.status_code not in REDIRECTS or "location" not in response.headers:
                 return self._judge(response, body)
-            url = urljoin(url, response.headers["location"])
-        raise SourceError(f"{_party(url)}: too many redirects.")
+            url = _follow(url, response.headers["location"])
+        raise SourceError(f"{party_of(url)}: too many redirects.")
+
+    def _way_to(self, url: str, *, check: bool) -> httpx.AsyncClient:
+        """Return the client that may ask an address. Hosts that the operator names need no check."""
+        host = (urlsplit(url).hostname or "").lower()
+        return self.checked if check and host not in self.allowed.hosts else self.http
 
     async def _exchange(
-        self, method: str, url: str, headers: dict[str, str], content: dict[str, object] | None = None
+        self,
+        http: httpx.AsyncClient,
+        method: str,
+        url: str,
+        headers: dict[str, str],
+        content: dict[str, object] | None = None,
     ) -> tuple[httpx.Response, bytes]:
+        """Return a whole answer, or raise what became of it. One that takes too long is not tried again."""
+        within = self.wire.answer_seconds
         try:
-            async with self.http.stream(method, url, headers=headers, json=content) as response:
-                chunks, size = [], 0
-                async for chunk in response.aiter_bytes():
-                    size += len(chunk)
-                    if size > MOST_BYTES:
-                        raise UnreadableAnswer(f"The answer has more than {MOST_BYTES // 1_000_000} MB.")
-                    chunks.append(chunk)
-                return response, b"".join(chunks)
+            async with (
+                self._room,
+                asyncio.timeout(within),
+                http.stream(method, url, headers=headers, json=content) as response,
+            ):
+                return response, await _read(response)
+        except TimeoutError:
+            raise SourceError(f"{party_of(url)}: no whole answer within {within:g} seconds.") from None
         except httpx.TransportError as error:
             raise _Passing(f"no answer ({type(error).__name__}: {error})".strip()) from None
         except httpx.HTTPError as error:
-            raise SourceError(f"{_party(url)}: {error}") from None
+            raise SourceError(f"{party_of(url)}: {error}") from None
         finally:
-            if _party(url) == "arxiv.org":
-                self._free_at["arxiv.org"] = time.monotonic() + ARXIV_PAUSE.total_seconds()
+            if party_of(url) == ARXIV:
+                self._free_at[ARXIV] = time.monotonic() + ARXIV_PAUSE.total_seconds()
 
     def _judge(self, response: httpx.Response, body: bytes) -> Reply:
-        host, status, headers = _party(str(response.url)), response.status_code, response.headers
+        host, status, headers = party_of(str(response.url)), response.status_code, response.headers
         self._pace(host, headers)
         known = {"etag": headers.get("etag"), "last_modified": headers.get("last-modified")}
         if status == 304:
             return Reply(b"", headers, changed=False, **known)
         if 200 <= status < 300:
             return Reply(body, headers, **known)
-        if host == "arxiv.org" and status == TOO_MANY:
+        if host == ARXIV and status == TOO_MANY:
             self._closed_until[host] = self.now + ARXIV_STOP
             raise SourceError("arXiv asked for fewer requests.", retry_at=self.now + ARXIV_STOP)
         wait = wait_asked(headers, clock.utcnow())
@@ -190,34 +226,73 @@ class Client:
             self._free_at[host] = time.monotonic() + wait.total_seconds()
 
     async def _wait_turn(self, host: str) -> None:
-        if host == "arxiv.org" and host not in self._free_at:
+        if host == ARXIV and host not in self._free_at:
             await self.wire.sleep(ARXIV_PAUSE.total_seconds())  # the run before this one may just have asked
         elif (wait := self._free_at.get(host, 0) - time.monotonic()) > 0:
             await self.wire.sleep(wait)
 
-    async def _check(self, url: str, public_only: bool) -> None:
-        """An address that an operator gave leads to the public Internet, and so do its redirects."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SourceError("A feed's address must begin with http:// or https://.")
-        if public_only:
-            resolve = self.wire.resolve or _addresses
-            for address in await resolve(parts.hostname, parts.port or 443):
-                if not ipaddress.ip_address(address.partition("%")[0]).is_global:
-                    raise SourceError(f"{parts.hostname} leads to a private address ({address}).")
+
+class _CheckedTransport(httpx.AsyncBaseTransport):
+    """Resolve the host of each request once, check every address it has, and connect to one of these.
+
+    The name stays in the Host header, in SNI and in the verification of the certificate. Connections must not
+    be kept: the pool knows them by address, and two names may share one.
+    """
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, resolve: Resolve, allowed: Allowed) -> None:
+        self._inner, self._resolve, self._allowed = inner, resolve, allowed
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        *others, last = await self._addresses(request.url)
+        for address in others:
+            with suppress(httpx.ConnectError, httpx.ConnectTimeout):
+                return await self._send(request, address)
+        return await self._send(request, last)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _addresses(self, url: httpx.URL) -> list[str]:
+        host = url.raw_host.decode("ascii")
+        found = await self._resolve(host, url.port or (443 if url.scheme == "https" else 80))
+        if not all(map(self._allowed.permits, found)):
+            raise SourceError(
+                f"{host} leads to a private address: PAPERBOY_ALLOW_PRIVATE_SOURCES can allow it."
+            )
+        if not found:
+            raise _Passing("the name has no address")
+        return list(dict.fromkeys(found))[:MOST_ADDRESSES]
+
+    async def _send(self, request: httpx.Request, address: str) -> httpx.Response:
+        direct = httpx.Request(
+            request.method,
+            request.url.copy_with(host=address),
+            headers=request.headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": request.url.raw_host.decode("ascii")},
+        )
+        return await self._inner.handle_async_request(direct)
 
 
 @asynccontextmanager
-async def opened(contact: str, now: datetime, wire: Wire) -> AsyncIterator[Client]:
+async def opened(
+    contact: str, now: datetime, wire: Wire, allowed: Allowed | None = None
+) -> AsyncIterator[Client]:
     """The client of one run. `contact` tells the sources whom to write to."""
-    limits = httpx.Limits(max_connections=10, max_keepalive_connections=5)
-    async with httpx.AsyncClient(
-        headers={"User-Agent": f"{PRODUCT} ({contact})"},
-        timeout=TIMEOUT,
-        limits=limits,
-        transport=wire.transport,
-    ) as http:
-        yield Client(http, now, wire)
+    allowed = allowed or Allowed()
+    headers = {"User-Agent": f"{PRODUCT} ({contact})", "Accept-Encoding": coding.ACCEPTED}
+    context = True if wire.transport else httpx.create_ssl_context()
+    unkept = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    inner = wire.transport or httpx.AsyncHTTPTransport(verify=context, limits=unkept)
+    checked = _CheckedTransport(inner, wire.resolve or _addresses, allowed)
+    kept = httpx.Limits(max_connections=None, max_keepalive_connections=5)
+    async with (
+        httpx.AsyncClient(
+            headers=headers, timeout=TIMEOUT, limits=kept, transport=wire.transport, verify=context
+        ) as http,
+        httpx.AsyncClient(headers=headers, timeout=TIMEOUT, transport=checked, trust_env=False) as direct,
+    ):
+        yield Client(http, direct, now, wire, allowed)
 
 
 def wait_asked(headers: Mapping[str, str], now: datetime) -> timedelta | None:
@@ -246,10 +321,37 @@ def _address(url: str, params: Mapping[str, str | int] | None) -> str:
         raise SourceError(f"This is no address that can be asked: {error}.") from None
 
 
-def _party(url: str) -> str:
-    """Whom a request goes to: arXiv is one party however many host names it has."""
-    host = (urlsplit(url).hostname or "").lower()
-    return "arxiv.org" if host == "arxiv.org" or host.endswith(".arxiv.org") else host
+def _follow(url: str, location: str) -> str:
+    try:
+        return _address(urljoin(url, location), None)
+    except ValueError:
+        raise SourceError(f"{party_of(url)}: it leads to no address that can be asked.") from None
+
+
+def party_of(url: str) -> str:
+    """Return whom a request goes to: arXiv is one party however many host names it has."""
+    host = (urlsplit(url).hostname or "").lower().rstrip(".")
+    return ARXIV if host == ARXIV or host.endswith(f".{ARXIV}") else host
+
+
+def _check_scheme(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SourceError("A feed's address must begin with http:// or https://.")
+
+
+async def _read(response: httpx.Response) -> bytes:
+    """Return the body as it was meant; where it cannot be read beside an error's status, nothing."""
+    assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - this client is asynchronous
+    try:
+        body = coding.Body(response.headers.get("content-encoding", ""), MOST_BYTES)
+        async for chunk in response.stream:  # what came over the wire, not decoded by httpx
+            body.feed(chunk)
+        return body.finish()
+    except UnreadableAnswer:
+        if response.is_success:
+            raise
+        return b""
 
 
 def _without(token: str, text: str) -> str:

@@ -108,7 +108,7 @@ async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Pi
         str(state.config.get("url", "")),
         etag=state.etag,
         last_modified=state.last_modified,
-        public_only=not state.config.get("allow_private", False),
+        public_only=True,
     )
     parsed = parse(reply.body, now.date()) if reply.changed else Parsed(0, ())
     yield Piece(parsed, now.date(), reply.etag, reply.last_modified)

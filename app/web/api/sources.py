@@ -22,8 +22,7 @@ Config = Annotated[
     dict[str, Any],
     Field(
         examples=[{"categories": ["cs.CL", "cs.LG"]}],
-        description="arxiv: categories, or query; arxiv_feed: categories; feed: url, and allow_private where "
-        "the address is one of your own network; huggingface: nothing.",
+        description="arxiv: categories, or query; arxiv_feed: categories; feed: url; huggingface: nothing.",
     ),
 ]
 

@@ -1,0 +1,50 @@
+"""PURE. The body of an HTTP answer, decoded in bounded memory."""
+
+from __future__ import annotations
+
+import zlib
+
+from app.errors import UnreadableAnswer
+
+ACCEPTED = "gzip"  # what we ask for in Accept-Encoding
+_GZIP, _PLAIN = ("gzip", "x-gzip"), ("", "identity")
+
+
+class Body:
+    """Decode a body piece by piece. Neither what is sent nor what it decodes to may exceed `limit` bytes.
+
+    One coding at most is understood: gzip within gzip makes gigabytes of a few kilobytes. Bytes after the end
+    of the compressed data are ignored.
+    """
+
+    def __init__(self, encoding: str, limit: int) -> None:
+        coding = encoding.strip().lower()
+        if coding not in (*_GZIP, *_PLAIN):
+            raise UnreadableAnswer(f"The answer is encoded as {coding[:40]!r}, and {ACCEPTED} was asked for.")
+        self._limit = limit
+        self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if coding in _GZIP else None
+        self._received = 0
+        self._content = bytearray()
+
+    def feed(self, chunk: bytes) -> None:
+        """Add what came in. Raise UnreadableAnswer when it is too much, or not what it is said to be."""
+        self._received += len(chunk)
+        self._content += self._decode(chunk)
+        if max(self._received, len(self._content)) > self._limit:
+            raise UnreadableAnswer(f"The answer has more than {self._limit // 1_000_000} MB.")
+
+    def _decode(self, chunk: bytes) -> bytes:
+        if self._gunzip is None:
+            return chunk
+        if self._gunzip.eof:
+            return b""
+        try:
+            return self._gunzip.decompress(chunk, self._limit + 1 - len(self._content))
+        except zlib.error as error:
+            raise UnreadableAnswer(f"The answer cannot be decompressed: {error}.") from None
+
+    def finish(self) -> bytes:
+        """Return the whole body, or raise UnreadableAnswer where its end is missing."""
+        if self._gunzip and self._received and not self._gunzip.eof:
+            raise UnreadableAnswer("The answer was cut off: its compressed data has no end.")
+        return bytes(self._content)

@@ -1,0 +1,72 @@
+"""Run asynchronous work that ends in time: at its deadline, and when the service stops."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
+from threading import Event, Thread
+from time import monotonic
+from typing import Any, TypeVar
+
+from app.errors import Stopping
+
+TICK = 0.2  # seconds until it is noticed that the service stops
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on an event loop of its own, as `asyncio.run` does."""
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(work)
+
+
+async def wait_for(work: Awaitable[T], seconds: float, stopping: Event) -> T:
+    """Return what `work` returns. Raise TimeoutError after `seconds`, Stopping when the service stops."""
+    task = asyncio.ensure_future(work)
+    ends = monotonic() + seconds
+    try:
+        while not task.done():
+            if stopping.is_set():
+                raise Stopping
+            if (left := ends - monotonic()) <= 0:
+                raise TimeoutError
+            await asyncio.wait({task}, timeout=min(left, TICK))
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop that does not wait at its end for names that are still being resolved.
+
+    The resolver of the operating system takes half a minute to give up and cannot be interrupted. Threads of
+    an executor would be waited for; the threads here are left behind.
+    """
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        answer: asyncio.Future[Any] = self.create_future()
+
+        def settle(found: Any, error: Exception | None) -> None:
+            if answer.cancelled():
+                return
+            if error:
+                answer.set_exception(error)
+            else:
+                answer.set_result(found)
+
+        def resolve() -> None:
+            found, fault = None, None
+            try:
+                found = socket.getaddrinfo(host, port, **options)
+            except Exception as error:
+                fault = error
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                self.call_soon_threadsafe(settle, found, fault)
+
+        Thread(target=resolve, name="resolver", daemon=True).start()
+        return await answer
