@@ -10,10 +10,10 @@ from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from imap_tools import AND, BaseMailBox, ImapToolsError, MailBox, MailBoxUnencrypted
+from imap_tools import AND, BaseMailBox, ImapToolsError
 
 from app.bounces.mime import MAX_BYTES
 from app.bounces.notices import one_line
@@ -23,7 +23,35 @@ TIMEOUT = 30  # seconds, for each answer
 LONGEST = 600  # seconds, for all that is done with the mailbox while it is open
 TICK = 0.2  # seconds until it is noticed that the service stops
 Answer = TypeVar("Answer")
+Watch = Callable[[socket.socket], None]
 _FAULTS = (ImapToolsError, imaplib.IMAP4.error, OSError)
+
+
+class _Plain(imaplib.IMAP4):
+    """A connection that is watched from its first moment: the server speaks before anything is asked."""
+
+    def __init__(self, watch: Watch, *address: Any, **options: Any) -> None:
+        self._watch = watch
+        super().__init__(*address, **options)
+
+    def open(self, *address: Any, **options: Any) -> None:
+        super().open(*address, **options)
+        self._watch(self.sock)
+
+
+class _Tls(_Plain, imaplib.IMAP4_SSL):
+    """The same over TLS."""
+
+
+class _Box(BaseMailBox):
+    """A mailbox on a connection of ours."""
+
+    def __init__(self, connect: Callable[[], imaplib.IMAP4]) -> None:
+        self._connect = connect
+        super().__init__()
+
+    def _get_mailbox_client(self) -> imaplib.IMAP4:
+        return self._connect()
 
 
 class Mailbox:
@@ -45,7 +73,6 @@ class Mailbox:
         folder = unquote(self._url.path.strip("/")) or "INBOX"
         try:
             self._box = self._connect()
-            Thread(target=self._watch, args=(self._box.client.sock,), name="mailbox", daemon=True).start()
             self._box.login(user, password, initial_folder=folder)
         except _FAULTS as error:
             self._hang_up()
@@ -60,6 +87,9 @@ class Mailbox:
         self._hang_up()
 
     def _watch(self, connection: socket.socket) -> None:
+        Thread(target=self._cut_in_time, args=(connection,), name="mailbox", daemon=True).start()
+
+    def _cut_in_time(self, connection: socket.socket) -> None:
         ends = monotonic() + LONGEST
         while not self._closed.wait(TICK):
             if self._stopping.is_set() or monotonic() > ends:
@@ -98,11 +128,12 @@ class Mailbox:
             self._ask("STORE", ",".join(names), "+FLAGS.SILENT", r"(\Flagged)")
 
     def _connect(self) -> BaseMailBox:
-        host = self._url.hostname or ""
+        host, timeout = self._url.hostname or "", self._timeout
         if self._url.scheme == "imaps":
             context = ssl.create_default_context()  # imaplib's own verifies nobody
-            return MailBox(host, self._url.port or 993, timeout=self._timeout, ssl_context=context)
-        return MailBoxUnencrypted(host, self._url.port or 143, timeout=self._timeout)
+            port = self._url.port or 993
+            return _Box(lambda: _Tls(self._watch, host, port, ssl_context=context, timeout=timeout))
+        return _Box(lambda: _Plain(self._watch, host, self._url.port or 143, timeout=timeout))
 
     def _ask(self, command: str, *arguments: str) -> None:
         status, told = self._do(lambda box: box.client.uid(command, *arguments))

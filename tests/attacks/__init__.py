@@ -1,0 +1,1 @@
+"""Attacks that broke the service once, each with the input that did."""
