@@ -191,6 +191,18 @@ def test_polling_tells_which_sources_failed(run: Run, monkeypatch: pytest.Monkey
     assert "no title" in shown
 
 
+def test_asked_to_end_while_polling(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM ends what is under way in order: leases are given back."""
+
+    def refresh(app: App, _now: object) -> Refreshed:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert app.stopping.wait(30)
+        return Refreshed()
+
+    monkeypatch.setattr(pipeline, "refresh", refresh)
+    assert "none is due" in run("ingest").stdout
+
+
 def test_nothing_due_is_no_failure(run: Run, app: App) -> None:
     """A cron job may ask as often as it likes."""
     now = clock.utcnow()

@@ -136,6 +136,15 @@ def test_a_password_that_is_not_encoded_is_refused_unseen(login: str) -> None:
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.parametrize("wrong", ["http://wiki.lab", "wiki lab", "10.0.0.0/99", "-", "wiki.lab:80"])
+def test_private_sources_are_hosts_and_networks(wrong: str) -> None:
+    """An entry that could never fit would allow nothing, silently."""
+    good = settings.load(secret_keys=(GOOD,), allow_private_sources="wiki.lab, 10.0.0.0/8,fd00::/8,10.1.2.3")
+    assert good.allow_private_sources == ("wiki.lab", "10.0.0.0/8", "fd00::/8", "10.1.2.3")
+    with pytest.raises(InvalidSettings, match="PAPERBOY_ALLOW_PRIVATE_SOURCES"):
+        settings.load(secret_keys=(GOOD,), allow_private_sources=f"10.0.0.0/8,{wrong}")
+
+
 def test_secrets_are_not_shown() -> None:
     """A settings object may end up in a log."""
     shown = repr(

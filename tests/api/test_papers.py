@@ -203,6 +203,16 @@ def test_changes_are_found_by_who_and_what(call: Call) -> None:
     assert call("GET", "/changes?actor=nobody").json()["items"] == []
 
 
+def test_no_key_lets_a_feed_lead_inside(call: Call) -> None:
+    """Neither a new source nor a changed one: the operator's settings do."""
+    inside = {"name": "Wiki", "kind": "feed", "config": {"url": "http://10.0.0.7/", "allow_private": True}}
+    told = call("POST", "/sources", json=inside)
+    assert (told.status_code, "PAPERBOY_ALLOW_PRIVATE_SOURCES" in told.text) == (422, True)
+    source_id = call("POST", "/sources", json=FEED).json()["id"]
+    assert call("PATCH", f"/sources/{source_id}", json={"config": inside["config"]}).status_code == 422
+    assert call("GET", f"/sources/{source_id}").json()["config"] == FEED["config"]
+
+
 def test_a_source_of_files_cannot_be_refreshed(app: App, call: Call) -> None:
     """That is told in the answer, not only in a log."""
     with app.db.write() as session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 
@@ -167,6 +168,16 @@ def test_an_endless_answer_is_cut_short(now: datetime, monkeypatch: pytest.Monke
     monkeypatch.setattr(client, "MOST_BYTES", 1000)
     with pytest.raises(UnreadableAnswer):
         Upstream(httpx.Response(200, content=b"x" * 2000)).get(now)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "GZIP", "identity", ""])
+def test_a_compressed_answer_is_read(now: datetime, encoding: str) -> None:
+    """In the one coding that was asked for, whatever follows its end."""
+    sent = gzip.compress(b"<rss/>" * 9999) + b"\0\0" if "zip" in encoding.lower() else b"<rss/>" * 9999
+    headers = {"content-encoding": encoding} if encoding else {}
+    upstream = Upstream(httpx.Response(200, headers=headers, stream=httpx.ByteStream(sent)))
+    assert upstream.get(now).body == b"<rss/>" * 9999
+    assert upstream.asked[0].headers["accept-encoding"] == "gzip"
 
 
 @pytest.mark.parametrize(
