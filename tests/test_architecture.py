@@ -124,6 +124,8 @@ PURE = {
     "gist",
     "ranking",
     "compose",
+    "sources.addresses",
+    "sources.coding",
     "sources.latex",
     "sources.quiet",
     "wire",

@@ -91,6 +91,7 @@ class Client:
     now: datetime
     wire: Wire
     allowed: Allowed = field(default_factory=Allowed)
+    started: float = field(default_factory=time.monotonic)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     _free_at: dict[str, float] = field(default_factory=dict)
     _closed_until: dict[str, datetime] = field(default_factory=dict)
@@ -147,7 +148,11 @@ class Client:
         raise AssertionError("stamina ends by returning or by raising")  # pragma: no cover
 
     def _retry_at(self, wait: timedelta | None) -> datetime | None:
-        return self.now + wait if wait else None
+        return self._after(wait) if wait else None
+
+    def _after(self, wait: timedelta) -> datetime:
+        """Return the moment when a wait ends that begins now, to the minute: a run may last for many."""
+        return self.now + timedelta(minutes=(time.monotonic() - self.started) // 60) + wait
 
     async def _once(self, url: str, headers: dict[str, str], public_only: bool) -> Reply:
         party = party_of(url)
@@ -204,8 +209,8 @@ class Client:
         if 200 <= status < 300:
             return Reply(body, headers, **known)
         if host == ARXIV and status == TOO_MANY:
-            self._closed_until[host] = self.now + ARXIV_STOP
-            raise SourceError("arXiv asked for fewer requests.", retry_at=self.now + ARXIV_STOP)
+            self._closed_until[host] = until = self._after(ARXIV_STOP)
+            raise SourceError("arXiv asked for fewer requests.", retry_at=until)
         wait = wait_asked(headers, clock.utcnow())
         if status == TOO_MANY or (status == UNAVAILABLE and wait):
             self._hold(host, wait, status)
@@ -220,8 +225,8 @@ class Client:
 
     def _hold(self, host: str, wait: timedelta | None, status: int) -> None:
         if wait and wait > LONGEST_WAIT:
-            self._closed_until[host] = self.now + wait
-            raise SourceError(f"{host}: HTTP {status}, asked to wait.", retry_at=self.now + wait)
+            self._closed_until[host] = until = self._after(wait)
+            raise SourceError(f"{host}: HTTP {status}, asked to wait.", retry_at=until)
         if wait:
             self._free_at[host] = time.monotonic() + wait.total_seconds()
 

@@ -163,6 +163,18 @@ def test_arxivs_first_429_ends_it_for_ten_minutes(now: datetime) -> None:
     assert len(upstream.asked) == 1
 
 
+def test_a_stop_begins_when_it_is_asked_for(now: datetime) -> None:
+    """Nine minutes into a run, ten minutes from the run's beginning would be one."""
+
+    async def late(polite: Client) -> None:
+        polite.started -= 9 * 60
+        await polite.get("https://export.arxiv.org/api/query")
+
+    with pytest.raises(SourceError) as caught:
+        Upstream(httpx.Response(429)).ask(now, late)
+    assert caught.value.retry_at == now + timedelta(minutes=19)
+
+
 def test_an_endless_answer_is_cut_short(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is finite."""
     monkeypatch.setattr(client, "MOST_BYTES", 1000)
