@@ -138,7 +138,8 @@ class Composer:
         digest = letter.digest or Digest(letter.edition, ())
         for step in range(len(ROOMS)):
             parts = self._parts(letter, digest, step)
-            if _is_small(parts.html):
+            html = b"".join(parts.html)
+            if _is_small(html):
                 break
         before, between, after = parts.shell.headers
         head = (
@@ -149,7 +150,7 @@ class Composer:
         left_out = letter.unreadable + sum(len(section.picks) for section in digest.sections) - parts.shown
         return Draft(
             letter, message_id, parts.subject.text, sender, recipient, b"".join(head),
-            [_BEFORE_TEXT, *parts.text, _BEFORE_HTML, *parts.html, _AFTER_HTML],
+            [_BEFORE_TEXT, *parts.text, _BEFORE_HTML, html, _AFTER_HTML],
             left_out, self._made_ahead(letter, message_id),
         )  # fmt: skip
 
@@ -245,11 +246,11 @@ def _reader(email: str) -> Line:
     return Line(message.fragment(str(escape(email))), message.fragment(email))
 
 
-def _is_small(html: Sequence[bytes]) -> bool:
+def _is_small(html: bytes) -> bool:
     """Whether the HTML, decoded, is of a size that is not clipped. Decoding makes nothing longer."""
-    if sum(map(len, html)) <= MAX_HTML_BYTES:
+    if len(html) <= MAX_HTML_BYTES:
         return True
-    return len(binascii.a2b_qp(b"".join(html)).replace(b"\r\n", b"\n")) <= MAX_HTML_BYTES
+    return len(binascii.a2b_qp(html).replace(b"\r\n", b"\n")) <= MAX_HTML_BYTES
 
 
 def _fingerprint_of_everything(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:

@@ -17,7 +17,7 @@ from tests import shelves
 from tests.bounces.mails import LETTER, dsn, vacation
 from tests.conftest import NOW, SECRET
 
-US = "bounce+7-0123456789abcdef0123@paperboy.test"
+US = "bounce+00112233445566778899aabbccddeeff01234567@paperboy.test"
 ALICE = "alice@example.org"
 
 

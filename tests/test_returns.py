@@ -329,7 +329,7 @@ def test_the_same_notice_counts_once(app: App) -> None:
 
 @pytest.mark.parametrize(
     "forged",
-    ["bounce+1-aaaaaaaaaaaaaaaa@paperboy.test", "bounce@paperboy.test", "bounce+1@paperboy.test"],
+    ["bounce+aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@paperboy.test", "bounce@paperboy.test", "bounce+1@paperboy.test"],
 )
 def test_whose_mail_it_was_is_believed_only_of_our_own_path(app: App, forged: str) -> None:
     """A notice that names Alice, at a path that we did not sign, changes nothing."""

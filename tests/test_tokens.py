@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import datetime, timedelta
+from itertools import combinations
 
 import pytest
 
@@ -81,13 +83,110 @@ def test_a_return_path_names_its_delivery_only_when_we_made_it(signer: Signer) -
     """Anybody can write to the bounce address; only a signed one says whose mail it was."""
     path = signer.return_path(1234, "paperboy.test")
     assert signer.delivery_of(path.upper()) == 1234
+    digits = path.partition("@")[0].removeprefix("bounce+")
     for forged in (
-        path.replace("1234", "1235"),
+        path.replace(digits, digits[::-1]),
+        path.replace(digits, digits[:-2]),
+        path.replace(digits, f"{digits[:-1]} "),
         "bounce+1234-@x",
         "someone@x",
         "",
-        "bounce+²-a@x",
-        f"bounce+{'9' * 5000}-a@x",
+        f"bounce+{'²' * len(digits)}@x",
+        f"bounce+{'9' * 5000}@x",
     ):
         with pytest.raises(LinkForged):
             signer.delivery_of(forged)
+
+
+# --- what a token hides
+
+
+def bits_alike(one: bytes, other: bytes) -> float:
+    """Return the share of bits that two texts of one length have in common."""
+    different = int.from_bytes(one) ^ int.from_bytes(other)
+    return 1 - different.bit_count() / (8 * len(one))
+
+
+def raw(token: str) -> bytes:
+    return base64.urlsafe_b64decode(token + "=")
+
+
+def test_neighbours_have_nothing_in_common_that_can_be_seen(signer: Signer, now: datetime) -> None:
+    """Neither readers nor deliveries can be counted, and one reader's links cannot be told to be theirs."""
+    purposes = (Purpose.VIEW, Purpose.PREFERENCES, Purpose.UNSUBSCRIBE)
+    made = {
+        raw(signer.token(purpose, reader, now + timedelta(seconds=later), epoch=epoch, argument=delivery))
+        for purpose in purposes for reader in (7, 8) for delivery in (1000, 1001)
+        for epoch in (0, 1) for later in (0, 1)
+    }  # fmt: skip
+    assert len(made) == 48
+    alike = [bits_alike(one, other) for one, other in combinations(made, 2)]
+    assert 0.3 < min(alike)
+    assert max(alike) < 0.7
+    for one, other in combinations(made, 2):
+        assert not any(one[at : at + 4] == other[at : at + 4] for at in range(len(one) - 3))
+
+
+def test_no_number_stands_in_a_token(signer: Signer, now: datetime) -> None:
+    """Not the reader, the delivery, the epoch nor the time, in any order of bytes."""
+    numbers = (0x0A0B0C0D, 0x10_2030_4050, int(now.timestamp()), 0x01020304)
+    made = raw(signer.token(Purpose.VIEW, numbers[0], now, epoch=numbers[3], argument=numbers[1]))
+    for number in numbers:
+        for order in ("big", "little"):
+            assert number.to_bytes(5, order).strip(b"\0") not in made  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("keys", [[OLD], [OLD, NEW], [NEW, OLD]], ids=["one key", "a second", "rotated"])
+def test_every_single_bit_of_a_token_matters(now: datetime, keys: list[str]) -> None:
+    """Whatever is changed, it is refused, by whichever key it is read."""
+    made = raw(Signer([OLD], "").token(Purpose.CONFIRM, 7, now))
+    reads = Signer(keys, "")
+    for bit in range(8 * len(made)):
+        changed = (int.from_bytes(made) ^ 1 << bit).to_bytes(len(made))
+        with pytest.raises(LinkForged):
+            reads.verify(Purpose.CONFIRM, base64.urlsafe_b64encode(changed).decode().rstrip("="), now)
+
+
+def test_a_token_has_one_spelling(signer: Signer, now: datetime) -> None:
+    """The last character has bits to spare: with any of them set, it is another token, and forged."""
+    token = signer.token(Purpose.CONFIRM, 7, now)
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    for char in set(letters) - {token[-1]}:
+        with pytest.raises(LinkForged):
+            signer.verify(Purpose.CONFIRM, token[:-1] + char, now)
+
+
+def test_the_largest_numbers_fit(signer: Signer, now: datetime) -> None:
+    """As wide as the columns: an epoch that was raised for ever does not come round again."""
+    token = signer.token(Purpose.VIEW, 2**31 - 1, now, epoch=2**31 - 1, argument=2**63 - 1)
+    grant = signer.verify(Purpose.VIEW, token, now)
+    assert (grant.subscriber_id, grant.epoch, grant.argument) == (2**31 - 1, 2**31 - 1, 2**63 - 1)
+
+
+def test_return_paths_tell_neither_order_nor_number(signer: Signer) -> None:
+    """Two mails in a row cannot be told from two mails a year apart."""
+    paths = [signer.return_path(number, "paperboy.test") for number in range(1000, 1100)]
+    local = [path.partition("@")[0] for path in paths]
+    assert {len(each) for each in local} == {47}
+    assert [signer.delivery_of(path) for path in paths] == list(range(1000, 1100))
+    hidden = [bytes.fromhex(each.removeprefix("bounce+")) for each in local]
+    assert hidden != sorted(hidden)
+    assert all(0.25 < bits_alike(one, other) < 0.75 for one, other in combinations(hidden, 2))
+    assert not any(str(number) in each for number, each in zip(range(1000, 1003), local, strict=False))
+
+
+def test_every_digit_of_a_return_path_matters(signer: Signer) -> None:
+    """A guessed neighbour of a real one bounces nobody's mail."""
+    path = signer.return_path(1234, "paperboy.test")
+    for place in range(len("bounce+"), path.index("@")):
+        forged = path[:place] + ("0" if path[place] != "0" else "1") + path[place + 1 :]
+        with pytest.raises(LinkForged):
+            signer.delivery_of(forged)
+
+
+def test_return_paths_outlive_a_new_key() -> None:
+    """What comes back after a rotation still finds its mail, until the old key is removed."""
+    path = Signer([OLD], "").return_path(1234, "paperboy.test")
+    assert Signer([NEW, OLD], "").delivery_of(path) == 1234
+    with pytest.raises(LinkForged):
+        Signer([NEW], "").delivery_of(path)

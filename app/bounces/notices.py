@@ -15,6 +15,7 @@ from app import refusals
 from app.bounces import mime, prose
 from app.bounces.mime import Part
 from app.refusals import Reason
+from app.tokens import RETURN_PATH_DIGITS
 
 MAX_SAID = 500  # characters of a server's words that are kept
 _TO_US = ("delivered-to", "x-original-to", "to", "envelope-to", "x-envelope-to", "x-delivered-to", "cc")
@@ -22,7 +23,7 @@ _FEEDBACK = "message/feedback-report"
 _STATUS_KINDS = ("message/delivery-status", "message/global-delivery-status")
 _RETURNED_KINDS = ("message/rfc822", "message/global", "text/rfc822-headers", "text/rfc822-header",
                    "message/global-headers", "message/rfc822-headers", "message/partial")  # fmt: skip
-_VERP = re.compile(r"bounce\+\d{1,19}-[a-z0-9]{8,64}@[A-Za-z0-9.-]{1,250}", re.IGNORECASE)
+_VERP = re.compile(rf"bounce\+[0-9a-f]{{{RETURN_PATH_DIGITS}}}@[A-Za-z0-9.-]{{1,250}}", re.IGNORECASE)
 _MESSAGE_ID = re.compile(r"<[^<>\s]{1,200}>")
 
 

@@ -14,7 +14,7 @@ from app.refusals import Reason
 from tests.bounces.mails import LETTER, complaint, dsn, vacation
 from tests.bounces.mutations import mutated
 
-US = "bounce+7-0123456789abcdef0123@paperboy.test"
+US = "bounce+00112233445566778899aabbccddeeff01234567@paperboy.test"
 HEAD = f"From: Mail Delivery System <MAILER-DAEMON@mx.example.org>\nTo: <{US}>\nSubject: {{}}\n\n"
 
 
