@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlmodel import Session
+from sqlalchemy import update
+from sqlmodel import Session, col
 
 from app.models import Audit
+
+ERASED = "erased"
 
 
 def note(
@@ -14,3 +17,15 @@ def note(
 ) -> None:
     """Write a change down in the transaction that makes it: neither is there without the other."""
     session.add(Audit(at=now, actor=actor, action=action, subject=str(subject), detail=detail))
+
+
+def forget(session: Session, subscriber_id: int, address_hash: str) -> None:
+    """Delete what operators wrote about a reader. Who changed what and when stays."""
+    of_reader = col(Audit.action).startswith("subscriber.") | (col(Audit.action) == "digest.test")
+    by_id = update(Audit).where(col(Audit.subject) == str(subscriber_id), of_reader)
+    session.execute(by_id.values(detail={}), execution_options=_UNSYNCED)
+    by_hash = update(Audit).where(col(Audit.subject) == address_hash)
+    session.execute(by_hash.values(subject=ERASED, detail={}), execution_options=_UNSYNCED)
+
+
+_UNSYNCED = {"synchronize_session": False}  # nobody reads an audit in the transaction that erases

@@ -11,11 +11,17 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from app.settings import Settings
-from app.tokens import TOKEN_CHARS
+from app.tokens import RETURN_PATH_DIGITS, TOKEN_CHARS
 
-# Whoever reads a log must not be able to unsubscribe a reader or to call the API. The token of a link is
-# of a fixed length, and so is a key; the first letters stay, so that two lines can be told to be about one.
-_SECRETS = re.compile(rf"(?<![\w-])(?:pb_[\w-]{{43}}|[\w-]{{{TOKEN_CHARS}}})(?![\w-])", re.ASCII)
+# Whoever reads a log must not be able to unsubscribe a reader, to call the API or to forge a bounce. Any run
+# of characters that is long enough to hold a token, a key or a return path is cut, whatever it is glued to:
+# also percent-encoded, and where quoted-printable or a header breaks the line. Its first letters stay, so
+# that two lines can be told to be about one.
+_LEAST_CHARS = min(TOKEN_CHARS, RETURN_PATH_DIGITS)  # a key has 46
+_SHOWN_CHARS = 7
+_LINE_BREAK = r"=?(?:\r?\n|(?:\\r)?\\n)[ \t]?"
+_SECRETS = re.compile(rf"(?:[\w-]|%[0-9A-Fa-f]{{2}}|{_LINE_BREAK}){{{_LEAST_CHARS},}}", re.ASCII)
+_HARMLESS = (int, float, type(None))
 _QUIET = ("httpx", "httpcore", "apscheduler", "alembic", "aiosmtplib", "mail.log")
 
 
@@ -73,9 +79,19 @@ def conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 def _concealed(value: Any) -> Any:
     if isinstance(value, str):
-        return _SECRETS.sub(lambda found: found[0][:7] + "…", value)
+        return _without_secrets(value)
     if isinstance(value, dict):
-        return {name: _concealed(inner) for name, inner in value.items()}
+        return {_concealed(name): _concealed(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_concealed(inner) for inner in value]
-    return value
+    if isinstance(value, _HARMLESS):
+        return value
+    shown = repr(value)  # as it would be written: an exception, bytes, a URL
+    concealed = _without_secrets(shown)
+    return value if concealed == shown else concealed
+
+
+def _without_secrets(text: str) -> str:
+    if len(text) < _LEAST_CHARS:
+        return text
+    return _SECRETS.sub(lambda found: found[0][:_SHOWN_CHARS] + "…", text)

@@ -367,7 +367,7 @@ class Audit(SQLModel, table=True):
     at: datetime = Field(sa_type=UtcDateTime, index=True)
     actor: str = Field(max_length=100)
     action: str = Field(max_length=60)
-    subject: str = Field(default="", sa_type=Text)
+    subject: str = Field(default="", sa_type=Text, index=True)
     detail: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
 
 

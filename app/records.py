@@ -43,7 +43,9 @@ class MailKind(StrEnum):
     DIGEST = "digest"
     CONFIRM = "confirm"
     MANAGE = "manage"  # the link to one's preferences, asked for on the web
+    EXPORT = "export"  # the link that downloads what is stored about a reader
     ERASE = "erase"
+    NEW_LINKS = "new_links"  # all links sent before are void
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ class Opinion:
     liked: bool
     at: datetime
     paper_id: int | None = None  # as the archive knows it today
-    own_id: int | None = None  # of a paper that is this reader's alone
+    own_key: str = ""  # names a paper that is this reader's alone, among theirs
 
 
 @dataclass(frozen=True, slots=True)

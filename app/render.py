@@ -28,7 +28,7 @@ from app.errors import DeliveryError
 from app.interest import in_words
 from app.records import Digest, Letter, MailKind, Pick, RenderedMail
 from app.settings import Settings
-from app.tokens import Purpose, Signer
+from app.tokens import LIFETIMES_IN_WORDS, Purpose, Signer
 
 FOLDER = ROOT / "templates" / "email"
 TEXT_WIDTH = 76
@@ -40,8 +40,10 @@ MAX_HTML_BYTES = 98_000
 LINKS = {
     MailKind.DIGEST: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE, Purpose.VIEW),
     MailKind.CONFIRM: (Purpose.CONFIRM, Purpose.DECLINE),
-    MailKind.MANAGE: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE, Purpose.EXPORT),
+    MailKind.MANAGE: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE),
+    MailKind.EXPORT: (Purpose.EXPORT,),
     MailKind.ERASE: (Purpose.ERASE, Purpose.UNSUBSCRIBE),
+    MailKind.NEW_LINKS: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE),
 }
 
 
@@ -90,7 +92,10 @@ class Renderer:
         return self._service(letter)
 
     def _service(self, letter: Letter) -> RenderedMail:
-        values = {"site": self._site, "reader": letter.email, "links": self._links(letter)}
+        values = {
+            "site": self._site, "reader": letter.email, "links": self._links(letter),
+            "works_for": LIFETIMES_IN_WORDS,
+        }  # fmt: skip
         subject = plain(self._render(f"{letter.kind}/subject.txt", values))
         return RenderedMail(
             subject=subject,

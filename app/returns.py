@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
 from app import bounces, leases, refusals, runs, subscribers
-from app.bounces import Kind, Notice, Whose
+from app.bounces import Kind, Notice, Whose, prose
 from app.errors import MailboxError
 from app.parts import App
 from app.records import Rejection
@@ -124,9 +124,16 @@ def _settled(app: App, raw: bytes, now: datetime, run: runs.Recording) -> Counte
         raise  # no mail's fault: the next one would fare no better
     except Exception as error:
         log.exception("a mail in the mailbox of bounces could not be read")
-        counts, rejections = Counter(broken=1), [Rejection("it could not be read", detail=f"{error!r:.300}")]
+        counts, rejections = (
+            Counter(broken=1),
+            [Rejection("it could not be read", detail=_without_addresses(error))],
+        )
     run.reject(rejections)
     return counts
+
+
+def _without_addresses(error: Exception) -> str:
+    return prose.ADDRESS.sub("…", f"{error!r:.300}")
 
 
 def settle(app: App, notices: Sequence[Notice], now: datetime) -> tuple[Counter[str], list[Rejection]]:
@@ -138,8 +145,14 @@ def settle(app: App, notices: Sequence[Notice], now: datetime) -> tuple[Counter[
             outcome = _settle_one(session, notice, whose, now)
             counts[outcome] += 1
             if outcome == UNCLAIMED:
-                rejections.append(Rejection("nobody's", detail=f"{notice.recipient}: {notice.said:.300}"))
+                said = prose.ADDRESS.sub("…", f"{notice.said:.300}")
+                rejections.append(Rejection("nobody's", detail=f"{_masked(notice.recipient)}: {said}"))
     return counts, rejections
+
+
+def _masked(address: str) -> str:
+    """Return an address without its local part: the record of a run outlives a reader's erasure."""
+    return f"…@{address.rpartition('@')[2]}" if "@" in address else "…"
 
 
 def _claimed(

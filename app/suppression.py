@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection
 from datetime import datetime
 
+from sqlalchemy import update
 from sqlmodel import Session, col, delete, select
 
 from app.db import insert_new, one_of
@@ -26,6 +27,12 @@ def suppress(session: Session, email: str, reason: str, now: datetime) -> None:
     insert_new(
         session, Suppression, ["address_hash"], address_hash=address_hash(email), reason=reason, since=now
     )
+
+
+def forget_reason(session: Session, email: str) -> None:
+    """Replace the reason of an entry: an operator's or a server's words may name the reader."""
+    mine = col(Suppression.address_hash) == address_hash(email)
+    session.execute(update(Suppression).where(mine).values(reason="listed before its reader was erased"))
 
 
 def lift(session: Session, email: str) -> bool:

@@ -76,9 +76,19 @@ OPINIONS = ("like", "dislike", "mute", "follow")  # what the links of a card say
 LIFETIMES = {
     Purpose.CONFIRM: timedelta(days=7),
     Purpose.DECLINE: timedelta(days=30),
-    Purpose.EXPORT: timedelta(days=7),
+    Purpose.EXPORT: timedelta(hours=2),
     Purpose.ERASE: timedelta(hours=2),
 }  # the others live until the reader's link epoch is raised
+
+
+def lifetime_in_words(purpose: Purpose) -> str:
+    """Return how long a link works, as pages and mails say it: "7 days", "2 hours"."""
+    lifetime = LIFETIMES[purpose]
+    count, unit = (lifetime.days, "day") if lifetime.days else (lifetime.seconds // 3600, "hour")
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+
+
+LIFETIMES_IN_WORDS = {purpose.value: lifetime_in_words(purpose) for purpose in LIFETIMES}
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ STAGE_USES = {
     ("subscribers", "dedupe"),
     ("subscribers", "interest"),
     ("subscribers", "deliver"),
+    ("subscribers", "audit"),
     ("subscribers", "suppression"),
     ("subscribers", "words"),
 }

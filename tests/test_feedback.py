@@ -89,14 +89,14 @@ def test_each_reader_has_their_own_say(
         subscribers.say(session, alice, papers[1], False, now + MINUTE)
         subscribers.say(session, bob, papers[0], False, now)
         subscribers.like(session, bob, Recognised(own=(ATTENTION,)), now)
-        own_id = subscribers.opinions(session, [bob])[bob][1].own_id or 0
+        own_key = subscribers.opinions(session, [bob])[bob][1].own_key
         subscribers.take_back(session, alice, papers[0])
-        subscribers.take_back_own(session, alice, own_id)
+        subscribers.take_back_own(session, alice, own_key)
         assert said_by(session, alice) == [("Folding Proteins on a Laptop", False)]
         subscribers.forget_opinions(session, alice)
         assert subscribers.opinions(session, [alice, bob]).keys() == {bob}
         assert len(said_by(session, bob)) == 2
-        subscribers.take_back_own(session, bob, own_id)
+        subscribers.take_back_own(session, bob, own_key)
         assert said_by(session, bob) == [("Language Agents that Plan Ahead", False)]
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import structlog
@@ -46,6 +49,66 @@ def test_neither_links_nor_keys_are_written(
     assert key not in written
     assert token[:7] + "…" in written
     assert "ValueError" in written
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "/unsubscribe/x{secret}",
+        "/unsubscribe/{secret}9_",
+        "{secret}{secret}",
+        "https://paperboy.test/view/{secret}%20",
+        "/view/%20{secret}",
+        "<{secret}@paperboy.test>",
+        "bounce+{secret}@paperboy.test",
+        "token={secret}&next=1",
+    ],
+)
+@pytest.mark.parametrize("secret", ["token", "key", "return path"])
+@pytest.mark.parametrize(
+    "spelling", ["plain", "percent-encoded", "soft break", "folded", "in bytes", "an exception", "a name"]
+)
+def test_a_secret_is_recognised_whatever_it_is_glued_to(
+    now: datetime, written: str, secret: str, spelling: str
+) -> None:
+    """Twelve characters in a row of it are more than anybody may read."""
+    signer = Signer([SECRET], "")
+    secrets = {
+        "token": signer.token(Purpose.UNSUBSCRIBE, 7, now),
+        "key": keys.PREFIX + keys.secret(),
+        "return path": signer.return_path(7, "x").removeprefix("bounce+").removesuffix("@x"),
+    }
+    bare = secrets[secret]
+    spelled: dict[str, Any] = {
+        "plain": bare,
+        "percent-encoded": "".join(f"%{ord(char):02X}" for char in bare),
+        "soft break": f"{bare[:20]}=\r\n{bare[20:]}",
+        "folded": f"{bare[:20]}\r\n {bare[20:]}",
+    }
+    text = written.format(secret=spelled.get(spelling, bare))
+    wrapped: dict[str, Any] = {
+        "in bytes": text.encode(),
+        "an exception": ValueError(text),
+        "a name": {text: 1},
+    }
+    shown = str(logs.conceal(None, "", {"event": "x", "said": wrapped.get(spelling, text)}))
+    visible = unquote(re.sub(r"=?(\\r)?\\n ?", "", shown))
+    assert not any(bare[at : at + 12] in visible for at in range(len(bare) - 12))
+    assert "…" in shown
+
+
+def test_what_is_no_secret_stays_readable(now: datetime) -> None:
+    """Names, paths, numbers and sentences are what logs are read for."""
+    said = {
+        "event": "no model was learned; the one before it serves on",
+        "path": "/api/v1/subscribers/17/deliveries?limit=100&state=committing",
+        "at": now,
+        "count": 17,
+        "names": ["app.subscribers.preferences", "ix_subscriber_due"],
+        "error": ValueError("broken"),
+        "sentence": "Papers of the last seven days\nare shown on the front page, most votes first.",
+    }
+    assert logs.conceal(None, "", dict(said)) == said
 
 
 def test_logs_are_for_machines_where_the_settings_say_so(

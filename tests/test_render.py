@@ -301,8 +301,10 @@ def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: Signer, 
     ("kind", "purposes"),
     [
         (MailKind.CONFIRM, {"confirm", "decline"}),
-        (MailKind.MANAGE, {"preferences", "pause", "unsubscribe", "export"}),
+        (MailKind.MANAGE, {"preferences", "pause", "unsubscribe"}),
+        (MailKind.EXPORT, {"export"}),
         (MailKind.ERASE, {"erase", "unsubscribe"}),
+        (MailKind.NEW_LINKS, {"preferences", "pause", "unsubscribe"}),
     ],
 )
 def test_the_service_mails(

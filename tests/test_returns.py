@@ -165,7 +165,7 @@ def test_what_is_no_notice_is_kept(app: App, imap_server: ImapServer) -> None:
     assert pipeline.read_bounces(app, NOW) == {}
     with app.db.read() as session:
         (run,) = session.exec(select(Run)).all()
-    assert run.rejections[0]["detail"].startswith("alice@example.org: 550 5.1.1")
+    assert run.rejections[0]["detail"].startswith("…@example.org: 550 5.1.1")
 
 
 def test_a_mail_that_is_not_handed_over_stays(
@@ -329,7 +329,7 @@ def test_the_same_notice_counts_once(app: App) -> None:
 
 @pytest.mark.parametrize(
     "forged",
-    ["bounce+aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@paperboy.test", "bounce@paperboy.test", "bounce+1@paperboy.test"],
+    [f"bounce+{'a' * 40}@paperboy.test", "bounce@paperboy.test", "bounce+1@paperboy.test"],
 )
 def test_whose_mail_it_was_is_believed_only_of_our_own_path(app: App, forged: str) -> None:
     """A notice that names Alice, at a path that we did not sign, changes nothing."""

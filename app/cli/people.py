@@ -1,4 +1,4 @@
-"""subscribers: add, import, export and show readers, and forget what was learned from one."""
+"""subscribers: add, import, export and show readers, make new links, forget what was learned from one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from rich.progress import track
 from sqlmodel import col, select
 
-from app import audit, clock
+from app import audit, clock, pipeline
 from app import subscribers as readers
 from app.cli import showing
 from app.errors import InvalidInput, PaperboyError
@@ -154,6 +154,23 @@ def forget(reader: Reader) -> None:
         readers.forget_opinions(session, row.id or 0)
         audit.note(session, showing.ACTOR, "subscriber.forget", row.id, clock.utcnow())
     showing.out().print(f"Forgotten what {showing.escaped(row.email)} said of papers.")
+
+
+@subscribers.command("new-links")
+def new_links(reader: Reader) -> None:
+    """Make every link that was mailed to a reader void, and mail new ones.
+
+    The unsubscribe links of earlier mails still work. At most once an hour.
+    """
+    now = clock.utcnow()
+    with showing.opened() as app:
+        with app.db.write() as session:
+            row = readers.find(session, reader)
+            delivery_id = readers.new_links(session, row.id or 0, now)
+            audit.note(session, showing.ACTOR, "subscriber.new-links", row.id, now)
+        sent = pipeline.send_pending(app, now, [delivery_id])
+    outcome = "were mailed" if sent["sent"] else "wait in the ledger: see `paperboy sending status`"
+    showing.out().print(f"The new links of {showing.escaped(row.email)} {outcome}.", soft_wrap=True)
 
 
 def _preferences(app: App, interests: Sequence[str], given: dict[str, Any]) -> Preferences:

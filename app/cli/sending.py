@@ -20,7 +20,9 @@ Why = Annotated[str, typer.Option("--reason", help="For whoever finds it paused.
 _NAMES = {
     MailKind.CONFIRM: "Confirmations",
     MailKind.MANAGE: "Links to preferences",
+    MailKind.EXPORT: "Links to download",
     MailKind.ERASE: "Links to erase",
+    MailKind.NEW_LINKS: "New links",
 }
 
 

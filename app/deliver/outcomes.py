@@ -11,6 +11,7 @@ from sqlalchemy import Table, inspect, text, update
 from sqlmodel import Session, col, select
 
 from app import bounces, suppression
+from app.bounces import prose
 from app.db import in_sqlite, one_of
 from app.deliver import marking, operating
 from app.deliver.claims import HELD_BY_A_SENDER, LEASE, refusal_of
@@ -135,7 +136,9 @@ def _without_words(ending: Ending) -> Ending:
 
 def _draw_consequences(session: Session, delivery: Delivery, answer: Answer, now: datetime) -> None:
     if answer.verdict is Verdict.OUR_FAULT:
-        operating.pause(session, f"the relay refuses us: {delivery.reason}", now)
+        # The pause outlives the reader's erasure: no address may stand in the relay's words.
+        refused = prose.ADDRESS.sub("…", delivery.reason)
+        operating.pause(session, f"the relay refuses us: {refused}", now)
     elif delivery.state is State.FAILED:
         bounces.note_refusal(session, delivery.id or 0, delivery.subscriber_id, answer, now)
 

@@ -6,7 +6,7 @@ feedback      what readers say of papers, and the papers that they pasted
 interests     the texts of interests, stored once however many readers share them
 joining       signing up, confirming, declining, asking for a link by mail
 staying       changing preferences, following, muting, pausing, coming back
-leaving       unsubscribing, exporting, erasing
+leaving       unsubscribing, new links, exporting, erasing
 """
 
 from app.subscribers.feedback import (
@@ -22,7 +22,7 @@ from app.subscribers.feedback import (
     word_on,
 )
 from app.subscribers.feedback import forget as forget_opinions
-from app.subscribers.interests import wishes
+from app.subscribers.interests import forget_unused_queries, wishes
 from app.subscribers.joining import (
     CONSENT_TEXT,
     SignUp,
@@ -34,7 +34,14 @@ from app.subscribers.joining import (
     send_link,
     sign_up,
 )
-from app.subscribers.leaving import erase, export, request_erasure, unsubscribe
+from app.subscribers.leaving import (
+    erase,
+    export,
+    new_links,
+    request_erasure,
+    request_export,
+    unsubscribe,
+)
 from app.subscribers.preferences import (
     MAX_INTERESTS,
     MAX_MUTED,
@@ -85,11 +92,13 @@ __all__ = [
     "find",
     "follow",
     "forget_opinions",
+    "forget_unused_queries",
     "get",
     "history",
     "keep_liked",
     "like",
     "mute",
+    "new_links",
     "normalise_address",
     "opinions",
     "pause",
@@ -97,6 +106,7 @@ __all__ = [
     "problems",
     "recognise",
     "request_erasure",
+    "request_export",
     "resume",
     "say",
     "send_link",

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
+from hashlib import blake2b
 
 from sqlalchemy import update
 from sqlmodel import Session, col, delete, or_, select
@@ -70,10 +71,13 @@ def take_back(session: Session, subscriber_id: int, paper_id: int) -> None:
         session.delete(row)
 
 
-def take_back_own(session: Session, subscriber_id: int, own_id: int) -> None:
-    """Forget a paper that a reader pasted and only they have."""
-    mine = (col(OwnPaper.subscriber_id) == subscriber_id, col(OwnPaper.id) == own_id)
-    session.execute(delete(OwnPaper).where(*mine))
+def take_back_own(session: Session, subscriber_id: int, own_key: str) -> None:
+    """Forget a paper that a reader pasted and only they have. `own_key` is that of its Opinion."""
+    mine = select(OwnPaper).where(OwnPaper.subscriber_id == subscriber_id)
+    for own in session.exec(mine).all():
+        if _public_key(own) == own_key:
+            session.delete(own)
+    session.flush()
 
 
 def forget(session: Session, subscriber_id: int) -> None:
@@ -151,7 +155,12 @@ def _of_archive(row: Feedback, paper: Paper) -> Opinion:
 
 
 def _of_own(own: OwnPaper) -> Opinion:
-    return Opinion(own.title, own.abstract, tuple(own.authors), True, own.at, own_id=own.id)
+    return Opinion(own.title, own.abstract, tuple(own.authors), True, own.at, own_key=_public_key(own))
+
+
+def _public_key(own: OwnPaper) -> str:
+    # Not the number of its row: the next number would tell how many papers others have pasted since.
+    return blake2b(own.title_key.encode(), digest_size=8).hexdigest()
 
 
 # --- who wrote it

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from sqlmodel import Session, col, delete, select
+from sqlmodel import Session, col, delete, exists, select
 
-from app.db import insert_new
+from app.db import insert_new, one_of
 from app.models import Interest, Query
 from app.records import Wish
 
@@ -27,7 +27,8 @@ def wishes(session: Session, ids: Collection[int]) -> dict[int, tuple[Wish, ...]
 
 
 def store(session: Session, subscriber_id: int, wanted: Sequence[Wish]) -> None:
-    """Make these the interests of a reader, in this order."""
+    """Make these the interests of a reader, in this order. What nobody wants any more is deleted."""
+    before = session.exec(select(Interest.query_id).where(Interest.subscriber_id == subscriber_id)).all()
     ids = _query_ids(session, [wish.text for wish in wanted])
     session.execute(delete(Interest).where(col(Interest.subscriber_id) == subscriber_id))
     for position, wish in enumerate(wanted):
@@ -41,11 +42,37 @@ def store(session: Session, subscriber_id: int, wanted: Sequence[Wish]) -> None:
             )
         )
     session.flush()
+    if dropped := set(before) - set(ids.values()):
+        forget_unused_queries(session, dropped)
+
+
+def forget_unused_queries(session: Session, ids: Collection[int] | None = None) -> int:
+    """Delete the texts of interests that no reader has, of all or of these, and return how many.
+
+    A text that another transaction is about to use is locked by it (see `_query_ids`), and stays.
+    """
+    unused = ~exists().where(col(Interest.query_id) == Query.id)
+    candidates = select(col(Query.id)).where(unused)
+    if ids is not None:
+        candidates = candidates.where(one_of(session, col(Query.id), ids))
+    locked = session.exec(candidates.with_for_update(skip_locked=True)).all()
+    if not locked:
+        return 0
+    # Asked once more: somebody may have begun to use one between the search and the lock.
+    gone = delete(Query).where(one_of(session, col(Query.id), locked), unused)
+    return session.execute(gone, execution_options={"synchronize_session": False}).rowcount  # type: ignore[attr-defined, no-any-return]
 
 
 def _query_ids(session: Session, texts: Sequence[str]) -> dict[str, int]:
-    # In order, so that two readers with the same new interests cannot wait for each other for ever.
-    for text in sorted(texts):
-        insert_new(session, Query, ["text"], text=text)
-    rows = session.exec(select(Query.text, Query.id).where(col(Query.text).in_(texts)))
-    return {text: identity for text, identity in rows if identity is not None}
+    """Return the ids of texts, stored where they are new, and locked: nobody deletes them meanwhile.
+
+    In order, so that two readers with the same new interests cannot wait for each other for ever.
+    """
+    ids: dict[str, int] = {}
+    while missing := sorted(set(texts) - ids.keys()):
+        for text in missing:
+            insert_new(session, Query, ["text"], text=text)
+        rows = select(Query.text, col(Query.id)).where(col(Query.text).in_(missing)).order_by(Query.text)
+        locked = session.exec(rows.with_for_update(read=True, key_share=True))
+        ids |= {text: identity or 0 for text, identity in locked}
+    return ids

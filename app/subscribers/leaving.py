@@ -1,4 +1,4 @@
-"""Unsubscribing, exporting, erasing."""
+"""Unsubscribing, new links, exporting, erasing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import Any
 from sqlalchemy import update
 from sqlmodel import Session, col, delete, select
 
-from app import deliver, suppression
+from app import audit, deliver, suppression
 from app.errors import Conflict
 from app.models import Contents, Delivery, Event, MailKind, Subscriber
 from app.models import SubscriberState as State
 from app.subscribers import feedback
 from app.subscribers.preferences import Preferences
-from app.subscribers.register import get, mail, note, preferences_of, store_preferences, take
+from app.subscribers.register import (
+    get,
+    mail,
+    not_erased,
+    note,
+    preferences_of,
+    store_preferences,
+    take,
+)
 from app.tokens import LIFETIMES, Purpose
 
 
@@ -28,6 +36,32 @@ def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscrib
         note(session, "unsubscribed", subscriber, now)
         session.add(subscriber)
     return subscriber
+
+
+def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
+    """Make all links that were sent to a reader void, and mail them new ones. Return the id of that mail.
+
+    Unsubscribing works by links of any age. Raise Conflict within the hour, and where there is no reader.
+    """
+    subscriber = take(session, subscriber_id)
+    not_erased(subscriber)
+    if subscriber.state is State.PENDING:
+        raise Conflict("This sign-up is not confirmed yet: there are no links to replace.")
+    delivery_id = mail(session, subscriber, MailKind.NEW_LINKS, now)
+    if delivery_id is None:
+        raise Conflict("New links were mailed less than an hour ago. Use those, or try again later.")
+    subscriber.link_epoch += 1
+    note(session, "new_links", subscriber, now)
+    session.add(subscriber)
+    return delivery_id
+
+
+def request_export(session: Session, subscriber_id: int, now: datetime) -> int | None:
+    """Mail the link that downloads what is stored: a digest that was forwarded must not be enough for it."""
+    subscriber = take(session, subscriber_id)
+    not_erased(subscriber)
+    note(session, "export_asked", subscriber, now)
+    return mail(session, subscriber, MailKind.EXPORT, now, lifetime=LIFETIMES[Purpose.EXPORT])
 
 
 def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
@@ -44,15 +78,18 @@ def erase(session: Session, subscriber_id: int, now: datetime, *, keep_off: bool
     subscriber = take(session, subscriber_id)
     if subscriber.state is State.ERASED:
         return
-    if keep_off:
-        suppression.suppress(session, subscriber.email, "erased at the reader's wish", now)
+    email = subscriber.email
     forget(session, subscriber, now)
+    if keep_off:
+        suppression.suppress(session, email, "erased at the reader's wish", now)
     note(session, "erased", subscriber, now)
 
 
 def forget(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """Take everything personal out of the rows; what stays is that there was somebody, and counts."""
     identity = subscriber.id or 0
+    audit.forget(session, identity, suppression.address_hash(subscriber.email))
+    suppression.forget_reason(session, subscriber.email)
     subscriber.email = f"erased-{identity}@erased.invalid"
     subscriber.state, subscriber.ended_at = State.ERASED, now
     subscriber.next_due_at = subscriber.paused_until = None
@@ -77,14 +114,16 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
         "interests": _interests(preferences_of(session, subscriber)),
         "deliveries": _deliveries(session, subscriber_id),
         "opinions": _opinions(session, subscriber_id),
-        "events": _rows(session, Event, subscriber_id, set()),
+        "events": _rows(session, Event, subscriber_id, _MACHINERY["event"]),
         "do_not_mail": suppression.is_suppressed(session, subscriber.email),
     }
 
 
+# Numbers of rows among them: the next one would tell what happened to others since.
 _MACHINERY = {
-    "subscriber": {"link_epoch"},
+    "subscriber": {"id", "link_epoch"},
     "delivery": {"lease_owner", "lease_until", "maybe_delivered"},
+    "event": {"id", "delivery_id", "key"},
 }
 
 
@@ -100,10 +139,11 @@ def _opinions(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
 def _deliveries(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
     """The mails, with all that the digests among them show."""
     rows = _rows(session, Delivery, subscriber_id, _MACHINERY["delivery"])
-    digests = deliver.digests(session, [row["id"] for row in rows])
+    numbers = [row.pop("id") for row in rows]
+    digests = deliver.digests(session, numbers)
     read = deliver.Cards().restore(session, list(digests.values()))
     shown = {number: asdict(restored.digest) for number, restored in zip(digests, read, strict=True)}
-    return [row | {"digest": shown.get(row["id"], {})} for row in rows]
+    return [row | {"digest": shown.get(number, {})} for number, row in zip(numbers, rows, strict=True)]
 
 
 def _rows(

@@ -37,6 +37,7 @@ SAID = {
 Opine = Annotated[Grant, allows(Purpose.OPINION)]
 Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
 Id = Annotated[int, Form(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
+OwnKey = Annotated[str, Form(pattern=r"^([0-9a-f]{16})?$")]
 Paper = Annotated[int, Path(ge=0, lt=2**31)]
 Number = Annotated[int, Query(alias="page", ge=1)]
 
@@ -187,14 +188,15 @@ def remove(
     request: Request,
     grant: Change,
     paper: Id = 0,
-    own: Id = 0,
+    own: OwnKey = "",
     of: Annotated[Wish | None, Form()] = None,
     number: Annotated[int, Form(alias="page", ge=1)] = 1,
 ) -> Response:
     """And back to the list that the button stood in."""
     with db(request).write() as session:
         subscribers.take_back(session, grant.subscriber_id, paper)
-        subscribers.take_back_own(session, grant.subscriber_id, own)
+        if own:
+            subscribers.take_back_own(session, grant.subscriber_id, own)
     if of:
         return back(request, "removed", f"&of={of}&page={number}", at="/papers")
     return back(request, "removed", "#learned")

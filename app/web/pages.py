@@ -22,6 +22,7 @@ from app import bibliography, interest
 from app.db import ROOT
 from app.models import Delivery, DeliveryState
 from app.settings import Settings
+from app.tokens import LIFETIMES_IN_WORDS
 
 STATIC = Path(__file__).parent / "static"
 _INDENTED = re.compile(r"^[ \t]+", re.MULTILINE)
@@ -51,6 +52,7 @@ def environment(settings: Settings) -> Environment:
         interest_of=interest.of,
         most_papers=bibliography.MOST_PAPERS,
         most_file_bytes=bibliography.MOST_FILE_BYTES,
+        works_for=LIFETIMES_IN_WORDS,
     )
     made.filters.update(local=local, local_day=local_day, outcome=outcome, in_words=interest.in_words)
     return made

@@ -16,7 +16,7 @@ from app import clock, deliver, lexicon, subscribers
 from app.errors import InvalidPreference, LinkForged, NotFound
 from app.models import Delivery, Subscriber, SubscriberState
 from app.pipeline import App
-from app.tokens import Grant, Purpose
+from app.tokens import Grant, Purpose, lifetime_in_words
 from app.web import feedback, feeds, forms, preview, public
 from app.web.forms import Filled, Text, Texts
 from app.web.links import PRIVATE, allows, back, db, page
@@ -32,7 +32,10 @@ SAID = {
     "paused": "Paused.",
     "resumed": "Your digests go on.",
     "back": "Welcome back: your digests go on.",
-    "erasing": "We have sent you a mail with the link that erases everything. It works for two hours.",
+    "exporting": "We have sent you a mail with the link that downloads everything. "
+    f"It works for {lifetime_in_words(Purpose.EXPORT)}.",
+    "erasing": "We have sent you a mail with the link that erases everything. "
+    f"It works for {lifetime_in_words(Purpose.ERASE)}.",
 }
 
 
@@ -235,13 +238,34 @@ def come_back(request: Request, grant: Change) -> Response:
     return back(request, "back")
 
 
+@router.post("/preferences/{token}/links")
+def renew_links(request: Request, grant: Change, later: BackgroundTasks) -> Response:
+    """Make all links void. The new ones are mailed: whoever holds a leaked one must not see them here."""
+    with db(request).write() as session:
+        delivery_id = subscribers.new_links(session, grant.subscriber_id, clock.utcnow())
+    _send_later(request, later, delivery_id)
+    return page(request, "new_links.html")
+
+
+@router.post("/preferences/{token}/export")
+def mail_export(request: Request, grant: Change, later: BackgroundTasks) -> Response:
+    with db(request).write() as session:
+        delivery_id = subscribers.request_export(session, grant.subscriber_id, clock.utcnow())
+    _send_later(request, later, delivery_id)
+    return back(request, "exporting")
+
+
 @router.post("/preferences/{token}/erase")
 def mail_erasure(request: Request, grant: Change, later: BackgroundTasks) -> Response:
     with db(request).write() as session:
         delivery_id = subscribers.request_erasure(session, grant.subscriber_id, clock.utcnow())
+    _send_later(request, later, delivery_id)
+    return back(request, "erasing")
+
+
+def _send_later(request: Request, later: BackgroundTasks, delivery_id: int | None) -> None:
     if delivery_id is not None:
         later.add_task(public.send, request.app.state.paperboy, [delivery_id])
-    return back(request, "erasing")
 
 
 # --- reading
@@ -328,9 +352,9 @@ def _preferences(
 
 
 def _links(request: Request, reader: Subscriber, now: datetime) -> dict[str, str]:
-    """The links beside the preferences. None to erase: that one is mailed."""
+    """The links beside the preferences. None to download or erase everything: those are mailed."""
     app: App = request.app.state.paperboy
-    purposes = (Purpose.PREFERENCES, Purpose.UNSUBSCRIBE, Purpose.EXPORT)
+    purposes = (Purpose.PREFERENCES, Purpose.UNSUBSCRIBE)
     links = {
         purpose.value: f"/{purpose}/{app.signer.token(purpose, reader.id or 0, now, epoch=reader.link_epoch)}"
         for purpose in purposes

@@ -37,6 +37,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table('audit', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_audit_at'), ['at'], unique=False)
+        batch_op.create_index(batch_op.f('ix_audit_subject'), ['subject'], unique=False)
 
     op.create_table('card',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
@@ -193,7 +194,7 @@ def upgrade() -> None:
     op.create_table('delivery',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
     sa.Column('subscriber_id', sa.Integer(), nullable=False),
-    sa.Column('kind', sa.Enum('digest', 'confirm', 'manage', 'erase', name='mailkind', native_enum=False, create_constraint=True, length=20), nullable=False),
+    sa.Column('kind', sa.Enum('digest', 'confirm', 'manage', 'export', 'erase', 'new_links', name='mailkind', native_enum=False, create_constraint=True, length=20), nullable=False),
     sa.Column('edition', sqlmodel.sql.sqltypes.AutoString(length=40), nullable=False),
     sa.Column('state', sa.Enum('pending', 'claimed', 'committing', 'sent', 'deferred', 'failed', 'suppressed', 'uncertain', 'skipped', name='deliverystate', native_enum=False, create_constraint=True, length=20), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
@@ -412,6 +413,7 @@ def downgrade() -> None:
 
     op.drop_table('card')
     with op.batch_alter_table('audit', schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f('ix_audit_subject'))
         batch_op.drop_index(batch_op.f('ix_audit_at'))
 
     op.drop_table('audit')

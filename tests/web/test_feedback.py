@@ -451,11 +451,11 @@ def test_a_paper_can_be_removed(
     app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
     """One's own alone, whatever numbers are sent."""
-    own = Recognised(own=(PaperRecord(title="Own"),))
     with app.db.write() as session:
-        for reader in (alice, bob):
+        for reader, title in ((alice, "Own"), (bob, "Another")):
+            own = Recognised(own=(PaperRecord(title=title),))
             subscribers.like(session, reader, own, clock.utcnow())
-        ids = {each: subscribers.opinions(session, [each])[each][0].own_id for each in (alice, bob)}
+        ids = {each: subscribers.opinions(session, [each])[each][0].own_key for each in (alice, bob)}
     for reader in (alice, bob):
         like(app, reader, *papers)
     path = link(Purpose.PREFERENCES, alice)

@@ -171,7 +171,7 @@ def test_nobody_is_believed_who_does_not_name_the_mail(
     app: App, tell: Tell, sent: dict[str, str], shape: str
 ) -> None:
     """Alice's address alone, or a path that we did not sign, is not enough."""
-    told = SHAPES[shape]("bounce+0000000000000000000000000000000000000000@paperboy.test", "<guessed@paperboy.test>")
+    told = SHAPES[shape](f"bounce+{'0' * 40}@paperboy.test", "<guessed@paperboy.test>")
     assert tell(shape, told).json() == {"counts": {"unclaimed": 1}}
     assert suppressed(app) == ""
 

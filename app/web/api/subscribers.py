@@ -16,7 +16,7 @@ from app.models import Subscriber, SubscriberState
 from app.records import Cadence, WhenEmpty, Wish
 from app.subscribers import Preferences
 from app.web.api import problems
-from app.web.api.access import Id, Now, Paperboy, Reader, Writer
+from app.web.api.access import Id, Now, Paperboy, Reader, Sender, Writer
 from app.web.api.paging import Page, Paging, newest_first
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
@@ -133,6 +133,12 @@ class Pausing(BaseModel):
     until: AwareDatetime | None = Field(default=None, examples=["2026-12-24T00:00:00Z"])
 
 
+class NewLinks(BaseModel):
+    """The mail that brings a reader new links. It leaves within a minute."""
+
+    delivery_id: int = Field(description="Its row of the ledger: see /deliveries.")
+
+
 @router.get("")
 def list_subscribers(
     app: Paperboy,
@@ -216,6 +222,18 @@ def unsubscribe_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: 
         reader = subscribers.unsubscribe(session, subscriber_id, now)
         audit.note(session, key.name, "subscriber.unsubscribe", subscriber_id, now)
         return _shown(session, [reader])[0]
+
+
+@router.post("/{subscriber_id}/new-links", status_code=202, responses=problems.responses(404, 409))
+def make_new_links(app: Paperboy, key: Sender, now: Now, subscriber_id: Id) -> NewLinks:
+    """Make every link that was mailed to this reader void, and mail new ones. At most once an hour.
+
+    The unsubscribe links of earlier mails still work.
+    """
+    with app.db.write() as session:
+        delivery_id = subscribers.new_links(session, subscriber_id, now)
+        audit.note(session, key.name, "subscriber.new-links", subscriber_id, now)
+    return NewLinks(delivery_id=delivery_id)
 
 
 @router.delete("/{subscriber_id}/opinions", status_code=204, responses=problems.responses(404))
