@@ -47,6 +47,14 @@ def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime
     return due
 
 
+def due_on(cadence: Cadence, weekday: int, hour: int, zone: str, day: date) -> datetime | None:
+    """Return when the digest of this local day is due, in UTC; None where the cadence leaves the day out."""
+    if not _falls_on(cadence, weekday, day):
+        return None
+    due = _local_moment(day, hour, ZoneInfo(zone))
+    return due if edition(zone, due) == day.isoformat() else None  # a zone may skip a whole day
+
+
 def edition(zone: str, at: datetime) -> str:
     """The name of the edition due at `at`: the reader's local day. One reader gets it once."""
     return at.astimezone(ZoneInfo(zone)).date().isoformat()

@@ -10,7 +10,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, Index, LargeBinary, Text, UniqueConstraint
+from sqlalchemy import JSON, Index, LargeBinary, Text, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from app.db import BigId, UtcDateTime, enum_type
@@ -26,6 +26,11 @@ SQLModel.metadata.naming_convention = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
     "pk": "pk_%(table_name)s",
 }
+
+
+def _partial_index(name: str, column: str, condition: str) -> Index:
+    """Return an index of the few rows that meet a condition."""
+    return Index(name, column, sqlite_where=text(condition), postgresql_where=text(condition))
 
 
 class SubscriberState(StrEnum):
@@ -177,7 +182,10 @@ class Model(SQLModel, table=True):
 class Subscriber(SQLModel, table=True):
     """A reader, their consent and how they want their digest."""
 
-    __table_args__ = (Index("ix_subscriber_due", "state", "next_due_at"),)
+    __table_args__ = (
+        Index("ix_subscriber_due", "state", "next_due_at", "id"),  # the order in which shards are planned
+        _partial_index("ix_subscriber_paused_until", "paused_until", "paused_until IS NOT NULL"),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     email: str = Field(unique=True, max_length=320)  # normalised
@@ -194,6 +202,9 @@ class Subscriber(SQLModel, table=True):
     # Who wrote what they like, and is not liked for it.
     authors_aside: list[str] = Field(default_factory=list, sa_type=JSON)
     next_due_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    # From when on state and cadence are as they are now: the first due moment, or the beginning of the pause.
+    # Planning never changes it, so the ledger can be checked against it.
+    due_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     paused_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     link_epoch: int = 0  # raised to revoke every link sent so far
     consent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -247,6 +258,8 @@ class Delivery(SQLModel, table=True):
         UniqueConstraint("subscriber_id", "edition"),
         Index("ix_delivery_due", "state", "next_attempt_at"),
         Index("ix_delivery_edition", "edition"),  # not with the state, which every attempt changes twice
+        Index("ix_delivery_created_at", "created_at"),
+        _partial_index("ix_delivery_give_up_at", "give_up_at", "next_attempt_at IS NOT NULL"),
         {"sqlite_autoincrement": True},  # journals, links and signatures name ids: none is given twice
     )
 
@@ -309,9 +322,14 @@ class OwnPaper(SQLModel, table=True):
 class Event(SQLModel, table=True):
     """Something that happened to a reader: signed_up, confirmed, bounce, complaint, unsubscribed, …"""
 
+    __table_args__ = (
+        Index("ix_event_kind_at", "kind", "at"),
+        _partial_index("ix_event_delivery_id", "delivery_id", "delivery_id IS NOT NULL"),
+    )
+
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     at: datetime = Field(sa_type=UtcDateTime, index=True)
-    kind: str = Field(max_length=30, index=True)
+    kind: str = Field(max_length=30)
     subscriber_id: int | None = Field(default=None, foreign_key="subscriber.id", index=True)
     delivery_id: int | None = Field(default=None, foreign_key="delivery.id", sa_type=BigId)
     detail: str = Field(default="", sa_type=Text)

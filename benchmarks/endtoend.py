@@ -164,6 +164,7 @@ def _reader(number: int) -> dict[str, Any]:
         "beyond": 3,
         "muted": [_SUBJECTS[number // MUTING % len(_SUBJECTS)]] if number % MUTING == 0 else [],
         "next_due_at": HOUR,
+        "due_since": HOUR,
         "created_at": made,
         "confirmed_at": made,
     }
@@ -256,7 +257,7 @@ def live(folder: Path, readers: int, port: int, key: str) -> Morning:
     counts += watch.take("sign ahead", lambda: _sign(app))
     counts += watch.take("send, record", lambda: pipeline.send_pending(app, HOUR))
     with app.db.read() as session:
-        balance = deliver.balance(session)
+        balance = deliver.recent(session, HOUR).as_dict()
     inside = [Stage(f"  of it {name}", seconds, seconds) for name, seconds in watch.inside.items()]
     stages = [watch.stages[0], *inside, *watch.stages[1:]]
     return Morning(readers, int(balance["sent"]), _octets(app), stages, _peak(), {**counts}, balance)

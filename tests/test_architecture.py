@@ -62,6 +62,7 @@ STAGE_USES = {
     ("taste", "words"),
     ("catalogue", "sources"),
     ("summaries", "sources"),
+    ("deliver", "cadence"),
     ("deliver", "journal"),
     ("deliver", "suppression"),
     ("fragments", "message"),

@@ -20,11 +20,12 @@ from fastapi.testclient import TestClient
 from rich.console import Console
 from typer.testing import CliRunner
 
-from app import clock, demo, main, sources
+from app import clock, deliver, demo, main, sources
 from app.cli import cli
 from app.demo import inbox, people, replay, report
 from app.demo.postbox import HOST, Postbox
 from app.ingest import Summary
+from app.models import DeliveryState
 from app.pipeline import App
 from app.records import PaperRecord, SourceKind
 from app.sources.client import Wire
@@ -113,7 +114,7 @@ async def _at_once(_seconds: float) -> None:
 @pytest.fixture
 def well() -> report.Report:
     """An outcome with nothing wrong in it."""
-    balance = {"due": 3, "sent": 2, "skipped": 1, "holds": True}
+    balance = deliver.Balance(3, {DeliveryState.SENT: 2, DeliveryState.SKIPPED: 1})
     return report.Report(brought={}, papers=1, shared=0, errors=[], mailboxes=[], balance=balance, letters=2)
 
 
@@ -122,7 +123,7 @@ def well() -> report.Report:
     [
         ({"letters": 0}, "no mail arrived"),
         ({"letters": 1}, "2 digests count as sent, but 1 mails arrived"),
-        ({"balance": {"due": 4, "sent": 2, "skipped": 1, "holds": False}}, "the ledger does not balance"),
+        ({"balance": deliver.Balance(4, {DeliveryState.SENT: 2}, missing=2)}, "2 digests due and missing"),
         ({"errors": ["it broke"]}, "a run failed: it broke"),
         ({"mailboxes": [report.Mailbox("alice@example.org", 2, 3, 1, "")]}, "alice@example.org got a paper"),
     ],

@@ -267,7 +267,7 @@ def test_send_due_sends_and_records_the_run(app: App, mail_server: MailServer) -
     assert pipeline.send_due(app, NOW)["sent"] == 1
     assert len(mail_server.messages) == 1
     with app.db.read() as session:
-        assert deliver.balance(session)["holds"]
+        assert deliver.recent(session, NOW).holds
         assert session.exec(select(Run).where(Run.job == "send")).one().counts["sent"] == 1
 
 

@@ -168,7 +168,7 @@ def test_who_leaves_before_the_hour_gets_nothing(
     assert mail_server.messages == []
     assert not {row.state for row in deliveries(app)} - {DeliveryState.SKIPPED, DeliveryState.SUPPRESSED}
     with app.db.read() as session:
-        assert deliver.balance(session)["holds"]
+        assert deliver.recent(session, HOUR).holds
 
 
 # --- what is written down

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -10,7 +10,7 @@ import typer
 from app import audit, clock, deliver
 from app.cli import showing
 from app.errors import NotFound
-from app.models import MailKind, SendingPause
+from app.models import DeliveryState, MailKind, SendingPause
 
 sending = typer.Typer(no_args_is_help=True, help="What leaves and what does not; pause, resume, cancel.")
 
@@ -28,19 +28,23 @@ _NAMES = {
 
 @sending.command()
 def status(edition: Which = "", as_json: showing.AsJson = False) -> None:
-    """How many digests were due and what became of them, what else waits, and what is paused, and why."""
+    """How many digests were due and what became of them, what else waits, and what is paused, and why.
+
+    Without an edition: the digests of yesterday, today and tomorrow, and beside them all mails.
+    """
+    now = clock.utcnow()
     with showing.opened(needs_secret=False) as app, app.db.read() as session:
-        balance, pauses = deliver.balance(session, edition or None), deliver.pauses(session)
-        waiting = [] if edition else deliver.waiting(session)
+        balance = deliver.balance(session, now, edition) if edition else deliver.recent(session, now)
+        mails = {} if edition else deliver.totals(session)
+        pauses, waiting = deliver.pauses(session), [] if edition else deliver.waiting(session)
     others = [each for each in waiting if each.kind is not MailKind.DIGEST]
     if as_json:
         shown = [pause.model_dump(exclude={"id"}) for pause in pauses]
         rest = [each._asdict() for each in others]
-        showing.say_json({"balance": balance, "others": rest, "pauses": shown})
+        said = {"balance": balance.as_dict(), "others": rest, "pauses": shown}
+        showing.say_json(said if edition else {**said, "deliveries": mails})
         return
-    showing.table(["state", "how many"], [(name, n) for name, n in balance.items() if name != "holds"])
-    if not balance["holds"]:
-        showing.err().print("The states do not add up to what was due: please report this.")
+    _say_balance(balance, mails)
     for each in others:
         showing.out().print(f"{_NAMES[each.kind]}: {say_waiting([each])}")
     say_paused(pauses)
@@ -72,7 +76,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, as 2026-11-
     """End every mail of an edition that has not left. What is in flight gets its answer."""
     now = clock.utcnow()
     with showing.opened(needs_secret=False) as app, app.db.write() as session:
-        if not deliver.balance(session, edition)["due"]:
+        if not any(deliver.counts(session, [edition])[edition].values()):
             raise NotFound(f"no digest of the edition {edition} was ever due")
         ended = deliver.cancel(session, edition)
         audit.note(session, showing.ACTOR, "edition.cancel", edition, now, ended=ended)
@@ -88,6 +92,20 @@ def release(delivery: Annotated[int, typer.Argument(help="The delivery's number.
         deliver.release(session, delivery, now)
         audit.note(session, showing.ACTOR, "delivery.release", delivery, now)
     showing.out().print(f"Delivery {delivery} leaves with the next run.")
+
+
+def _say_balance(balance: deliver.Balance, mails: Mapping[DeliveryState, int]) -> None:
+    """Print a line for each state, beside it all mails in that state where they are given."""
+    rows = [(name, n) for name, n in balance.as_dict().items() if name != "holds"]
+    if mails:
+        in_all = {state.value: number for state, number in mails.items()}
+        showing.table(
+            ["state", "these days", "in all"], [(name, n, in_all.get(name, "")) for name, n in rows]
+        )
+    else:
+        showing.table(["state", "how many"], rows)
+    if not balance.holds:
+        showing.err().print(f"{balance.describe_faults()}: see `paperboy doctor`.")
 
 
 def say_waiting(waiting: Sequence[deliver.Waiting]) -> str:

@@ -17,11 +17,13 @@ outcomes   what became of an attempt, and what follows from it
 recovery   after a crash, and past the time
 operating  the operator's hand
 queries    what the ledger knows
+balance    what the ledger holds, compared with who was due
 hand       the sender's own hand
 signatures what is signed ahead
 marking    how a row changes
 """
 
+from app.deliver.balance import Balance, balance, recent
 from app.deliver.cards import Cards, Restored, paper_ids, prune_cards, stored
 from app.deliver.claims import (
     EVERYTHING,
@@ -35,7 +37,7 @@ from app.deliver.entries import UNDELIVERED, Entry, enqueue, enter, papers_promi
 from app.deliver.hand import Ledger
 from app.deliver.operating import cancel, pause, pauses, release, resume
 from app.deliver.outcomes import record, retry_delay
-from app.deliver.queries import Waiting, balance, digests, waiting
+from app.deliver.queries import Waiting, counts, digests, editions, of_late, totals, waiting
 from app.deliver.recovery import anything_to_do, recover
 from app.deliver.signatures import keep_signatures, lock_unsigned
 
@@ -43,6 +45,7 @@ __all__ = [
     "EVERYTHING",
     "LEASE",
     "UNDELIVERED",
+    "Balance",
     "Cards",
     "Entry",
     "Ledger",
@@ -53,18 +56,22 @@ __all__ = [
     "balance",
     "cancel",
     "claim",
+    "counts",
     "digests",
+    "editions",
     "enqueue",
     "enter",
     "keep_signatures",
     "letters",
     "lock_unsigned",
     "may_still_leave",
+    "of_late",
     "paper_ids",
     "papers_promised",
     "pause",
     "pauses",
     "prune_cards",
+    "recent",
     "record",
     "recover",
     "release",
@@ -72,6 +79,7 @@ __all__ = [
     "retry_delay",
     "silences",
     "stored",
+    "totals",
     "waiting",
     "withdraw",
 ]

@@ -38,7 +38,7 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
         try:
             end, brought = live_today(app, clock.utcnow(), console) if live else relive(app, console)
             with app.db.read() as session:
-                told = report.gather(session, brought, postbox.letters)
+                told = report.gather(session, end, brought, postbox.letters)
             report.show(told, console)
             tell_how_to_ask(told, end, console)
             if not once:

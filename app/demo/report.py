@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from app.demo.people import PEOPLE
 from app.demo.postbox import Letter
 from app.ingest import Summary
 from app.models import Delivery, DeliveryState, Listing, MailKind, Paper, Run, Subscriber
+
+A_DAY, MOST_DAYS = timedelta(days=1), 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Report:
     shared: int  # papers that more than one source listed
     errors: Sequence[str]  # of runs
     mailboxes: Sequence[Mailbox]
-    balance: Mapping[str, int | bool]
+    balance: deliver.Balance
     letters: int
 
     def problems(self) -> list[str]:
@@ -50,22 +53,26 @@ class Report:
         found = [f"a run failed: {error}" for error in self.errors]
         if not self.letters:
             found.append("no mail arrived")
-        if self.letters != self.balance["sent"]:
-            found.append(f"{self.balance['sent']} digests count as sent, but {self.letters} mails arrived")
-        if not self.balance["holds"]:
-            found.append("the ledger does not balance")
+        sent = self.balance.states.get(DeliveryState.SENT, 0)
+        if self.letters != sent:
+            found.append(f"{sent} digests count as sent, but {self.letters} mails arrived")
+        if not self.balance.holds:
+            found.append(f"the ledger does not balance: {self.balance.describe_faults()}")
         return found + [f"{box.email} got a paper twice" for box in self.mailboxes if box.doubles]
 
 
-def gather(session: Session, brought: Mapping[str, Summary], letters: Sequence[Letter]) -> Report:
+def gather(
+    session: Session, now: datetime, brought: Mapping[str, Summary], letters: Sequence[Letter]
+) -> Report:
     """Ask the tables that an operator would ask."""
+    newest, *_, oldest = [(now + A_DAY).date().isoformat(), *deliver.editions(session, MOST_DAYS)]
     return Report(
         brought=brought,
         papers=session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one(),
         shared=session.exec(select(func.count()).select_from(_shared().subquery())).one(),
         errors=session.exec(select(Run.error).where(Run.error != "")).all(),
         mailboxes=[_mailbox(session, person.email) for person in PEOPLE],
-        balance=deliver.balance(session),
+        balance=deliver.balance(session, now, oldest, newest),
         letters=len(letters),
     )
 
@@ -135,7 +142,7 @@ def _readers(report: Report) -> Table:
 
 
 def _ledger(report: Report) -> str:
-    states = {name: count for name, count in report.balance.items() if name not in ("due", "holds")}
-    told = " + ".join(f"{count} {name}" for name, count in states.items() if count)
-    law = "every due digest is in exactly one state" if report.balance["holds"] else "this does not balance"
-    return f"\nThe ledger: {report.balance['due']} due = {told}: {law}.\n"
+    states = {state.value: count for state, count in sorted(report.balance.states.items()) if count}
+    told = " + ".join(f"{count} {name}" for name, count in states.items())
+    law = report.balance.describe_faults() or "everybody who was due is in exactly one state"
+    return f"\nThe ledger: {report.balance.due} due = {told}: {law}.\n"

@@ -40,6 +40,7 @@ def look(db: Database, held: lexicon.Lexicon, now: datetime) -> Iterator[Finding
         yield from _runs(session)
         yield _lateness(session, now)
         yield _clocks(session, now)
+        yield _ledger(session, now)
         yield from _pauses(session)
         yield from _models(session, held)
 
@@ -124,6 +125,15 @@ def _clocks(session: Session, now: datetime) -> Finding:
     except ClockError as fault:
         return error("clock", str(fault), "set the clocks by NTP, here and on the database's machine")
     return well("clock", "this machine and the database agree on the time")
+
+
+def _ledger(session: Session, now: datetime) -> Finding:
+    """Compare the ledger of these days with who was due."""
+    faults = deliver.recent(session, now).describe_faults()
+    if not faults:
+        return well("ledger", "everybody who was due since yesterday is in it, and nobody else")
+    fix = "look for “reader not planned” in the log; if there is none, please report this with the log"
+    return error("ledger", f"since yesterday {faults}", fix)
 
 
 def _in_words(span: timedelta) -> str:

@@ -121,7 +121,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
 
 # Numbers of rows among them: the next one would tell what happened to others since.
 _MACHINERY = {
-    "subscriber": {"id", "link_epoch"},
+    "subscriber": {"id", "link_epoch", "due_since"},
     "delivery": {"lease_owner", "lease_until", "maybe_delivered"},
     "event": {"id", "delivery_id", "key"},
 }

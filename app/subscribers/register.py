@@ -94,14 +94,14 @@ def schedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """
     deliver.withdraw(session, subscriber.id or 0, now)
     if subscriber.state is not SubscriberState.ACTIVE:
-        subscriber.next_due_at = None
+        subscriber.next_due_at, subscriber.due_since = None, now
         return
     chosen = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
     before = _recent_digests(session, subscriber, now)
     due = cadence.next_due(*chosen, after=now)
     while _had(subscriber, before, due):
         due = cadence.next_due(*chosen, after=due)
-    subscriber.next_due_at = due
+    subscriber.next_due_at = subscriber.due_since = due
 
 
 def _had(subscriber: Subscriber, before: Sequence[Delivery], due: datetime) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -17,7 +18,7 @@ from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
-from app import clock, doctor, lexicon
+from app import clock, deliver, doctor, lexicon
 from app.models import (
     Delivery,
     DeliveryState,
@@ -33,6 +34,8 @@ from app.pipeline import App
 from app.web.api import access
 
 router = APIRouter()
+
+CHECKED_EVERY = timedelta(minutes=10)
 
 
 @router.get("/healthz")
@@ -68,21 +71,34 @@ def _operator(request: Request, now: access.Now, given: access.Given) -> None:
 def metrics(request: Request) -> Response:
     """Counts and times in the format of Prometheus. No address and no text of a reader is in them."""
     registry = CollectorRegistry()
-    registry.register(_Figures(request.app.state.paperboy))
+    registry.register(_Figures(request.app.state.paperboy, _ledger_check(request)))
     ProcessCollector(registry=registry)
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _ledger_check(request: Request) -> deliver.Balance:
+    """Return the balance of these days' editions, at most `CHECKED_EVERY` old: it reads all subscribers."""
+    state, now = request.app.state, clock.utcnow()
+    at, balance = getattr(state, "ledger_check", (None, None))
+    if at is None or not timedelta() <= now - at < CHECKED_EVERY:
+        with state.paperboy.db.read() as session:
+            balance = deliver.recent(session, now)
+        state.ledger_check = now, balance
+    return cast("deliver.Balance", balance)
 
 
 class _Figures(Collector):
     """What the database knows at the moment of asking: the same from whichever process is asked."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, balance: deliver.Balance) -> None:
         self._app = app
+        self._balance = balance
 
     def collect(self) -> Iterator[Metric]:
         with self._app.db.read() as session:
             yield _by_state(session, "subscribers", Subscriber.state, SubscriberState)
             yield _by_state(session, "deliveries", Delivery.state, DeliveryState)
+            yield from _of_balance(self._balance)
             yield _gauge("papers", "Papers in the archive.", _papers(session))
             late = doctor.lateness(session, clock.utcnow())
             yield _gauge(
@@ -97,6 +113,12 @@ class _Figures(Collector):
 
 def _gauge(name: str, about: str, value: float) -> Metric:
     return GaugeMetricFamily(f"paperboy_{name}", about, value=value)
+
+
+def _of_balance(balance: deliver.Balance) -> Iterator[Metric]:
+    yield _gauge("digests_due", "Digests due yesterday and today, by subscribers and cadence.", balance.due)
+    yield _gauge("digests_missing", "Of these: not in the ledger, although planned past.", balance.missing)
+    yield _gauge("digests_surplus", "Digests in the ledger for nobody who was due.", balance.surplus)
 
 
 def _papers(session: Session) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sqlmodel import Session, col, func, select
@@ -20,6 +20,7 @@ State = DeliveryState
 IN_HAND = (State.CLAIMED, State.COMMITTING)
 OPEN = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
 EDITION = "2026-11-20"
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DIGEST = Digest(EDITION, (Section("retrieval", samples.digest().picks[:1]),))
 
 
@@ -35,7 +36,9 @@ def queue(
 
 
 def _enqueue(session: Session, name: str, now: datetime, give_up_at: datetime | None) -> None:
-    reader = Subscriber(email=f"{name}@example.org", state=SubscriberState.ACTIVE, created_at=now)
+    reader = Subscriber(
+        email=f"{name}@example.org", state=SubscriberState.ACTIVE, created_at=now - timedelta(days=1)
+    )
     session.add(reader)
     session.flush()
     assert reader.id
@@ -117,7 +120,9 @@ def check_manners(relay: Sink) -> None:
 def check_conservation(app: App) -> None:
     """Each digest is in exactly one state, none in a dead hand, and no journal is left."""
     with app.db.read() as session:
-        assert deliver.balance(session)["holds"]
+        balance = deliver.balance(session, NOON, EDITION)
+        assert balance.holds, balance
+        assert balance.due == sum(balance.states.values()) == len(session.exec(select(Delivery.id)).all())
         held = session.exec(select(Delivery.state).where(col(Delivery.state).in_(IN_HAND))).all()
     assert held == []
     folder = Path(app.settings.journal_dir)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
-from sqlmodel import col, select
 
 from app import audit, deliver
 from app.errors import NotFound
-from app.models import Delivery, MailKind, SendingPause
+from app.models import DeliveryState, MailKind, SendingPause
 from app.web.api import problems
 from app.web.api.access import Now, Paperboy, Reader, Sender
 from app.web.api.paging import Page, Paging, cut
@@ -21,10 +21,9 @@ router = APIRouter(tags=["editions"])
 Name = Annotated[str, Path(pattern=r"^\d{4}-(\d\d-\d\d|W\d\d)$", examples=["2026-11-20"])]
 
 
-class Balance(BaseModel):
-    """Every digest that was due, counted in the one state it is in. `holds` says that the sum is right."""
+class States(BaseModel):
+    """Mails by the one state that each is in."""
 
-    due: int = Field(examples=[1000])
     pending: int
     claimed: int
     committing: int
@@ -34,7 +33,19 @@ class Balance(BaseModel):
     suppressed: int
     uncertain: int
     skipped: int
-    holds: bool
+
+
+class Balance(States):
+    """Who was due, and what the ledger holds: due + surplus = all states + unplanned + missing.
+
+    `due` is counted from the subscribers and their cadences, not from the ledger.
+    """
+
+    due: int = Field(examples=[1000], description="Digests that were due, by subscribers and cadence.")
+    unplanned: int = Field(description="Due, and not in the ledger yet: planning has not reached them.")
+    missing: int = Field(description="Due, and not in the ledger, although planning has passed them.")
+    surplus: int = Field(description="In the ledger, although nobody was due.")
+    holds: bool = Field(description="Nothing is missing, and nothing is surplus.")
 
 
 class PauseOut(BaseModel):
@@ -45,8 +56,16 @@ class PauseOut(BaseModel):
     since: datetime
 
 
-class Edition(BaseModel):
+class EditionOut(BaseModel):
     """The digests of a local day (2026-11-20) or week (2026-W47)."""
+
+    edition: str = Field(examples=["2026-11-20"])
+    digests: States
+    paused: PauseOut | None = None
+
+
+class Edition(BaseModel):
+    """The digests of a local day, compared with who was due."""
 
     edition: str = Field(examples=["2026-11-20"])
     balance: Balance
@@ -62,11 +81,12 @@ class WaitingOut(BaseModel):
 
 
 class Sending(BaseModel):
-    """Whether mails leave, the balance over all editions, and what waits besides digests."""
+    """Whether mails leave, the balance of the editions of these days, and what waits besides digests."""
 
     paused: bool
     pauses: list[PauseOut]
-    balance: Balance
+    balance: Balance = Field(description="Of the editions of yesterday, today and tomorrow (UTC).")
+    deliveries: States = Field(description="All mails of every kind in the ledger.")
     others: list[WaitingOut]
 
 
@@ -77,31 +97,30 @@ class Reason(BaseModel):
 
 
 @router.get("/editions")
-def list_editions(app: Paperboy, _key: Reader, window: Paging) -> Page[Edition]:
-    """The editions in descending order of their names: weeks before days."""
-    statement = select(Delivery.edition).where(Delivery.kind == MailKind.DIGEST).distinct()
-    if window.after is not None:
-        statement = statement.where(Delivery.edition < window.after)
+def list_editions(app: Paperboy, _key: Reader, window: Paging) -> Page[EditionOut]:
+    """The editions in descending order of their names, with their digests by state."""
     with app.db.read() as session:
-        names = session.exec(statement.order_by(col(Delivery.edition).desc()).limit(window.limit + 1)).all()
+        names = deliver.editions(session, window.limit + 1, window.after)
         shown, cursor = cut(names, window, str)
+        counted = deliver.counts(session, shown)
         pauses = {pause.edition: _pause(pause) for pause in deliver.pauses(session)}
-        items = [
-            Edition(edition=name, balance=_balance(deliver.balance(session, name)), paused=pauses.get(name))
-            for name in shown
-        ]
+    items = [
+        EditionOut(edition=name, digests=_states(counted[name]), paused=pauses.get(name)) for name in shown
+    ]
     return Page(items=items, next_cursor=cursor)
 
 
 @router.get("/editions/{edition}", responses=problems.responses(404))
-def get_edition(app: Paperboy, _key: Reader, edition: Name) -> Edition:
-    """One edition with its balance."""
+def get_edition(app: Paperboy, _key: Reader, now: Now, edition: Name) -> Edition:
+    """One edition, compared with who was due for it. Digests older than the retention are not there."""
     with app.db.read() as session:
-        balance = _balance(deliver.balance(session, edition))
         pauses = [_pause(pause) for pause in deliver.pauses(session) if pause.edition == edition]
-    if not balance.due and not pauses:
+        forgotten = edition < (now - timedelta(days=app.settings.retention_days)).date().isoformat()
+        counted = deliver.balance(session, now, edition)
+    if (forgotten or not counted.due) and not counted.states and not pauses:
         raise NotFound(f"no digest of the edition {edition} was ever due")
-    return Edition(edition=edition, balance=balance, paused=pauses[0] if pauses else None)
+    paused = pauses[0] if pauses else None
+    return Edition(edition=edition, balance=_balance(counted), paused=paused)
 
 
 @router.post("/editions/{edition}/pause", status_code=204)
@@ -123,22 +142,23 @@ def cancel_edition(app: Paperboy, key: Sender, now: Now, edition: Name) -> Editi
     What is in flight gets its answer. Readers whose digest is not composed yet still get theirs, when their
     hour comes: to hold those back, pause the edition.
     """
-    get_edition(app, key, edition)  # or there is none, and nothing to be noted
+    get_edition(app, key, now, edition)  # or there is none, and nothing to be noted
     with app.db.write() as session:
         ended = deliver.cancel(session, edition)
         audit.note(session, key.name, "edition.cancel", edition, now, ended=ended)
-    return get_edition(app, key, edition)
+    return get_edition(app, key, now, edition)
 
 
 @router.get("/sending")
-def get_sending(app: Paperboy, _key: Reader) -> Sending:
-    """Whether mails leave, what is held back, the balance over all editions, and other mails that wait."""
+def get_sending(app: Paperboy, _key: Reader, now: Now) -> Sending:
+    """Whether mails leave, what is held back, the balance of these days' editions, and what else waits."""
     with app.db.read() as session:
         pauses = [_pause(pause) for pause in deliver.pauses(session)]
-        balance, waiting = _balance(deliver.balance(session)), deliver.waiting(session)
+        balance, waiting = _balance(deliver.recent(session, now)), deliver.waiting(session)
+        mails = _states(deliver.totals(session))
     others = [WaitingOut(**each._asdict()) for each in waiting if each.kind is not MailKind.DIGEST]
     everything = any(pause.edition == deliver.EVERYTHING for pause in pauses)
-    return Sending(paused=everything, pauses=pauses, balance=balance, others=others)
+    return Sending(paused=everything, pauses=pauses, balance=balance, deliveries=mails, others=others)
 
 
 @router.post("/sending/pause", status_code=204)
@@ -166,8 +186,12 @@ def _resume_it(app: Paperboy, actor: str, now: datetime, edition: str) -> None:
         audit.note(session, actor, "sending.resume", edition, now)
 
 
-def _balance(counted: dict[str, int | bool]) -> Balance:
-    return Balance.model_validate(counted)
+def _balance(counted: deliver.Balance) -> Balance:
+    return Balance.model_validate(counted.as_dict())
+
+
+def _states(counted: Mapping[DeliveryState, int]) -> States:
+    return States.model_validate({state.value: number for state, number in counted.items()})
 
 
 def _pause(row: SendingPause) -> PauseOut:

@@ -10,12 +10,10 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app import archive, doctor
+from app import archive, deliver, doctor
 from app.models import (
-    Delivery,
     DeliveryState,
     Interest,
-    MailKind,
     Paper,
     Source,
     Subscriber,
@@ -63,7 +61,7 @@ def get_statistics(
             papers_per_day=[
                 DayCount(day=day, count=count) for day, count in archive.days(session, limit=days)
             ],
-            digests=_digests(session, since),
+            digests=deliver.of_late(session, since),
             digest_lateness_seconds=doctor.lateness(session, now).total_seconds(),
             sources=len(sources),
             sources_failing=sum(failures > 0 for failures in sources),
@@ -79,10 +77,3 @@ def _subscribers(session: Session) -> dict[SubscriberState, int]:
     state = col(Subscriber.state)
     counted = session.exec(select(state, func.count()).group_by(state))
     return dict.fromkeys(SubscriberState, 0) | {SubscriberState(each): count for each, count in counted}
-
-
-def _digests(session: Session, since: datetime) -> dict[DeliveryState, int]:
-    state = col(Delivery.state)
-    due = select(state, func.count()).where(Delivery.kind == MailKind.DIGEST, Delivery.due_at >= since)
-    counted = session.exec(due.group_by(state))
-    return dict.fromkeys(DeliveryState, 0) | {DeliveryState(each): count for each, count in counted}

@@ -1,0 +1,165 @@
+"""The ledger is compared with who was due by cadence, and each way of losing or adding a digest shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from sqlmodel import Session, col, delete, update
+
+from app import deliver, doctor, planning, subscribers
+from app.deliver import Balance
+from app.doctor import lately
+from app.lexicon import Lexicon
+from app.models import Cadence, Contents, Delivery, DeliveryState, Subscriber
+from app.pipeline import App
+from app.records import Skip, Wish
+from tests import shelves
+from tests.conftest import NOW
+
+HOUR = NOW.replace(hour=8, minute=0)
+DAY = timedelta(days=1)
+READERS = ("alice", "bob", "carol")
+TODAY, TOMORROW = "2026-11-20", "2026-11-21"
+
+
+@pytest.fixture
+def app(app: App) -> App:
+    """Three daily readers who were due at eight, and a weekly one who is due on Mondays."""
+    with app.db.write() as session:
+        for name in READERS:
+            shelves.reader(session, f"{name}@example.org", ["agents"], HOUR)
+        monday = {"cadence": Cadence.WEEKLY, "weekday": 0}
+        shelves.reader(session, "dave@example.org", ["agents"], HOUR + 3 * DAY, **monday)
+    return app
+
+
+def balance(app: App, now: datetime = NOW, edition: str = TODAY) -> Balance:
+    with app.db.read() as session:
+        return deliver.balance(session, now, edition)
+
+
+def enter(session: Session, subscriber_id: int, edition: str, due_at: datetime, now: datetime) -> None:
+    assert deliver.enter(session, [deliver.Entry(subscriber_id, edition, due_at, Skip("quiet"))], now)[0]
+
+
+def test_who_is_due_is_counted_without_the_ledger(app: App) -> None:
+    """Before planning all are unplanned; then each is in one state; nobody who is due later counts."""
+    assert balance(app, HOUR - timedelta(seconds=1)) == Balance(0, {})
+    before = balance(app)
+    assert (before.due, before.unplanned, before.missing, before.holds) == (3, 3, 0, True)
+    planning.plan(app, NOW)
+    after = balance(app)
+    assert after == Balance(3, {DeliveryState.SKIPPED: 3})
+    assert after.holds
+    assert balance(app, NOW, "2026-11-19") == Balance(0, {})
+
+
+def lose_a_row(session: Session) -> None:
+    session.execute(delete(Contents).where(col(Contents.delivery_id) == 1))
+    session.execute(delete(Delivery).where(col(Delivery.id) == 1))
+
+
+def lose_a_reader(session: Session) -> None:
+    """The reader is active, and no moment is written down at which they are due."""
+    lose_a_row(session)
+    session.execute(update(Subscriber).where(col(Subscriber.id) == 1).values(next_due_at=None))
+
+
+@pytest.mark.parametrize("lose", [lose_a_row, lose_a_reader])
+def test_a_lost_digest_is_missing(app: App, lose: Callable[[Session], None]) -> None:
+    """It was due, planning has passed, and the ledger does not have it."""
+    planning.plan(app, NOW)
+    with app.db.write() as session:
+        lose(session)
+    found = balance(app)
+    assert (found.due, sum(found.states.values()), found.missing, found.holds) == (3, 2, 1, False)
+    assert found.describe_faults() == "1 digest due and missing in the ledger"
+
+
+def test_a_planner_that_loses_a_shard_is_found_out(app: App) -> None:
+    """The readers' next digests were moved on, and nothing was written."""
+    with app.db.write() as session:
+        shard = update(Subscriber).where(col(Subscriber.next_due_at) <= NOW)
+        session.execute(shard.values(next_due_at=HOUR + DAY))
+    found = balance(app)
+    assert (found.due, found.unplanned, found.missing, found.holds) == (3, 0, 3, False)
+    planning.plan(app, HOUR + DAY)
+    assert balance(app, HOUR + DAY).missing == 3
+    assert balance(app, HOUR + DAY, TOMORROW) == Balance(3, {DeliveryState.SKIPPED: 3})
+
+
+def test_a_second_digest_on_a_day_is_surplus(app: App) -> None:
+    """It has another name, as the ledger takes none twice; its hour tells."""
+    planning.plan(app, NOW)
+    with app.db.write() as session:
+        enter(session, 1, TOMORROW, HOUR, NOW)
+        enter(session, 2, f"{TODAY}-again", HOUR, NOW)
+    assert (balance(app).surplus, balance(app, NOW, TOMORROW).surplus) == (1, 1)
+    with app.db.read() as session:
+        assert (deliver.recent(session, NOW).surplus, deliver.recent(session, NOW).due) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "leave", [subscribers.unsubscribe, lambda *who: subscribers.pause(*who[:2], None, NOW)]
+)
+def test_a_digest_for_who_had_left_is_surplus(app: App, leave: Callable[..., object]) -> None:
+    """What was planned before they left is not."""
+    planning.plan(app, NOW)
+    with app.db.write() as session:
+        leave(session, 1, NOW)
+    assert balance(app) == Balance(3, {DeliveryState.SKIPPED: 3})
+    with app.db.write() as session:
+        enter(session, 1, TOMORROW, HOUR + DAY, HOUR + DAY)
+    found = balance(app, HOUR + DAY, TOMORROW)
+    assert (found.surplus, found.unplanned, found.holds) == (1, 2, False)
+
+
+def test_a_digest_on_a_day_without_one_is_surplus(app: App) -> None:
+    """The weekly reader is due on Mondays: on Friday they are not."""
+    with app.db.write() as session:
+        session.execute(update(Subscriber).where(col(Subscriber.id) == 4).values(created_at=HOUR - 9 * DAY))
+        enter(session, 4, TODAY, HOUR, NOW)
+    assert balance(app).surplus == 1
+
+
+def test_what_readers_change_is_no_fault(app: App) -> None:
+    """Zones, hours, cadences, pauses and comings back: nobody is missing, nobody too many."""
+    moments = [HOUR + timedelta(hours=5) * number for number in range(24)]
+    choices = [
+        {"zone": "Pacific/Kiritimati", "hour": 23},
+        {"zone": "Pacific/Honolulu", "hour": 0},
+        {"zone": "America/New_York", "hour": 6, "cadence": Cadence.WEEKDAYS},
+        {"zone": "Asia/Kathmandu", "hour": 12, "cadence": Cadence.WEEKLY, "weekday": 6},
+    ]
+    for number, now in enumerate(moments):
+        with app.db.write() as session:
+            _change(session, 1 + number % 3, choices[number % 4], number, now)
+        planning.plan(app, now + timedelta(hours=1))
+        with app.db.read() as session:
+            found = deliver.balance(session, now + timedelta(hours=1), "2026-11-19", "2026-11-27")
+        assert found.holds, (number, found)
+        assert found.unplanned == 0
+        assert found.due == sum(found.states.values())
+
+
+def _change(session: Session, reader: int, choice: dict[str, object], number: int, now: datetime) -> None:
+    if number % 5 == 3:
+        subscribers.pause(session, reader, None, now)
+    elif number % 7 == 4:
+        subscribers.unsubscribe(session, reader, now)
+    else:
+        wanted = subscribers.Preferences(interests=(Wish("agents"),), **choice)  # type: ignore[arg-type]
+        subscribers.change(session, reader, wanted, now)
+        subscribers.come_back(session, reader, "", now)
+
+
+def test_a_missing_digest_is_told(app: App) -> None:
+    """By the doctor, as an error."""
+    planning.plan(app, NOW)
+    with app.db.write() as session:
+        lose_a_row(session)
+    found = {each.check: each for each in lately.look(app.db, Lexicon(), NOW)}
+    assert found["ledger"].level is doctor.Level.ERROR
+    assert "1 digest due and missing" in found["ledger"].said
