@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import structlog
-from sqlmodel import col, delete, or_, select
+from sqlmodel import Session, col, delete
 
 from app import (
     deliver,
@@ -48,7 +48,7 @@ from app.errors import ClockError, InvalidInput
 from app.intake import FilesRead as FilesRead
 from app.intake import Refreshed as Refreshed
 from app.lexicon import Lesson
-from app.models import Delivery, Event, Run, SourceKind
+from app.models import Run, SourceKind
 from app.parts import App as App
 from app.records import Answer, Digest, RenderedMail, Skip, Wish
 from app.sources import deadlines
@@ -307,17 +307,33 @@ def take_bounces(app: App, notices: Sequence[Notice], now: datetime) -> Counter[
 
 
 def prune(app: App, now: datetime) -> Counter[str]:
-    """Delete what is past its retention. A paper that old is no candidate: never twice still holds."""
+    """Delete what is past its retention. A paper that old is no candidate: never twice still holds.
+
+    Mails and events go some thousands a transaction, so that nobody waits long; a stop ends it in between,
+    and the next night goes on.
+    """
     now = app.timeline(now).start
     old = now - timedelta(days=app.settings.retention_days)
-    outdated = select(Delivery.id).where(col(Delivery.created_at) < old)
-    with runs.recorded(app.db, "prune", now) as run, app.db.write() as session:
-        run.counts["unconfirmed"] += subscribers.expire_pending(session, now - UNCONFIRMED_KEPT, now)
-        for name, statement in {
-            "events": delete(Event).where(or_(col(Event.at) < old, col(Event.delivery_id).in_(outdated))),
-            "deliveries": delete(Delivery).where(col(Delivery.created_at) < old),
-            "runs": delete(Run).where(col(Run.started_at) < now - RUNS_KEPT),
-        }.items():
-            run.counts[name] += session.execute(statement).rowcount  # type: ignore[attr-defined]
-        run.counts["cards"] += deliver.prune_cards(session, old)
+    with runs.recorded(app.db, "prune", now) as run:
+        with app.db.write() as session:
+            run.counts["unconfirmed"] += subscribers.expire_pending(session, now - UNCONFIRMED_KEPT, now)
+            gone = session.execute(delete(Run).where(col(Run.started_at) < now - RUNS_KEPT))
+            run.counts["runs"] += gone.rowcount  # type: ignore[attr-defined]
+            run.counts["cards"] += deliver.prune_cards(session, old)
+            run.counts["queries"] += subscribers.forget_unused_queries(session)
+        run.counts.update(events=0, deliveries=0)
+        _prune_in_parts(app, deliver.prune_deliveries, old, run)
+        _prune_in_parts(app, deliver.prune_events, old, run)
     return run.counts
+
+
+def _prune_in_parts(
+    app: App, prune_some: Callable[[Session, datetime], Counter[str]], old: datetime, run: runs.Recording
+) -> None:
+    """Delete in one transaction after another, until none is left."""
+    while not app.stopping.is_set():
+        with app.db.write() as session:
+            deleted = prune_some(session, old)
+        run.counts.update(deleted)
+        if not deleted.total():
+            return

@@ -19,6 +19,7 @@ operating  the operator's hand
 queries    what the ledger knows
 balance    what the ledger holds, compared with who was due
 hand       the sender's own hand
+retention  what is deleted after its time
 signatures what is signed ahead
 marking    how a row changes
 """
@@ -39,6 +40,7 @@ from app.deliver.operating import cancel, pause, pauses, release, resume
 from app.deliver.outcomes import record, retry_delay
 from app.deliver.queries import Waiting, counts, digests, editions, of_late, totals, waiting
 from app.deliver.recovery import anything_to_do, recover
+from app.deliver.retention import prune_deliveries, prune_events
 from app.deliver.signatures import keep_signatures, lock_unsigned
 
 __all__ = [
@@ -71,6 +73,8 @@ __all__ = [
     "pause",
     "pauses",
     "prune_cards",
+    "prune_deliveries",
+    "prune_events",
     "recent",
     "record",
     "recover",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import or_
+from sqlalchemy import ColumnElement, or_
 from sqlmodel import Session, col, delete, insert, select
 
 from app.db import insert_all_new, skew
@@ -16,6 +16,8 @@ from app.models import Contents, Delivery, MailKind
 from app.models import DeliveryState as State
 from app.records import Digest, Silence, Skip
 
+AFTER_DAYS = "a"  # digests are named by days; other mails by their kind and a moment: confirm-2026…
+LATEST = timedelta(days=10)
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
 
 
@@ -96,12 +98,21 @@ def silences(
     theirs = digests.outerjoin(Contents, col(Contents.delivery_id) == Delivery.id).where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
+        *_editions_from(since),
         Delivery.due_at >= since,
     )
     found: dict[int, tuple[Silence, ...]] = {}
     for reader, edition, reason, made in session.execute(theirs.order_by(col(Delivery.due_at))):
         found[reader] = () if made else (*found.get(reader, ()), Silence(edition, reason))
     return found
+
+
+def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Return the range of the index in which digests made or due since a moment are.
+
+    A digest may be made a week after the day that names it, when the service was away; never later.
+    """
+    return col(Delivery.edition) >= (since - LATEST).date().isoformat(), col(Delivery.edition) < AFTER_DAYS
 
 
 def papers_promised(
@@ -114,6 +125,7 @@ def papers_promised(
     theirs = digests.where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
+        *_editions_from(since),
         Delivery.created_at >= since,
         or_(col(Delivery.state).not_in(UNDELIVERED), col(Delivery.maybe_delivered)),
     )

@@ -73,6 +73,8 @@ _ACCEPTED = """
         message_id = answer.value ->> 4, subject = answer.value ->> 5
     FROM json_each(?) AS answer WHERE delivery.id = answer.value ->> 0 AND delivery.lease_owner = ?
 """
+# The ids stand there twice: a join alone is planned by the statistics of the table, and where these are of
+# when it was small, each answer would be compared with every row.
 _ACCEPTED_BY_POSTGRES = text("""
     UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,
         sent_at = answer.at, smtp_code = answer.code, smtp_text = answer.text,
@@ -80,7 +82,8 @@ _ACCEPTED_BY_POSTGRES = text("""
     FROM unnest(CAST(:ids AS bigint[]), CAST(:ats AS timestamptz[]), CAST(:codes AS int[]),
         CAST(:texts AS text[]), CAST(:message_ids AS text[]), CAST(:subjects AS text[])
     ) AS answer(id, at, code, text, message_id, subject)
-    WHERE delivery.id = answer.id AND delivery.lease_owner = :owner
+    WHERE delivery.id = answer.id AND delivery.id = ANY(CAST(:ids AS bigint[]))
+        AND delivery.lease_owner = :owner
 """)
 
 

@@ -11,11 +11,11 @@ from sqlmodel import Session, col, select
 
 from app.db import one_of
 from app.deliver.claims import WAITING
+from app.deliver.entries import AFTER_DAYS
 from app.models import Contents, Delivery, MailKind
 from app.models import DeliveryState as State
 
 DAY = timedelta(days=1)
-AFTER_DAYS = "a"  # digests are named by days; other mails by their kind and a moment: confirm-2026…
 
 
 def totals(session: Session) -> dict[State, int]:

@@ -144,5 +144,5 @@ def _readers(report: Report) -> Table:
 def _ledger(report: Report) -> str:
     states = {state.value: count for state, count in sorted(report.balance.states.items()) if count}
     told = " + ".join(f"{count} {name}" for name, count in states.items())
-    law = report.balance.describe_faults() or "everybody who was due is in exactly one state"
+    law = report.balance.describe_faults() or "every due digest is in exactly one state"
     return f"\nThe ledger: {report.balance.due} due = {told}: {law}.\n"

@@ -1,0 +1,198 @@
+"""The hot queries at a million mails: none reads a whole table, and none sorts everybody.
+
+Each case calls the functions that the service calls; every statement that they run is explained by the
+database itself, so a query that is changed is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlmodel import Session, col, select
+
+from app import deliver, doctor, planning, subscribers, suppression
+from app.db import Database
+from app.deliver import claims, recovery
+from app.journal import Ending
+from app.models import Delivery, MailKind, Subscriber
+from app.records import Answer, Verdict
+from app.settings import UncertainPolicy
+from app.subscribers import register
+from tests import ledgers
+
+NOW = ledgers.LAST_HOUR + timedelta(minutes=5)
+LATER = NOW + timedelta(days=2)
+LARGE = ("delivery", "event", "subscriber", "contents")
+NEWEST = range((ledgers.DAYS - 1) * ledgers.READERS + 1, (ledgers.DAYS - 1) * ledgers.READERS + 301)
+SHARD = range(1, 251)
+RESEND = UncertainPolicy.RESEND
+
+
+@pytest.fixture(scope="module")
+def ledger(new_database_url: Callable[[], str]) -> Iterator[Database]:
+    """A database with a million mails."""
+    database = Database(new_database_url())
+    ledgers.fill(database.engine)
+    yield database
+    database.dispose()
+
+
+class Plans:
+    """What the database says of each statement before it runs it."""
+
+    def __init__(self, database: Database) -> None:
+        self.postgres = database.url.get_backend_name() == "postgresql"
+        self.of: list[tuple[str, str]] = []  # statement, plan
+
+    def explain(self, connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+        if statement.lstrip().upper().startswith(("SELECT", "UPDATE", "DELETE", "WITH")):
+            asking = connection.connection.cursor()
+            asking.execute(f"{'EXPLAIN' if self.postgres else 'EXPLAIN QUERY PLAN'} {statement}", values)
+            self.of.append((statement, "\n".join(str(row[-1]) for row in asking.fetchall())))
+            asking.close()
+
+    def faults(self, *, sorts: bool = False) -> list[str]:
+        """Where a large table is read as a whole, or what comes out of one is sorted."""
+        return [
+            f"{statement}\n{plan}"
+            for statement, plan in self.of
+            if any(map(self._reads_all, plan.splitlines())) or (not sorts and self._sorts(plan))
+        ]
+
+    def _reads_all(self, step: str) -> bool:
+        words = step.replace('"', "").split()
+        if self.postgres:
+            return "Seq Scan on" in step and words[words.index("on") + 1] in LARGE
+        return "SCAN" in words and words[words.index("SCAN") + 1] in LARGE
+
+    def _sorts(self, plan: str) -> bool:
+        return "Sort " in plan if self.postgres else "TEMP B-TREE FOR ORDER BY" in plan
+
+
+@contextmanager
+def explained(database: Database) -> Iterator[tuple[Session, Plans]]:
+    """A session in which all statements are explained, and nothing stays changed."""
+    plans = Plans(database)
+    with database.write() as session:
+        connection = session.connection()
+        event.listen(connection, "before_cursor_execute", plans.explain)
+        yield session, plans
+        session.rollback()
+
+
+def endings(verdict: Verdict) -> list[Ending]:
+    answer = Answer(verdict, 250, "2.0.0 Ok")
+    return [Ending(number, answer, NOW.timestamp(), f"<{number}@x>", "Papers") for number in NEWEST]
+
+
+def a_reader(session: Session) -> Subscriber:
+    return session.get_one(Subscriber, 77)
+
+
+BOUNDED: dict[str, Callable[[Session], object]] = {
+    "whether anybody is due": lambda s: s.execute(planning._ids_due(NOW).limit(1)).first(),
+    "a shard to plan": lambda s: s.exec(
+        planning._due(NOW).limit(250).with_for_update(skip_locked=True)
+    ).all(),
+    "wake": lambda s: subscribers.wake(s, NOW),
+    "lateness": lambda s: doctor.lateness(s, NOW),
+    "promised": lambda s: deliver.papers_promised(s, SHARD, NOW - timedelta(days=7)),
+    "claim": lambda s: deliver.claim(s, owner="me", now=NOW),
+    "may still leave": lambda s: deliver.may_still_leave(s, "sender"),
+    "prolong": lambda s: claims.prolong(s, "sender", NOW),
+    "record accepted": lambda s: deliver.record(
+        s, endings(Verdict.ACCEPTED), owner="sender", now=NOW, policy=RESEND
+    ),
+    "record deferred": lambda s: deliver.record(
+        s, endings(Verdict.DEFERRED), owner="sender", now=NOW, policy=RESEND
+    ),
+    "record refused": lambda s: deliver.record(
+        s, endings(Verdict.HARD)[:3], owner="sender", now=NOW, policy=RESEND
+    ),
+    "give up": lambda s: recovery.give_up(s, NOW),
+    "forsake": lambda s: recovery.forsake(s, LATER, [], RESEND),
+    "anything to do": lambda s: deliver.anything_to_do(s, NOW, Path("nowhere")),
+    "nothing to do": lambda s: deliver.anything_to_do(s, NOW - timedelta(days=30), Path("nowhere")),
+    "prune mails": lambda s: deliver.prune_deliveries(s, ledgers.LAST_HOUR - timedelta(days=8)),
+    "prune events": lambda s: deliver.prune_events(s, NOW),
+    "the editions": lambda s: deliver.editions(s, 51),
+    "the next editions": lambda s: deliver.editions(s, 51, "2026-11-15"),
+    "suppressed": lambda s: suppression.among(s, [f"reader.{number}@example.org" for number in SHARD]),
+    "mail": lambda s: register.mail(s, a_reader(s), MailKind.MANAGE, NOW),
+    "schedule": lambda s: register.schedule(s, a_reader(s), NOW),
+    "find": lambda s: subscribers.find(s, "reader.77@example.org"),
+}
+# What sorts little: the rows of a reader, of a shard, or of what waits.
+SORTING: dict[str, Callable[[Session], object]] = {
+    "silences": lambda s: deliver.silences(s, SHARD, NOW - timedelta(days=7)),
+    "wishes": lambda s: subscribers.wishes(s, SHARD),
+    "opinions": lambda s: subscribers.opinions(s, SHARD),
+    "letters": lambda s: claims.sort_out(s, NEWEST, deliver.Cards()),
+    "history": lambda s: subscribers.history(s, 77),
+    "waiting": lambda s: deliver.waiting(s),
+    "signing ahead": lambda s: deliver.unsigned(s, NOW - timedelta(days=1)),
+    "an edition by state": lambda s: deliver.counts(s, ["2026-11-15"]),
+    "digests of late": lambda s: deliver.of_late(s, NOW - timedelta(hours=1)),
+}
+
+
+@pytest.mark.parametrize("case", BOUNDED)
+def test_a_hot_query_reads_and_sorts_little(ledger: Database, case: str) -> None:
+    """By indexes, and in their order."""
+    with explained(ledger) as (session, plans):
+        BOUNDED[case](session)
+        assert plans.of
+        assert plans.faults() == []
+
+
+@pytest.mark.parametrize("case", SORTING)
+def test_a_query_reads_little(ledger: Database, case: str) -> None:
+    """By indexes; it may sort what it found."""
+    with explained(ledger) as (session, plans):
+        SORTING[case](session)
+        assert plans.of
+        assert plans.faults(sorts=True) == []
+
+
+def test_totals_come_of_an_index_alone(ledger: Database) -> None:
+    """All mails are counted, and no row of the table is read for it."""
+    with explained(ledger) as (session, plans):
+        assert sum(deliver.totals(session).values()) == ledgers.READERS * ledgers.DAYS
+    (_, plan) = plans.of[-1]
+    assert "ix_delivery_due" in plan
+    assert ("Index Only Scan" if plans.postgres else "COVERING INDEX") in plan
+
+
+def test_lists_come_a_page_at_a_time(ledger: Database) -> None:
+    """By descending ids, from the cursor on."""
+    with explained(ledger) as (session, plans):
+        for table in (Delivery, Subscriber):
+            page = select(table).where(col(table.id) < 50_000).order_by(col(table.id).desc()).limit(51)
+            assert len(session.exec(page).all()) == 51
+        assert plans.faults() == []
+
+
+def test_the_balance_of_a_large_edition(ledger: Database) -> None:
+    """Everybody is read once, with the rows of the editions alone; what is found is exact."""
+    with explained(ledger) as (session, plans):
+        found = deliver.balance(session, NOW, "2026-11-20")
+        assert len(plans.of) == 1
+    assert "delivery" not in "".join(step for step in plans.of[0][1].splitlines() if plans._reads_all(step))
+    assert (found.due, sum(found.states.values())) == (99 * ledgers.READERS // 100, ledgers.READERS)
+    assert (found.missing, found.surplus) == (0, ledgers.READERS // 100), "the paused got one, too"
+
+
+def test_a_scan_and_a_sort_are_found_out(ledger: Database) -> None:
+    """Or the other tests would prove nothing."""
+    with explained(ledger) as (session, plans):
+        session.exec(select(Delivery.id).where(Delivery.reason == "never").limit(1)).all()
+        assert len(plans.faults()) == 1
+        session.exec(select(Subscriber.id).where(col(Subscriber.id) < 5).order_by(Subscriber.zone)).all()
+        assert len(plans.faults()) == 2
+        assert len(plans.faults(sorts=True)) == 1
