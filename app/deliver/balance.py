@@ -72,10 +72,10 @@ def balance(session: Session, now: datetime, first: str, last: str | None = None
     counted, states = Counter[str](), Counter[State]()
     for edition in _days(first, last or first) or [first]:
         for row in _rows(session, edition):
-            states[row.state] += row.count
-            counted.update(dict.fromkeys(_judge(row, edition, now), row.count))
+            states[row.state] += row.number
+            counted.update(dict.fromkeys(_judge(row, edition, now), row.number))
         for row in _without(session, edition):
-            counted.update(dict.fromkeys(_judge_absence(row, edition, now), row.count))
+            counted.update(dict.fromkeys(_judge_absence(row, edition, now), row.number))
         strange = _strange(session, edition)
         states += strange
         counted["surplus"] += strange.total()
@@ -99,29 +99,29 @@ _BEFORE_A_CHANGE = case(
 )
 
 
-def _rows(session: Session, edition: str) -> Sequence[Row[Any]]:
+def _rows(session: Session, edition: str) -> Sequence[Any]:
     """Count the edition's rows by state and hour, and by what their readers chose."""
     by = (_ROWS.c.state, _ROWS.c.due_at, *_CHOSEN, _IS_ACTIVE.label("active"), _BEFORE_A_CHANGE.label("kept"))
     since = func.max(_SINCE, type_=_READERS.c.due_since.type)
-    counted = select(*by, since.label("since"), func.count().label("count"))
+    counted = select(*by, since.label("since"), func.count().label("number"))
     theirs = counted.join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)
     theirs = theirs.where(_ROWS.c.edition == edition, _ROWS.c.kind == MailKind.DIGEST)
     return session.connection().execute(theirs.group_by(*by)).all()
 
 
-def _without(session: Session, edition: str) -> Sequence[Row[Any]]:
+def _without(session: Session, edition: str) -> Sequence[Any]:
     """Count the active readers without a row, by what they chose, since when, and when they are due next."""
     has_one = exists().where(_ROWS.c.subscriber_id == _READERS.c.id, _ROWS.c.edition == edition)
     by = (*_CHOSEN, _READERS.c.due_since, _READERS.c.created_at, _READERS.c.next_due_at)
-    counted = select(*by, func.count().label("count")).where(_IS_ACTIVE, ~has_one).group_by(*by)
+    counted = select(*by, func.count().label("number")).where(_IS_ACTIVE, ~has_one).group_by(*by)
     return session.connection().execute(counted).all()
 
 
 def _strange(session: Session, edition: str) -> Counter[State]:
     """Count digests that are named like this edition, with something behind it: nobody is due for those."""
     named = (_ROWS.c.edition > edition, _ROWS.c.edition < _after(edition), _ROWS.c.kind == MailKind.DIGEST)
-    counted = select(_ROWS.c.state, func.count().label("count")).where(*named).group_by(_ROWS.c.state)
-    return Counter({row.state: row.count for row in session.connection().execute(counted)})
+    counted = select(_ROWS.c.state, func.count().label("number")).where(*named).group_by(_ROWS.c.state)
+    return Counter({row.state: row.number for row in session.connection().execute(counted)})
 
 
 def _judge(row: Row[Any], edition: str, now: datetime) -> Iterator[str]:

@@ -125,7 +125,7 @@ def test_a_missing_digest_is_counted(app: App, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(clock, "utcnow", lambda: now)
     assert "paperboy_digests_missing 0.0" in client.get("/metrics").text
     with app.db.write() as session:
-        reader = shelves.reader(session, "alice@example.org", [], now - timedelta(hours=1))
+        reader = shelves.reader(session, "alice@example.org", [], now.replace(hour=8, minute=0))
         session.get_one(Subscriber, reader).next_due_at = now + timedelta(days=1)
     assert "paperboy_digests_missing 0.0" in client.get("/metrics").text
     monkeypatch.setattr(clock, "utcnow", lambda: now + timedelta(minutes=11))
