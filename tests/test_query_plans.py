@@ -136,7 +136,7 @@ SORTING: dict[str, Callable[[Session], object]] = {
     "letters": lambda s: claims.sort_out(s, NEWEST, deliver.Cards()),
     "history": lambda s: subscribers.history(s, 77),
     "waiting": lambda s: deliver.waiting(s),
-    "signing ahead": lambda s: deliver.unsigned(s, NOW - timedelta(days=1)),
+    "signing ahead": lambda s: deliver.lock_unsigned(s, NOW - timedelta(days=1), after=0, limit=200),
     "an edition by state": lambda s: deliver.counts(s, ["2026-11-15"]),
     "digests of late": lambda s: deliver.of_late(s, NOW - timedelta(hours=1)),
 }
