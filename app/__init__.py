@@ -79,6 +79,7 @@ The ground:
     models        the tables, in flow order
     db            sessions and column types
     presence      which processes live, told by locks that end with them
+    interpreter   the garbage collector's settings, and how threads take turns: their one owner
     leases        who may run what only one process may run at a time
     settings      what an operator can set
     clock         the one clock

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from app import deliver, leases, smtp
+from app import deliver, interpreter, leases, smtp
 from app.clock import Timeline
 from app.errors import DeliveryError
 from app.letters import Composer, Draft
@@ -26,36 +24,15 @@ AHEAD = 4  # groups that are being sealed while the relay takes earlier ones
 GRACE = 10.0  # seconds for which a mail in flight may wait for its answer when the service is to end
 FIRST = 32  # letters of the first shard: so that connections open while the next one is taken
 OFTEN = 0.1  # seconds
-OBJECTS = 50_000  # new ones after which garbage is searched for while sending
-TURN = 0.0005  # seconds for which a thread may keep others waiting meanwhile
+MANY = 100  # mails from which the interpreter is tuned for sending them
 
 
 def send(app: App, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
     """Send whatever may leave; how many mails ended in which state. Not within a running event loop."""
-    with at_full_speed(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    # A single mail, as after a sign-up, gains nothing from settings that the whole process shares.
+    tuned = interpreter.tuned_for_throughput() if ids is None or len(ids) >= MANY else nullcontext()
+    with tuned, asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(post(app, time, ids))
-
-
-@contextmanager
-def at_full_speed() -> Iterator[None]:
-    """While thousands of mails leave: how often Python looks for garbage, and how soon threads take turns.
-
-    Hardly any of what mails leave is in cycles, and a search after every 700 objects took a twelfth of the
-    time. A relay that waits for its turn behind a claim has nothing to do meanwhile: that took as much.
-    """
-    collected, taken = gc.get_threshold(), sys.getswitchinterval()
-    frozen = gc.get_freeze_count()  # the archive, where it is searched in this process: that stays so
-    if not frozen:
-        gc.freeze()
-    gc.set_threshold(OBJECTS)
-    sys.setswitchinterval(TURN)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(taken)
-        gc.set_threshold(*collected)
-        if not frozen:
-            gc.unfreeze()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

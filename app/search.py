@@ -5,7 +5,6 @@ What names one paper finds that one.
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from threading import BoundedSemaphore, Lock
 import numpy as np
 from sqlmodel import Session, select
 
-from app import archive, lexicon, match
+from app import archive, interpreter, lexicon, match
 from app.archive import Filter
 from app.corpus import Corpus
 from app.db import Database
@@ -173,12 +172,5 @@ class Library:
             papers = archive.texts(session, NEWEST + 1)
         stacks = Stacks(papers[:NEWEST], corpus)
         if len(papers) >= MANY:
-            _settle()
+            interpreter.freeze_live_objects()  # what is there now stays for hours
         return _Held(extent, corpus, stacks, NEWEST if len(papers) > NEWEST else 0)
-
-
-def _settle() -> None:
-    """Let the garbage collector pass over what is there now: it stays, and looking at it takes a while."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlmodel import select
 
-from app import deliver, posting, signing
+from app import deliver, interpreter, posting, signing
 from app.models import Delivery, DeliveryState
 from app.pipeline import App
 from app.records import Answer, Letter, Outgoing, Verdict
@@ -76,7 +76,7 @@ def book(folder: Path, ready: Callable[[], None]) -> int:
     app = workload.build(folder)
     asyncio.run(_booked(app, workload.EARLIER))
     ready()
-    with posting.at_full_speed():
+    with interpreter.tuned_for_throughput():
         return asyncio.run(_booked(app, workload.NOW))
 
 

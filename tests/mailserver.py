@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import EmailMessage
+from weakref import WeakSet
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
@@ -59,7 +60,7 @@ class MailServer:
         self._rules: list[_Rule] = []
         self._arrived = threading.Condition()
         self._loop = asyncio.new_event_loop()
-        self._sessions: set[_Server] = set()
+        self._sessions: WeakSet[_Server] = WeakSet()  # those of connections that are gone go, too
 
     def reply(
         self,
@@ -118,7 +119,7 @@ class MailServer:
 
     async def _close(self) -> None:
         self._server.close()
-        for session in self._sessions:
+        for session in list(self._sessions):
             if session.transport:
                 session.transport.abort()
         await asyncio.sleep(0)

@@ -12,7 +12,10 @@ import app
 ROOT = Path(app.__file__).parent
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
-GROUND = {"records", "models", "db", "presence", "leases", "settings", "clock", "errors", "tokens", "logs"}
+GROUND = {
+    "records", "models", "db", "presence", "interpreter", "leases", "settings", "clock", "errors", "tokens",
+    "logs",
+}  # fmt: skip
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
     "corpus", "lexicon", "concordance", "interest", "passages", "filters", "trend", "match", "taste",

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import Session
 
-from app import archive, interest, main, match, posting, search
+from app import archive, interest, interpreter, main, match, search
 from app.archive import Filter
 from app.corpus import Corpus
 from app.errors import NotReady
@@ -186,7 +186,7 @@ def test_the_collector_passes_over_a_large_archive(app: App, monkeypatch: pytest
     monkeypatch.setattr(search, "MANY", 1)
     try:
         Library(app.db, app.lexicon).renew()
-        with posting.at_full_speed():
+        with interpreter.tuned_for_throughput():
             pass
         assert gc.get_freeze_count(), "sending leaves it so"
     finally:
