@@ -15,6 +15,7 @@ The stages, in the order in which data passes through them:
     bibliography  PURE: pasted links, ids and titles, BibTeX, RIS, CSL JSON or CSV → records
     sources       one file an upstream: huggingface, arxiv, feed, pages; client is the polite HTTP client
     ingest        records → new, changed, unchanged or rejected rows of the archive
+    duplicates    which papers of the archive new records may be, found before anything is locked
     dedupe        PURE: is this the same paper?
     merges        two rows are one paper, and how that is taken back
     archive       the papers as the later stages see them

@@ -15,9 +15,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from heapq import nsmallest
+from itertools import chain, islice
 from typing import Any
 
-from rapidfuzz import fuzz
+from rapidfuzz import fuzz, process
 
 from app.records import PaperRecord, SourceKind
 
@@ -31,6 +33,7 @@ SHORT_REST = 24  # "a survey" after a colon tells nothing
 LONG_REST = 40
 RARE = 400  # a word in more titles than this finds nothing by itself
 BLOCK_WORDS = 6
+MOST_COMPARED = 300  # titles
 WORTH_A_LOOK = 50.0
 
 _FORMATTING = re.compile(
@@ -97,29 +100,61 @@ def marks(title: str) -> tuple[str, ...]:
 
 def same_title(a: str, b: str) -> bool:
     """Whether two titles are one paper's, when nothing else is known."""
-    return title_key(a) == title_key(b) or _near(a, b)
+    return _same(Title(a), Title(b))
 
 
-def _near(a: str, b: str) -> bool:
+class Title:
+    """A title, and what comparing it takes, each computed once."""
+
+    __slots__ = ("_marks", "_rest", "flat", "key", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.flat = _flat(text)
+        self.key = self.flat.replace(" ", "")[:KEY_CHARS]
+        self._marks: tuple[str, ...] | None = None
+        self._rest: Title | None = None
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        if self._marks is None:
+            self._marks = marks(self.text)
+        return self._marks
+
+    @property
+    def rest(self) -> Title | None:
+        """What stands behind the name and its colon, if anything does."""
+        if self._rest is None and (rest := self.text.partition(": ")[2]):
+            self._rest = Title(rest)
+        return self._rest
+
+
+def _same(a: Title, b: Title) -> bool:
+    return a.key == b.key or _near(a, b)
+
+
+def _near(a: Title, b: Title) -> bool:
     """Alike as a whole; or where one lost the name before its colon; or where only that name differs."""
     if _alike(a, b, NEAR):
         return True
-    rest_a, rest_b = a.partition(": ")[2], b.partition(": ")[2]
-    if rest_a and rest_b:
-        return _telling(rest_a, rest_b, LONG_REST) and _alike(rest_a, rest_b, RENAMED, spelled_out=True)
-    shorter, other = (rest_a, b) if rest_a else (rest_b, a)
-    return _telling(shorter, other, SHORT_REST) and _alike(shorter, other, UNNAMED)
+    if a.rest and b.rest:
+        return _renamed(a.rest, b.rest)
+    shorter, other = (a.rest, b) if a.rest else (b.rest, a)
+    return shorter is not None and _telling(shorter, other, SHORT_REST) and _alike(shorter, other, UNNAMED)
 
 
-def _alike(a: str, b: str, ratio: float, *, spelled_out: bool = False) -> bool:
-    flat_a, flat_b = _flat(a), _flat(b)
-    if spelled_out:
-        flat_a, flat_b = _spell_out(flat_a), _spell_out(flat_b)
-    return fuzz.ratio(flat_a, flat_b, score_cutoff=ratio) > 0 and marks(a) == marks(b)
+def _alike(a: Title, b: Title, ratio: float) -> bool:
+    return fuzz.ratio(a.flat, b.flat, score_cutoff=ratio) > 0 and a.marks == b.marks
 
 
-def _telling(a: str, b: str, chars: int) -> bool:
-    return min(len(a), len(b)) >= chars
+def _renamed(a: Title, b: Title) -> bool:
+    if not _telling(a, b, LONG_REST) or a.marks != b.marks:
+        return False
+    return fuzz.ratio(_spell_out(a.flat), _spell_out(b.flat), score_cutoff=RENAMED) > 0
+
+
+def _telling(a: Title, b: Title, chars: int) -> bool:
+    return min(len(a.text), len(b.text)) >= chars
 
 
 def _spell_out(flat: str) -> str:
@@ -146,10 +181,10 @@ def decide(a: Known, b: Known) -> str:
     agreed = _agreement(a, b)
     if agreed is False:
         return ""
-    key = title_key(a.title)
-    if key and key == title_key(b.title):
-        return "same title" if agreed or len(key) >= SHORT_KEY else ""
-    if min(len(key), len(title_key(b.title))) >= SHORT_KEY and _near(a.title, b.title):
+    title, other = Title(a.title), Title(b.title)
+    if title.key and title.key == other.key:
+        return "same title" if agreed or len(title.key) >= SHORT_KEY else ""
+    if min(len(title.key), len(other.key)) >= SHORT_KEY and _near(title, other):
         return "nearly the same title"
     return ""
 
@@ -172,30 +207,48 @@ def _surnames(authors: Iterable[str]) -> set[str]:
 
 
 class TitleIndex:
-    """Which known titles may be near a new one: those that share some of its rarest words."""
+    """Which known titles may be near a new one: those that share some of its rarest words.
+
+    A search compares at most MOST_COMPARED titles, those that share the most of these words, so that an
+    archive full of similar titles costs no more than any other.
+    """
 
     def __init__(self) -> None:
-        self._titles: dict[int, str] = {}
+        self._titles: dict[int, Title] = {}
         self._by_word: defaultdict[str, set[int]] = defaultdict(set)
 
     def __len__(self) -> int:
         return len(self._titles)
 
     def add(self, key: int, title: str) -> None:
-        self._titles[key] = title
-        for word in set(_flat(title).split()):
+        if key in self._titles:
+            self.remove(key)
+        self._titles[key] = added = Title(title)
+        for word in set(added.flat.split()):
             self._by_word[word].add(key)
 
-    def near(self, title: str) -> list[int]:
+    def remove(self, key: int) -> None:
+        for word in set(self._titles.pop(key).flat.split()):
+            self._by_word[word].discard(key)
+
+    def near(self, title: str, limit: int | None = None) -> list[int]:
         """The keys of titles that are the same or nearly so, nearest first."""
-        flat = _flat(title)
-        by_word = [self._by_word[word] for word in set(flat.split()) if word in self._by_word]
-        rarest = sorted((found for found in by_word if len(found) <= RARE), key=len)[:BLOCK_WORDS]
-        shared = Counter(key for found in rarest for key in found)
-        enough = [key for key, count in shared.items() if count * 2 >= min(len(rarest), 3)]
-        scored = ((fuzz.ratio(flat, _flat(self._titles[key])), key) for key in enough)
-        likely = sorted((pair for pair in scored if pair[0] >= WORTH_A_LOOK), key=lambda p: (-p[0], p[1]))
-        return [key for _, key in likely if same_title(title, self._titles[key])]
+        wanted = Title(title)
+        flats = {key: self._titles[key].flat for key in self._sharing(wanted)}
+        scored = process.extract(wanted.flat, flats, scorer=fuzz.ratio, score_cutoff=WORTH_A_LOOK, limit=None)
+        likely = sorted((-score, key) for _, score, key in scored)
+        return list(islice((key for _, key in likely if _same(wanted, self._titles[key])), limit))
+
+    def _sharing(self, title: Title) -> list[int]:
+        """The titles that share enough of the rarest words."""
+        by_word = [self._by_word[word] for word in set(title.flat.split()) if word in self._by_word]
+        rarest = sorted((keys for keys in by_word if 0 < len(keys) <= RARE), key=len)[:BLOCK_WORDS]
+        shared = Counter(chain.from_iterable(rarest))
+        least = (min(len(rarest), 3) + 1) // 2
+        enough = [key for key, count in shared.items() if count >= least]
+        if len(enough) <= MOST_COMPARED:
+            return enough
+        return nsmallest(MOST_COMPARED, enough, key=lambda key: (-shared[key], key))
 
 
 # --- what is known of a paper -------------------------------------------------------------------------

@@ -9,16 +9,17 @@ title where it has no id. Where two identities prove to be one paper, one row ab
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 
 from sqlalchemy import or_
-from sqlalchemy.exc import StatementError
+from sqlalchemy.exc import OperationalError, StatementError
 from sqlmodel import Session, col, select
 
 from app import dedupe, merges
-from app.db import take_turns
+from app.db import Database, one_of, take_turns
+from app.duplicates import MOST_ALIKE, Row, Titles, ids_by_title, of_record
 from app.merges import id_of
 from app.merges import undo_merge as undo_merge
 from app.models import Listing, Paper, Source, Votes
@@ -26,7 +27,8 @@ from app.records import PaperRecord, Parsed, Rejection
 
 REFUSED = "the database refused the row"
 UNKNOWABLE = "the row has nothing to recognise a paper by"
-BATCH = 250
+COMMON = "too many papers have this title to tell this one from them without an arXiv id or a DOI"
+BATCH = 50  # records: stored in some tens of milliseconds, for which all other writers wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,46 +63,13 @@ class Summary:
             self.rejections + other.rejections,
         )
 
+    def of(self, origin: str) -> Summary:
+        """Return the same with the file or source that the rejections came in."""
+        return replace(self, rejections=tuple(replace(each, origin=origin) for each in self.rejections))
+
     def counts(self) -> dict[str, int]:
         names = ("rows", "papers_new", "papers_merged", "changed", "unchanged", "listings", "rejected")
         return {name: getattr(self, name) for name in names}
-
-
-@dataclass
-class Titles:
-    """The titles of the archive, for finding near ones. One may serve several calls of `store`.
-
-    A paper with an arXiv id can only ever be merged with rows that have none, so the many titles of
-    rows with ids are read only when a record without one comes.
-    """
-
-    without_id: dedupe.TitleIndex | None = None
-    with_id: dedupe.TitleIndex | None = None
-
-    def near(self, session: Session, record: PaperRecord) -> list[int]:
-        found = self._index(session, with_id=False).near(record.title)
-        return found if record.arxiv_id else found + self._index(session, with_id=True).near(record.title)
-
-    def add(self, paper: Paper) -> None:
-        index = self.with_id if paper.arxiv_id else self.without_id
-        if index is not None:
-            index.add(id_of(paper), paper.title)
-
-    def forget(self) -> None:
-        self.with_id = self.without_id = None
-
-    def _index(self, session: Session, *, with_id: bool) -> dedupe.TitleIndex:
-        index = self.with_id if with_id else self.without_id
-        if index is None:
-            has_id = col(Paper.arxiv_id).is_not(None) if with_id else col(Paper.arxiv_id).is_(None)
-            index = dedupe.TitleIndex()
-            for key, title in session.exec(select(Paper.id, Paper.title).where(has_id)):
-                index.add(key or 0, title)
-            if with_id:
-                self.with_id = index
-            else:
-                self.without_id = index
-        return index
 
 
 def store(
@@ -110,34 +79,81 @@ def store(
     now: datetime,
     *,
     polled: bool = False,
+    origin: str = "",
+) -> Summary:
+    """Put what was parsed into the archive, in the transaction of the session: for a few records."""
+    titles, summary = Titles(), _rejected(parsed)
+    for rows in _batches(parsed):
+        candidates = titles.candidates(session, rows)
+        summary += _store_batch(_Batch(session, source, now, polled, titles, candidates), rows)
+    return summary.of(origin)
+
+
+def store_in_batches(
+    db: Database,
+    parsed: Parsed,
+    now: datetime,
+    source_of: Callable[[Session], Source],
+    finish: Callable[[Source], None] = lambda _source: None,
+    *,
+    polled: bool = False,
     titles: Titles | None = None,
     origin: str = "",
 ) -> Summary:
-    """Put what was parsed into the archive. What was just `polled` is so now; what a file tells was so
-    when the day of its listing ended. `origin` names the file or source in rejections."""
-    take_turns(session, "archive")  # two at once would each miss the paper that the other is about to add
-    batch = _Batch(session, source, now, polled, titles or Titles())
+    """Put what was parsed into the archive, in a short transaction for each batch of records.
+
+    `source_of` begins each transaction, and `finish` ends the last one. After a crash in between, what was
+    parsed is stored again, which changes nothing in the batches that were stored. What was just `polled` is
+    so now; what a file tells was so when the day of its listing ended. `origin` names the file or source in
+    rejections.
+    """
+    titles, summary = titles or Titles(), _rejected(parsed)
+    batches = _batches(parsed)
+    for number, rows in enumerate(batches, 1):
+        with db.read() as session:
+            candidates = titles.candidates(session, rows)
+        with db.write() as session:
+            source = source_of(session)
+            summary += _store_batch(_Batch(session, source, now, polled, titles, candidates), rows)
+            if number == len(batches):
+                finish(source)
+    return summary.of(origin)
+
+
+def _rejected(parsed: Parsed) -> Summary:
+    refused = {rejection.row for rejection in parsed.rejections}
+    return Summary(len(refused - {None}), rejections=parsed.rejections)
+
+
+def _batches(parsed: Parsed) -> Sequence[Sequence[Row]]:
+    """The records with their numbers, the rejected rows counted; one empty batch where there are none."""
     refused = {rejection.row for rejection in parsed.rejections}
     free = (number for number in itertools.count(1) if number not in refused)
     rows = list(zip(free, parsed.records, strict=False))
-    summary = Summary(len(refused - {None}), rejections=parsed.rejections)
-    for start in range(0, len(rows), BATCH):
-        summary += _store_rows(batch, rows[start : start + BATCH])
-    rejections = (replace(rejection, origin=origin) for rejection in summary.rejections)
-    return replace(summary, rejections=tuple(rejections))
+    return [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)] or [[]]
 
 
-Row = tuple[int, PaperRecord]
+def _store_batch(batch: _Batch, rows: Sequence[Row]) -> Summary:
+    take_turns(batch.session, "archive")  # two at once would each miss the paper that the other adds
+    batch.titles.catch_up(batch.session)
+    summary = _store_rows(batch, rows)
+    for paper in batch.titled:
+        batch.titles.add(id_of(paper), paper.title, with_id=bool(paper.arxiv_id))
+    return summary
 
 
 def _store_rows(batch: _Batch, rows: Sequence[Row]) -> Summary:
-    """All at once; when the database refuses one, each by itself, so that only that one is lost."""
+    """Store all at once; when the database refuses one, each by itself, so that only that one is lost."""
+    titled = len(batch.titled)
     try:
         with batch.session.begin_nested():
             return batch.store(rows)
-    except (StatementError, OverflowError) as error:  # the latter is how SQLite refuses a number
-        batch.titles.forget()  # it may know rows that were taken back
+    except OperationalError:  # no fault of the row: the disk is full, or the connection is lost
+        raise
+    except (StatementError, OverflowError) as error:  # the last is how SQLite refuses a number
+        del batch.titled[titled:]
         if len(rows) == 1:
+            batch.identities.pop(rows[0][0], None)
             told = Rejection(REFUSED, rows[0][0], str(getattr(error, "orig", error))[:200])
             return Summary(rows=1, rejections=(told,))
     return sum((_store_rows(batch, [row]) for row in rows), Summary())
@@ -152,6 +168,9 @@ class _Batch:
     now: datetime
     polled: bool
     titles: Titles
+    candidates: Mapping[int, Sequence[int]]  # papers with near titles, by the record's number
+    titled: list[Paper] = field(default_factory=list)  # rows with a new title
+    identities: dict[int, int] = field(default_factory=dict)  # the ids of rows, by the record's number
     papers: dict[int, Paper] = field(default_factory=dict)
     by_arxiv: dict[str, Paper] = field(default_factory=dict)
     by_doi: dict[str, Paper] = field(default_factory=dict)
@@ -161,6 +180,7 @@ class _Batch:
 
     def store(self, rows: Sequence[Row]) -> Summary:
         self._load([record for _, record in rows])
+        self._load_candidates([number for number, _ in rows])
         summary = sum((self._store_one(number, record) for number, record in rows), Summary(rows=len(rows)))
         self.session.flush()
         return summary
@@ -170,10 +190,11 @@ class _Batch:
     def _load(self, records: Sequence[PaperRecord]) -> None:
         for known in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
             known.clear()
+        keys = {dedupe.title_key(record.title) for record in records}
         any_of = or_(
             col(Paper.arxiv_id).in_({record.arxiv_id for record in records if record.arxiv_id}),
             col(Paper.doi).in_({record.doi for record in records if record.doi}),
-            col(Paper.title_key).in_({dedupe.title_key(record.title) for record in records}),
+            col(Paper.id).in_(ids_by_title(self.session, keys)),
         )
         for paper in self.session.exec(select(Paper).where(any_of).order_by(col(Paper.id))):
             self._know(paper)
@@ -183,6 +204,14 @@ class _Batch:
         mine = col(Votes.seen_as_id).in_(self.papers), Votes.source_id == self.source.id
         for votes in self.session.exec(select(Votes).where(*mine).order_by(col(Votes.at))):
             self.votes.setdefault(votes.seen_as_id, []).append(votes)
+
+    def _load_candidates(self, numbers: Sequence[int]) -> None:
+        """Read those that are not there yet, at once."""
+        wanted = {key for number in numbers for key in self.candidates.get(number, ()) if key > 0}
+        missing = wanted - self.papers.keys()
+        if missing:
+            for paper in self.session.exec(select(Paper).where(one_of(self.session, col(Paper.id), missing))):
+                self.papers[id_of(paper)] = paper
 
     def _know(self, paper: Paper) -> None:
         self.papers[id_of(paper)] = paper
@@ -216,11 +245,14 @@ class _Batch:
         identity = self._identity(record)
         new = identity is None
         if identity is None:
+            if self._is_common(record):
+                return Summary(rejections=(Rejection(COMMON, number, record.title),))
             identity = self._create(record)
-            merged = self._recognise(identity, record)
+            merged = self._recognise(identity, number, record)
         elif other := self._same_by_doi(identity, record):
             self._merge(identity, other, "same DOI")
             merged = True
+        self.identities[number] = id_of(identity)
         changed = self._learn(identity, record)
         listed = self._list(identity, record)
         voted = self._vote(identity, record)
@@ -233,10 +265,18 @@ class _Batch:
             return self.by_arxiv.get(record.arxiv_id)
         if record.doi:
             return self.by_doi.get(record.doi)
-        told = _known_record(record)
+        told = of_record(record)
+        rows = self._without_id(record)
+        return next((row for row in rows if dedupe.decide(_known(row, row), told)), None)
+
+    def _without_id(self, record: PaperRecord) -> list[Paper]:
+        """The rows with the record's title and no id."""
         rows = self.by_key.get(dedupe.title_key(record.title), ())
-        without = (row for row in rows if not (row.arxiv_id or row.doi))
-        return next((row for row in without if dedupe.decide(_known(row, row), told)), None)
+        return [row for row in rows if not (row.arxiv_id or row.doi)]
+
+    def _is_common(self, record: PaperRecord) -> bool:
+        """Whether a new row would be one more of too many that only differ in authors and abstract."""
+        return not (record.arxiv_id or record.doi) and len(self._without_id(record)) >= MOST_ALIKE
 
     def _same_by_doi(self, identity: Paper, record: PaperRecord) -> Paper | None:
         """Another paper that has the record's DOI; never where both have an arXiv id of their own."""
@@ -262,30 +302,41 @@ class _Batch:
         self.session.add(paper)
         self.session.flush()
         self._know(paper)
+        self.titled.append(paper)
         return paper
 
-    def _recognise(self, identity: Paper, record: PaperRecord) -> bool:
+    def _recognise(self, identity: Paper, number: int, record: PaperRecord) -> bool:
         """Merge a new row with the paper that it proves to be, if there is one."""
         other, reason = self._same_by_doi(identity, record), "same DOI"
         if other is None:
-            other, reason = self._same_by_title(identity, record)
-        self.titles.add(identity)
+            other, reason = self._same_by_title(identity, number, record)
         if other is None:
             return False
         self._merge(identity, other, reason)
         return True
 
-    def _same_by_title(self, identity: Paper, record: PaperRecord) -> tuple[Paper | None, str]:
-        alike = [id_of(row) for row in self.by_key[identity.title_key]]
-        told = _known_record(record)
-        for paper_id in dict.fromkeys(alike + self.titles.near(self.session, record)):
+    def _same_by_title(self, identity: Paper, number: int, record: PaperRecord) -> tuple[Paper | None, str]:
+        rows = self.by_key[identity.title_key]
+        alike = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
+        told = of_record(record)
+        for paper_id in dict.fromkeys(alike + self._near(number, record)):
             row = self._get(paper_id)
             root = self._root(row)
-            if root is identity or merges.parted(self.session, identity, root):
+            if root is identity:
                 continue
-            if reason := dedupe.decide(_known(row, root), told):
+            reason = dedupe.decide(_known(row, root), told)
+            if reason and not merges.parted(self.session, identity, root):
                 return root, reason
         return None, ""
+
+    def _near(self, number: int, record: PaperRecord) -> list[int]:
+        """The rows with near titles: those that were found ahead, and those that came since."""
+        found = self.candidates.get(number)
+        if found is None:  # it seemed to be known
+            self.titles.load_all(self.session)
+            found = self.titles.near(record)
+        ahead = (key if key > 0 else self.identities.get(-key) for key in found)
+        return [key for key in ahead if key] + self.titles.near_recent(record)
 
     def _merge(self, a: Paper, b: Paper, reason: str) -> None:
         merges.merge(self.session, self._root(a), self._root(b), reason, self.now)
@@ -306,7 +357,7 @@ class _Batch:
             if learned:
                 paper.updated_at = self.now
             if paper.title != title:
-                self.titles.add(paper)
+                self.titled.append(paper)
             changed = changed or learned
         return changed
 
@@ -402,10 +453,6 @@ def _known(row: Paper, root: Paper) -> dedupe.Known:
     return dedupe.Known(
         row.title, root.arxiv_id or "", row.doi or "", row.abstract or root.abstract, tuple(root.authors)
     )
-
-
-def _known_record(record: PaperRecord) -> dedupe.Known:
-    return dedupe.Known(record.title, record.arxiv_id, record.doi, record.abstract, record.authors)
 
 
 def _figures(row: Votes) -> Figures:

@@ -17,7 +17,7 @@ from time import monotonic
 import structlog
 from sqlmodel import Session
 
-from app import catalogue, ingest, leases, runs, sources
+from app import catalogue, duplicates, ingest, leases, runs, sources
 from app.errors import SourceError, Stopping
 from app.models import Source, SourceKind
 from app.parts import App
@@ -197,13 +197,19 @@ async def _read(turn: _Turn, polite: client.Client, poll: _Poll) -> None:
 
 
 def _store_piece(turn: _Turn, source: Source, piece: sources.Piece) -> ingest.Summary:
-    with turn.app.db.write() as session:
+    """Store what one answer held. The source's state moves on with the last batch of it."""
+
+    def row_of(session: Session) -> Source:
         if not turn.taken(session):
             raise SourceError("Another process has taken over.")
-        row = session.get_one(Source, source.id)
-        summary = ingest.store(session, row, piece.parsed, turn.now, polled=True, origin=row.name)
+        return session.get_one(Source, source.id)
+
+    def advance(row: Source) -> None:
         catalogue.advance(row, piece)
-        return summary
+
+    return ingest.store_in_batches(
+        turn.app.db, piece.parsed, turn.now, row_of, advance, polled=True, origin=source.name
+    )
 
 
 def _close_poll(turn: _Turn, poll: _Poll) -> None:
@@ -234,7 +240,7 @@ def read_files(
     """Put saved answers into the archive; a file that cannot be read is told, and the rest goes on."""
     with app.db.write() as session:
         catalogue.seed(session, app.settings.arxiv_categories, now)
-    titles = ingest.Titles()
+    titles = duplicates.Titles()
     files, unreadable, summary = 0, [], ingest.Summary()
     with runs.recorded(app.db, "ingest", now) as run:
         for path in paths:
@@ -252,8 +258,9 @@ def read_files(
 
 
 def _store_file(
-    app: App, path: Path, read: sources.Reading, now: datetime, titles: ingest.Titles
+    app: App, path: Path, read: sources.Reading, now: datetime, titles: duplicates.Titles
 ) -> ingest.Summary:
-    with app.db.write() as session:
-        source = catalogue.of_files(session, read.kind, now)
-        return ingest.store(session, source, read.parsed, now, titles=titles, origin=str(path))
+    def source_of(session: Session) -> Source:
+        return catalogue.of_files(session, read.kind, now)
+
+    return ingest.store_in_batches(app.db, read.parsed, now, source_of, titles=titles, origin=str(path))

@@ -17,7 +17,7 @@ GROUND = {
     "logs",
 }  # fmt: skip
 STAGES = {
-    "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
+    "bibliography", "sources", "ingest", "duplicates", "dedupe", "merges", "archive", "words", "abbreviations", "space",
     "corpus", "lexicon", "concordance", "interest", "passages", "filters", "trend", "match", "taste",
     "cadence", "summaries", "gist", "ranking", "compose", "render", "message", "fragments", "letters", "dkim",
     "wire", "pace", "conversation", "smtp", "refusals", "deliver", "bounces", "suppression", "subscribers",
@@ -34,7 +34,9 @@ STAGE_USES = {
     ("compose", "gist"),
     ("compose", "ranking"),
     ("gist", "words"),
+    ("duplicates", "dedupe"),
     ("ingest", "dedupe"),
+    ("ingest", "duplicates"),
     ("ingest", "merges"),
     ("merges", "dedupe"),
     ("abbreviations", "words"),
