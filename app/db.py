@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -33,6 +35,8 @@ from sqlalchemy import (
 from sqlalchemy import DateTime as SqlDateTime
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Session, SQLModel
 
@@ -43,9 +47,25 @@ from app.presence import Presence
 BigId = BigInteger().with_variant(Integer, "sqlite")
 
 BUSY_TIMEOUT_MS = 30_000
+WEB_BUSY_TIMEOUT_MS = 5_000  # visitors who wait for a lock each keep a thread: they are told to come back
 CONNECT_SECONDS = "10"  # a host that does not answer would be waited for for two minutes
 AGREES = timedelta(seconds=1)  # clocks that differ by less are taken for equal
 ROOT = Path(__file__).resolve().parent.parent
+
+_busy_timeout_ms = ContextVar("busy_timeout_ms", default=BUSY_TIMEOUT_MS)
+
+
+def wait_for_locks(milliseconds: int) -> None:
+    """Set how long writing sessions of this thread or task wait for others before they fail."""
+    _busy_timeout_ms.set(milliseconds)
+
+
+def is_unavailable(error: Exception) -> bool:
+    """Whether the database is locked, full or away: trying again helps. A wrong statement stays wrong."""
+    if isinstance(error, PoolTimeout):
+        return True
+    code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
+    return isinstance(error, (OperationalError, InterfaceError)) and code != sqlite3.SQLITE_ERROR
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -206,7 +226,9 @@ def migrate(url: str, revision: str = "head") -> None:
 def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         url = url.set(query={"connect_timeout": CONNECT_SECONDS, **url.query})
-        return create_engine(url, **_JSON, pool_pre_ping=True, pool_size=10, max_overflow=20)
+        engine = create_engine(url, **_JSON, pool_pre_ping=True, pool_size=10, max_overflow=20)
+        event.listen(engine, "begin", _begin_postgresql)
+        return engine
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
@@ -247,5 +269,17 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writing = connection.get_execution_options().get("paperboy_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    if not connection.get_execution_options().get("paperboy_write", False):
+        connection.exec_driver_sql("BEGIN")
+        return
+    timeout = _busy_timeout_ms.get()
+    if connection.info.get("busy_timeout_ms", BUSY_TIMEOUT_MS) != timeout:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={timeout}")
+        connection.info["busy_timeout_ms"] = timeout
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _begin_postgresql(connection: Connection) -> None:
+    timeout = _busy_timeout_ms.get()
+    if timeout != BUSY_TIMEOUT_MS and connection.get_execution_options().get("paperboy_write", False):
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {timeout}")

@@ -17,11 +17,11 @@ GROUND = {
     "logs",
 }  # fmt: skip
 STAGES = {
-    "bibliography", "sources", "ingest", "duplicates", "dedupe", "merges", "archive", "words", "abbreviations", "space",
+    "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
     "corpus", "lexicon", "concordance", "interest", "passages", "filters", "trend", "match", "taste",
     "cadence", "summaries", "gist", "ranking", "compose", "render", "message", "fragments", "letters", "dkim",
     "wire", "pace", "conversation", "smtp", "refusals", "deliver", "bounces", "suppression", "subscribers",
-    "catalogue", "runs", "keys", "audit", "journal",
+    "catalogue", "runs", "keys", "audit", "journal", "duplicates",
 }  # fmt: skip
 PIPELINE = {
     "pipeline", "intake", "planning", "desk", "search", "explaining", "hindsight", "posting", "signing",

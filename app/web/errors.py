@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
+import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from app import bibliography
+from app.db import is_unavailable
 from app.errors import (
     Conflict,
     InvalidInput,
@@ -35,6 +39,8 @@ _STATUS: dict[type[PaperboyError], int] = {
     SourceError: 502,
     NotReady: 503,
 }
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+UNAVAILABLE = (OperationalError, InterfaceError, PoolTimeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,11 @@ _TROUBLES = {
 }
 
 
+RETRY_AFTER = 10  # seconds, where the database is busy
+
+log = structlog.get_logger(__name__)
+
+
 def status_of(error: PaperboyError) -> int:
     """The HTTP status of an error that Paperboy knows about."""
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
@@ -95,6 +106,8 @@ def install(site: FastAPI) -> None:
     site.add_exception_handler(PaperboyError, _known)
     site.add_exception_handler(HTTPException, _refused)
     site.add_exception_handler(RequestValidationError, _unreadable)
+    for kind in UNAVAILABLE:
+        site.add_exception_handler(kind, _busy)
     site.add_exception_handler(Exception, _unknown)
 
 
@@ -117,6 +130,28 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _unreadable(request: Request, _error: Exception) -> Response:
     return _respond(request, 422)
+
+
+async def _busy(request: Request, error: Exception) -> Response:
+    """Keep what was typed: the page offers to send the same form again."""
+    if not is_unavailable(error):
+        raise error
+    log.error("database unavailable", path=request.url.path, error=str(getattr(error, "orig", error)))
+    fields = await _fields(request)
+    # The page has a form: with no-referrer, a browser would hide its Origin. No other site sees the address.
+    headers = {"Retry-After": str(RETRY_AFTER), "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
+    return page(request, "busy.html", status=503, headers=headers, fields=fields, method=request.method)
+
+
+async def _fields(request: Request) -> list[tuple[str, str]]:
+    """Return the fields of the form that was sent; a file has to be chosen again."""
+    if not request.headers.get("content-type", "").startswith(_FORMS):
+        return []
+    try:
+        form = await request.form()
+    except RuntimeError:  # nobody has read it as a form
+        return []
+    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
 
 
 def _unknown(request: Request, _error: Exception) -> Response:

@@ -20,6 +20,7 @@ from limits.strategies import MovingWindowRateLimiter
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.db import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_locks
 from app.errors import TooManyRequests
 from app.settings import Settings
 
@@ -87,7 +88,10 @@ class Guard:
                 for name, value in self._common.items():
                     present.setdefault(name, value)
             await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                wait_for_locks(BUSY_TIMEOUT_MS)  # what follows in the background keeps nobody waiting
 
+        wait_for_locks(WEB_BUSY_TIMEOUT_MS)
         size = MAX_API_BYTES if scope["path"].startswith("/api/") else MAX_FORM_BYTES
         await self._app(scope, _at_most(size, receive), send_with_headers)
 

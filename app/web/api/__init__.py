@@ -68,7 +68,7 @@ def create(app: App) -> FastAPI:
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        responses=problems.responses(401, 403, 422, 429, 500),
+        responses=problems.responses(401, 403, 422, 429, 500, 503),
     )
     api.state.paperboy = app
     api.state.templates = pages.environment(app.settings)

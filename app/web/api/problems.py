@@ -14,8 +14,9 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 
+from app.db import is_unavailable
 from app.errors import InvalidInput, PaperboyError, TooManyRequests
-from app.web.errors import status_of
+from app.web.errors import RETRY_AFTER, UNAVAILABLE, status_of
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -66,6 +67,8 @@ def install(api: FastAPI) -> None:
     api.add_exception_handler(HTTPException, _refused)
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(DataError, _unkeepable)
+    for kind in UNAVAILABLE:
+        api.add_exception_handler(kind, _busy)
     api.add_exception_handler(Exception, _unknown)
 
 
@@ -97,6 +100,14 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 def _unkeepable(request: Request, _error: Exception) -> JSONResponse:
     return _answer(request, 422, "the request holds a value that the database cannot keep")
+
+
+def _busy(request: Request, error: Exception) -> JSONResponse:
+    if not is_unavailable(error):
+        raise error
+    log.error("database unavailable", path=request.url.path, error=str(getattr(error, "orig", error)))
+    detail = "the database is busy or away: please send the request again"
+    return _answer(request, 503, detail, headers={"Retry-After": str(RETRY_AFTER)})
 
 
 def _unknown(request: Request, error: Exception) -> JSONResponse:

@@ -1,0 +1,224 @@
+"""Memory over thousands of sign-ups and single mails: it must stay as it was after warming up.
+
+    python -m benchmarks.soak [--quick] [--before COMMIT] [--json]
+
+A real uvicorn in a process of its own on 127.0.0.1, and a real SMTP server that counts what it takes.
+Visitors sign up over HTTP, each from a network of their own; each sign-up sends one confirmation in the
+background. Then as many single mails leave by `pipeline.send_pending(ids)`, four at once in that process.
+The resident memory of that process is read from /proc after every hundredth. Above LIMIT megabytes of growth
+after the warm-up, this ends with status 1. --before runs the same with the code of an earlier commit first,
+from a git worktree that is removed again. --quick: a tenth of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from fastapi import FastAPI, Response
+from sqlmodel import col, insert, select
+
+from app import clock, db, deliver, main, pipeline
+from app.models import MailKind, Subscriber, SubscriberState
+from app.pipeline import App
+from benchmarks import workload
+
+COUNT, QUICK_COUNT = 2_000, 200
+LIMIT = 20.0  # megabytes
+PEER = "127.0.0.1"
+SENDERS = 4
+OFTEN = 100
+FORM = {"cadence": "daily", "weekday": "0", "hour": "8", "zone": "UTC"}
+
+
+class Sink:
+    """An SMTP server that takes everything and counts it."""
+
+    def __init__(self) -> None:
+        self.taken, self.port = 0, 0
+        self._loop = asyncio.new_event_loop()
+
+    def __enter__(self) -> Sink:
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    async def _listen(self) -> None:
+        server = await asyncio.start_server(self._talk, PEER, 0)
+        self.port = server.sockets[0].getsockname()[1]
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 sink\r\n")
+        while line := await reader.readline():
+            verb = line[:4].upper()
+            if verb == b"DATA":
+                writer.write(b"354 go on\r\n")
+                while await reader.readline() != b".\r\n":
+                    pass
+                self.taken += 1
+            writer.write(b"250 ok\r\n" if verb != b"QUIT" else b"221 bye\r\n")
+            await writer.drain()
+        writer.close()
+
+
+def serve(folder: Path, bound: socket.socket, relay: int) -> None:
+    """The service as it comes, and an endpoint that sends one mail by its id."""
+    app = workload.build(
+        folder, trusted_proxies=(PEER,), signups_per_hour=10**6, smtp_port=relay, smtp_host=PEER
+    )
+    site: FastAPI = main.create_app(app)
+
+    def send(number: int) -> Response:
+        pipeline.send_pending(app, clock.utcnow(), ids=[number])
+        return Response()
+
+    site.add_api_route("/soak/{number}", send, methods=["GET"])
+    main.warm_up(site)
+    config = uvicorn.Config(site, log_level="error", access_log=False, proxy_headers=False)
+    uvicorn.Server(config).run([bound])
+
+
+@contextmanager
+def served(folder: Path, relay: int) -> Iterator[tuple[str, int]]:
+    """The URL and the process id of a running service."""
+    bound = socket.socket()
+    bound.bind((PEER, 0))
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(folder, bound, relay))
+    process.start()
+    try:
+        yield f"http://{PEER}:{bound.getsockname()[1]}", process.pid or 0
+    finally:
+        process.terminate()
+        process.join()
+        bound.close()
+
+
+def megabytes(pid: int) -> float:
+    """The resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def visitor(number: int) -> dict[str, str]:
+    """Every request is another visitor's, of a network of their own."""
+    return {"X-Forwarded-For": f"2001:db8:{number >> 8:x}:{(number & 255) << 8:x}::1"}
+
+
+def sign_up(client: httpx.Client, number: int) -> None:
+    typed = FORM | {"email": f"reader.{number}@uni-{number}.example", "interest": f"birds {number}"}
+    client.post("/subscribe", data=typed, headers=visitor(number)).raise_for_status()
+
+
+def enter(app: App, count: int) -> list[int]:
+    """So many readers with one mail each that asks them to confirm; the ids of the mails."""
+    now = clock.utcnow()
+    fields = {"state": SubscriberState.PENDING, "created_at": now}
+    rows = [{"email": f"late.{n}@lab-{n}.example", **fields} for n in range(count)]
+    with app.db.write() as session:
+        session.execute(insert(Subscriber), rows)
+        wanted = select(Subscriber.id).where(col(Subscriber.email).startswith("late."))
+        mail: dict[str, Any] = {"kind": MailKind.CONFIRM, "edition": "soak", "due_at": now, "now": now}
+        mail["give_up_at"] = now + timedelta(days=1)
+        readers = session.exec(wanted).all()
+        ids = [deliver.enqueue(session, subscriber_id=reader or 0, **mail) for reader in readers]
+    return [number for number in ids if number]
+
+
+def soak(count: int) -> dict[str, Any]:
+    """Memory in megabytes at the start, after a quarter of the sign-ups, and so on."""
+    with tempfile.TemporaryDirectory() as name, Sink() as sink:
+        folder = Path(name)
+        db.migrate(workload.settings(folder).database_url)
+        with served(folder, sink.port) as (url, pid), httpx.Client(base_url=url, timeout=120) as client:
+            wait(client)
+            seen = [megabytes(pid)]
+            for number in range(count):
+                sign_up(client, number)
+                if number % OFTEN == OFTEN - 1:
+                    seen.append(megabytes(pid))
+            signed_up = seen[-1]
+            app = workload.build(folder)
+            ids = enter(app, count)
+            app.db.dispose()
+            with ThreadPoolExecutor(SENDERS) as senders:
+                for start in range(0, count, OFTEN):
+                    paths = [f"/soak/{number}" for number in ids[start : start + OFTEN]]
+                    for answer in senders.map(client.get, paths):
+                        answer.raise_for_status()
+                    seen.append(megabytes(pid))
+        warm = seen[max(1, count // OFTEN // 4)]
+        return {
+            "start_mb": round(seen[0], 1), "warm_mb": round(warm, 1), "signed_up_mb": round(signed_up, 1),
+            "end_mb": round(seen[-1], 1), "grown_mb": round(seen[-1] - warm, 1), "mails": sink.taken,
+        }  # fmt: skip
+
+
+def wait(client: httpx.Client) -> None:
+    for _ in range(600):
+        try:
+            client.get("/healthz").raise_for_status()
+        except httpx.TransportError:
+            time.sleep(0.1)
+        else:
+            return
+    raise SystemExit("the service did not start")
+
+
+def before(commit: str, quick: bool) -> dict[str, Any]:
+    """The same with an earlier commit's code under this file."""
+    root = Path(__file__).resolve().parent.parent
+    with tempfile.TemporaryDirectory() as name:
+        tree = Path(name) / "tree"
+        git = ["git", "-C", str(root), "worktree"]
+        subprocess.run([*git, "add", "--detach", str(tree), commit], check=True, capture_output=True)  # noqa: S603 - a commit of ours
+        try:
+            (tree / "benchmarks" / "soak.py").write_text(Path(__file__).read_text())
+            command = [sys.executable, "-m", "benchmarks.soak", "--json", *["--quick"] * quick]
+            environment = os.environ | {"PYTHONPATH": str(tree)}
+            ran = subprocess.run(  # noqa: S603
+                command, cwd=tree, env=environment, capture_output=True, text=True, check=False
+            )
+            found: dict[str, Any] = json.loads(ran.stdout[ran.stdout.index("{") :])
+            return found["now"]  # type: ignore[no-any-return]
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=True, capture_output=True)  # noqa: S603
+
+
+def cli() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("--quick", action="store_true")
+    options.add_argument("--json", action="store_true")
+    options.add_argument("--before", metavar="COMMIT")
+    chosen = options.parse_args()
+    found = {"before": before(chosen.before, chosen.quick)} if chosen.before else {}
+    found["now"] = soak(QUICK_COUNT if chosen.quick else COUNT)
+    if chosen.json:
+        print(json.dumps(found, indent=2))
+    else:
+        for name, figures in found.items():
+            print(f"{name:8}" + "".join(f"{key} {value:<9}" for key, value in figures.items()))
+    return int(found["now"]["grown_mb"] > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

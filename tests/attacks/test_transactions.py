@@ -1,0 +1,273 @@
+"""Nobody holds the write lock for long, and whoever finds it held hears when to come back."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import create_engine, event, text
+from sqlmodel import Session, insert, select
+
+from app import catalogue, dedupe, duplicates, ingest, intake, keys, main, pipeline
+from app.errors import SourceError
+from app.models import Paper, Scope, Source, SourceKind
+from app.pipeline import App
+from app.records import PaperRecord, Parsed
+from app.sources import Piece
+from app.web import security
+
+SIMILAR, NEW = 3_000, 100
+FORM = {"cadence": "daily", "weekday": "0", "hour": "8", "zone": "UTC", "interest": "birds"}
+WORDS = [f"{a}{b}" for a in ("grap", "latt", "mosa", "pris", "quar") for b in ("h", "ice", "ic", "m", "tz")]
+
+
+@contextmanager
+def locked(app: App) -> Iterator[None]:
+    """Another process holds what writers wait for."""
+    other = create_engine(app.db.url, isolation_level="AUTOCOMMIT")
+    with other.connect() as connection:
+        postgres = connection.dialect.name == "postgresql"
+        connection.execute(text("BEGIN" if postgres else "BEGIN IMMEDIATE"))
+        if postgres:
+            connection.execute(text("LOCK TABLE subscriber, suppression, paper IN EXCLUSIVE MODE"))
+        try:
+            yield
+        finally:
+            connection.execute(text("ROLLBACK"))
+    other.dispose()
+
+
+@pytest.fixture
+def visitor(app: App, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    """A visitor of a service that soon gives up waiting for a lock."""
+    monkeypatch.setattr(security, "WEB_BUSY_TIMEOUT_MS", 20)
+    with TestClient(main.create_app(app), base_url="https://paperboy.test") as client:
+        yield client
+
+
+def test_a_sign_up_under_a_lock_is_kept_in_its_form(app: App, visitor: TestClient) -> None:
+    """It is told when to come back, all that was typed is in the page, and sending that again signs up."""
+    typed = FORM | {
+        "email": "alice@example.org",
+        "interest": 'birds & "bees"',
+        "zone": "Europe/Berlin",
+        "liked": "a\nb",
+    }
+    with locked(app):
+        answer = visitor.post("/subscribe", data=typed)
+    assert answer.status_code == 503
+    assert int(answer.headers["Retry-After"]) > 0
+    fields = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', answer.text)
+    kept = {name: unescape(value) for name, value in fields}
+    assert {name: value.replace("\r", "") for name, value in kept.items()} == typed
+    assert visitor.post("/subscribe", data=kept | {"liked": ""}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/manage", "/subscribe"])
+def test_every_form_answers_under_a_lock(app: App, visitor: TestClient, path: str) -> None:
+    """With 503 or a page as usual, never with 500."""
+    with locked(app):
+        assert visitor.post(path, data=FORM | {"email": "bob@example.org"}).status_code in (200, 503)
+
+
+def test_the_api_tells_when_to_come_back(app: App, visitor: TestClient, now: datetime) -> None:
+    """As a problem document; what only reads goes on."""
+    with app.db.write() as session:
+        key = keys.create(session, "lab", [Scope.READ, Scope.WRITE], now)[1]
+    caller = {"Authorization": f"Bearer {key}"}
+    visitor.get("/api/v1/papers", headers=caller).raise_for_status()  # its use is noted
+    with locked(app):
+        wanted = {"email": "carol@example.org", "reason": "asked by phone"}
+        answer = visitor.post("/api/v1/suppressions", headers=caller, json=wanted)
+        assert visitor.get("/api/v1/papers", headers=caller).status_code == 200
+    assert answer.status_code == 503
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["Retry-After"]
+
+
+@pytest.mark.once
+def test_a_database_that_is_gone_is_no_error_of_ours(app: App, visitor: TestClient, tmp_path: Path) -> None:
+    """A file that cannot be opened, as on a disk that was taken away: 503 on pages, too."""
+    app.db.dispose()
+    Path(app.db.url.database or "").rename(tmp_path / "away")
+    Path(app.db.url.database or "").mkdir()
+    for answer in (visitor.get("/"), visitor.post("/manage", data={"email": "bob@example.org"})):
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
+
+
+# --- storing
+
+
+def similar(count: int, **fields: Any) -> tuple[PaperRecord, ...]:
+    """Papers whose titles share all words but two, by different people."""
+    draw = random.Random(1)  # noqa: S311 - no secret
+    start = " ".join(WORDS[:10])
+    return tuple(
+        PaperRecord(
+            f"{start} {draw.choice(WORDS)} {draw.choice(WORDS)} {number}",
+            abstract=" ".join(draw.choices(WORDS, k=60)),
+            authors=(f"Ana {number:x}s",),
+            **fields,
+        )
+        for number in range(count)
+    )
+
+
+def source_of(session: Session) -> Source:
+    source = session.exec(select(Source).where(Source.kind == SourceKind.FEED)).first()
+    if source is None:
+        source = Source(name="feed", kind=SourceKind.FEED, created_at=datetime(2026, 11, 20).astimezone())
+        session.add(source)
+        session.flush()
+    return source
+
+
+class Comparisons:
+    """Counts how many titles and papers are compared, in all and while the archive is locked."""
+
+    def __init__(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.writing = False
+        self.transactions = self.titles = self.titles_locked = self.papers_locked = 0
+        event.listen(app.db.engine, "begin", self._begin)
+        event.listen(app.db.engine, "commit", self._end)
+        same, decide = dedupe._same, dedupe.decide
+
+        def compare_titles(a: dedupe.Title, b: dedupe.Title) -> bool:
+            self.titles += 1
+            self.titles_locked += self.writing
+            return same(a, b)
+
+        def compare_papers(a: dedupe.Known, b: dedupe.Known) -> str:
+            self.papers_locked += self.writing
+            return decide(a, b)
+
+        monkeypatch.setattr(dedupe, "_same", compare_titles)
+        monkeypatch.setattr(dedupe, "decide", compare_papers)
+
+    def _begin(self, connection: Any) -> None:
+        self.writing = bool(connection.get_execution_options().get("paperboy_write"))
+        self.transactions += self.writing
+
+    def _end(self, _connection: Any) -> None:
+        self.writing = False
+
+
+@pytest.mark.once
+def test_similar_titles_are_compared_outside_of_the_lock(
+    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3,000 of them, the last ones new: no quadratic search, and none under the lock."""
+    records = similar(SIMILAR)
+    common = {"content_hash": "", "created_at": now, "updated_at": now}
+    rows = [{"title": r.title, "title_key": dedupe.title_key(r.title), **common} for r in records[:-NEW]]
+    with app.db.write() as session:
+        session.execute(insert(Paper), rows)
+    counted = Comparisons(app, monkeypatch)
+    summary = ingest.store_in_batches(app.db, Parsed(NEW, records[-NEW:]), now, source_of)
+    assert summary.papers_new + summary.papers_merged == NEW
+    assert counted.transactions == NEW / ingest.BATCH
+    assert 0 < counted.titles <= NEW * dedupe.MOST_COMPARED
+    assert counted.titles_locked == 0
+    assert counted.papers_locked <= NEW * 2 * duplicates.NEAREST
+
+
+@pytest.mark.once
+def test_a_large_file_is_stored_in_short_transactions(app: App, now: datetime, tmp_path: Path) -> None:
+    """So many rows each; those of a second reading change nothing."""
+    rows = [
+        {"title": r.title, "arxiv_id": f"2611.{n:05}", "abstract": r.abstract}
+        for n, r in enumerate(similar(220))
+    ]
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps(rows))
+    lengths: list[int] = []
+    store = ingest._store_batch
+
+    def measured(batch: Any, rows: Any) -> ingest.Summary:
+        lengths.append(len(rows))
+        return store(batch, rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ingest, "_store_batch", measured)
+        assert pipeline.read_files(app, [file], now).summary.papers_new == 220
+    assert max(lengths) <= ingest.BATCH
+    assert sum(lengths) == 220
+    assert pipeline.read_files(app, [file], now).summary.unchanged == 220
+
+
+def test_a_crash_between_batches_loses_nothing_and_repeats_nothing(app: App, now: datetime) -> None:
+    """The source is asked for the same again, for its state moved on with the last batch alone."""
+    parsed = Parsed(130, similar(130, upvotes=3))
+    begun = 0
+
+    def dying(session: Session) -> Source:
+        nonlocal begun
+        begun += 1
+        if begun == 3:
+            raise SourceError("killed")
+        return source_of(session)
+
+    moved_on: list[Source] = []
+    with pytest.raises(SourceError):
+        ingest.store_in_batches(app.db, parsed, now, dying, moved_on.append, polled=True)
+    assert not moved_on
+    again = ingest.store_in_batches(app.db, parsed, now, source_of, moved_on.append, polled=True)
+    assert (again.unchanged, again.papers_new) == (2 * ingest.BATCH, 130 - 2 * ingest.BATCH)
+    assert len(moved_on) == 1
+    with app.db.read() as session:
+        assert len(session.exec(select(Paper)).all()) == 130
+
+
+def test_a_poll_prolongs_its_lease_and_moves_on_at_the_end(app: App, now: datetime) -> None:
+    """With each batch; the watermark of the piece comes with the last."""
+    with app.db.write() as session:
+        source = source_of(session)
+    turn = intake._Turn(app, now)
+    piece = Piece(Parsed(120, similar(120)), etag="new")
+    summary = intake._store_piece(turn, source, piece)
+    assert summary.papers_new == 120
+    with app.db.read() as session:
+        assert catalogue.get(session, source.id or 0).etag == "new"
+
+
+@pytest.mark.once
+def test_a_title_that_very_many_papers_share(app: App, now: datetime) -> None:
+    """50 without an id are told apart; more are rejected, today and whenever they come again."""
+    records = similar(70)
+    weekly = tuple(
+        replace(
+            record,
+            title="Weekly update of the reading group",
+            abstract=chr(1_000 + n) * 200,
+            authors=(),
+        )
+        for n, record in enumerate(records)
+    )
+    first = ingest.store_in_batches(app.db, Parsed(70, weekly), now, source_of)
+    assert first.papers_new == 50
+    assert {rejection.reason for rejection in first.rejections} == {ingest.COMMON}
+    again = ingest.store_in_batches(app.db, Parsed(70, weekly), now, source_of)
+    assert (again.unchanged, again.rejected) == (50, 20)
+
+
+def test_two_processes_see_each_others_papers(app: App, now: datetime) -> None:
+    """What another stored after the candidates were found is compared, too."""
+    with_id = PaperRecord("Pigeons That Plan in Small Cities", arxiv_id="2611.00001", authors=("Mei Tanaka",))
+    page = PaperRecord("Pigeons That Plan in Small Citys", authors=("Mei Tanaka",))
+
+    def after_another(session: Session) -> Source:
+        source = source_of(session)
+        ingest.store(session, source, Parsed(1, (with_id,)), now)
+        return source
+
+    assert ingest.store_in_batches(app.db, Parsed(1, (page,)), now, after_another).papers_merged == 1
