@@ -2,6 +2,10 @@ r"""PURE. LaTeX → Unicode, as far as Unicode goes: `$\pi_0$` is π₀, `O(n^{2
 
 Sources send titles and abstracts as authors typed them: with mathematics between dollars, macros of their
 own, and braces that lost their backslash on the way. What is no LaTeX stays, markup and prices included.
+
+The library reads an argument that is left open again at each level (`\frac{` sixteen deep takes seconds) and
+doubles accents of accents. So each text has a budget of characters that may be read and written for it; a text
+that exceeds it, or a limit of length or depth, stays as it came.
 """
 
 from __future__ import annotations
@@ -15,12 +19,17 @@ from pylatexenc import latex2text, latexwalker
 from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, SpecialsTextSpec
 from pylatexenc.macrospec import MacroSpec, MacroStandardArgsParser, SpecialsSpec
 
+LONGEST = 8_000  # characters of a text whose LaTeX is read; real abstracts have up to 4,000
+DEEPEST = 20  # groups, environments and mathematics within each other; real texts have up to 5
+WORK = 6  # characters and pieces read and written for each character of a text; real texts need up to 3
+LEAST_WORK = 400  # however short the text is
+
 # A dollar pair is mathematics only when it hugs its content and no digit follows ("$5 to $10" is money).
 _MATH = re.compile(r"\$(?=\S)[^$]{1,300}(?<=\S)\$(?!\d)|\$\$[^$]{1,300}\$\$|\$[^$\s\d][^$\s]{0,30}\$")
 _BARE_SIGN = re.compile(r"(?<!\\)([%&])")
 _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
 _SKIPPED = re.compile(
-    r"\\mkern-?[\d.]+mu|[ ~]?\\cite[a-z]*(?:\[[^\]]*\])*\{[^{}]*\}|~?\\(?:ref|label)\{[^{}]*\}"
+    r"\\mkern-?[\d.]+mu|[ ~]?\\cite[a-z]*(?:\[[^\]]{0,300}\]){0,4}\{[^{}]*\}|~?\\(?:ref|label)\{[^{}]*\}"
     r"|\\xspace\b(?:\{\})?"
 )
 _TIGHT = re.compile(r"(?<=\S)(\\times|\\cdot)\s+(?=\d|[A-Za-z]\b|[\\{])")
@@ -52,7 +61,8 @@ _GAPS = (
 )
 
 _ODD = re.compile(r"[\^_{}~`]|--")
-_LABELLED = re.compile(r"(https?://[^\s{}]+)\{[^{}]*\}")
+# The label is optional, so that an address without one is passed over as a whole and not tried again inside.
+_LABELLED = re.compile(r"(https?://[^\s{}]++)(?:\{[^{}]*\})?")
 _ADDRESS = re.compile(r"(https?://[^\s{}]+)")
 _TIDIED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"([\^_])\{([^{}]*)\}"), lambda found: _script(found[1], found[2])),
@@ -73,8 +83,12 @@ _TIDIED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
 
 def shown(text: str) -> str:
     """A text with its LaTeX as Unicode; one that is no LaTeX, or not well-formed, nearly as it came."""
-    read = _read(text) if "\\" in text or _MATH.search(text) or _UNSLASHED.search(text) else text
+    read = _read(text) if len(text) <= LONGEST and _is_latex(text) else text
     return read if "\\" in read or not _ODD.search(read) else _tidied(read)
+
+
+def _is_latex(text: str) -> bool:
+    return "\\" in text or bool(_MATH.search(text) or _UNSLASHED.search(text))
 
 
 def _tidied(text: str) -> str:
@@ -92,7 +106,7 @@ def _read(text: str) -> str:
     if not _MATH.search(text):
         source = _BARE_DOLLAR.sub(r"\\$", source)
     try:
-        read = str(_READER.latex_to_text(source, latex_context=_GRAMMAR))
+        read = _converted(source)
     except Exception:  # the parser meets text that was never meant for it and fails in many ways
         return text
     for pattern, by in _GAPS:
@@ -231,7 +245,65 @@ def _grammar() -> Any:
     return known
 
 
-def _reader() -> LatexNodes2Text:
+class _Exceeded(Exception):
+    """A text costs more than its length explains."""
+
+
+class _Budget:
+    """Counts the characters that are read and written for one text. Raises _Exceeded over the limit."""
+
+    def __init__(self, text: str) -> None:
+        self._left = len(text) * WORK + LEAST_WORK
+
+    def spend(self, characters: int) -> None:
+        self._left -= characters + 1  # an empty piece costs something, too
+        if self._left < 0:
+            raise _Exceeded
+
+
+class _Walker(latexwalker.LatexWalker):  # type: ignore[misc]  # it has no types
+    """Parse LaTeX within a budget, and to a depth."""
+
+    def __init__(self, text: str, budget: _Budget) -> None:
+        super().__init__(text, latex_context=_GRAMMAR)
+        self._budget, self._depth = budget, 0
+
+    def get_token(self, *args: Any, **options: Any) -> Any:
+        token = super().get_token(*args, **options)
+        self._budget.spend(token.len + len(token.pre_space))
+        return token
+
+    def get_latex_nodes(self, *args: Any, **options: Any) -> Any:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise _Exceeded
+        try:
+            return super().get_latex_nodes(*args, **options)
+        finally:
+            self._depth -= 1
+
+
+class _Writer(LatexNodes2Text):  # type: ignore[misc]  # it has no types
+    """Write parsed LaTeX as text, within a budget."""
+
+    def __init__(self, budget: _Budget) -> None:
+        super().__init__(_WORDING, math_mode="text", keep_comments=True, strict_latex_spaces=False)
+        self._budget = budget
+
+    def node_to_text(self, *args: Any, **options: Any) -> str:
+        text = str(super().node_to_text(*args, **options))
+        self._budget.spend(len(text))
+        return text
+
+
+def _converted(source: str) -> str:
+    budget = _Budget(source)
+    nodes, _, _ = _Walker(source, budget).get_latex_nodes()
+    return str(_Writer(budget).nodelist_to_text(nodes))
+
+
+def _wording() -> Any:
+    """How macros are written as text."""
     words = latex2text.get_default_latex_context_db()
     told = [MacroTextSpec(name, simplify_repl=by) for name, (_, by) in _TAKING.items()]
     words.add_context_category(
@@ -241,8 +313,8 @@ def _reader() -> LatexNodes2Text:
         prepend=True,
     )
     words.set_unknown_macro_spec(MacroTextSpec("", simplify_repl=_own))
-    return LatexNodes2Text(words, math_mode="text", keep_comments=True, strict_latex_spaces=False)
+    return words
 
 
 _PLAIN = LatexNodes2Text(math_mode="text")
-_GRAMMAR, _READER = _grammar(), _reader()
+_GRAMMAR, _WORDING = _grammar(), _wording()
