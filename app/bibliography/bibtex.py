@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -15,6 +16,12 @@ from app.records import PaperRecord, Rejection
 from app.sources import clean
 
 MACRO_CHARS = 300
+MOST_STRINGS = 1_000  # parts of a text in which macros are looked for
+MOST_ON_LINE = 100  # blocks
+
+_BLOCK = re.compile(r"@\w*[ \t]*(?=[{(])")
+_FIRST_ON_LINE = re.compile(rf"^[^\S\n]*+{_BLOCK.pattern}", re.MULTILINE)
+_STRING = re.compile(r"@string[ \t]*[{(]", re.IGNORECASE)
 
 _UNBRACED = str.maketrans({"{": None, "}": None, "~": " "})
 # As Zotero writes them: else they would be dropped.
@@ -29,16 +36,64 @@ _NAME_PART = re.compile(r"(?:^|,)\s*(given|prefix|family|suffix)\s*=\s*([^,=]*)"
 
 
 def items(text: str) -> Iterator[Item]:
-    """Everything in a text, in its order."""
+    """Yield the records and rejections of a text, in its order. Whoever has enough stops the reading."""
+    strings = _strings(text)
+    for row, piece in _pieces(text):
+        if _BLOCK.search(piece):
+            yield from _of_piece(piece, row, strings)
+        else:
+            yield from lines.items(piece.splitlines(), row)
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the parts of a text that can be parsed by themselves, each with the number of its first line.
+
+    The parser ends whatever is open where a block begins a line, so a text is split there. A part with more
+    blocks than anybody writes on one line is split before each of them.
+    """
+    row = 1
+    for part in _split(text, _FIRST_ON_LINE):
+        many = len(_BLOCK.findall(part)) > MOST_ON_LINE
+        for piece in _split(part, _BLOCK) if many else (part,):
+            yield row, piece
+            row += piece.count("\n")
+
+
+def _split(text: str, before: re.Pattern[str]) -> Iterator[str]:
+    past = 0
+    for found in before.finditer(text):
+        if found.start() > past:
+            yield text[past : found.start()]
+        past = found.start()
+    yield text[past:]
+
+
+def _strings(text: str) -> dict[str, str]:
+    """Return the values of the first MOST_STRINGS macros that a text defines, by name."""
+    defining = (piece for _, piece in _pieces(text) if _STRING.search(piece))
+    strings: dict[str, str] = {}
+    for piece in itertools.islice(defining, MOST_STRINGS):
+        for block in _blocks(piece) or ():
+            if isinstance(block, String):
+                # Cut: a few letters would otherwise stand for a whole book, as often as somebody likes.
+                strings.setdefault(block.key.lower(), block.value[:MACRO_CHARS])
+    return strings
+
+
+def _blocks(piece: str) -> list[Block] | None:
     try:
-        blocks = Splitter(text).split().blocks
+        return list(Splitter(piece).split().blocks)
     except Exception:  # it says itself that an unforeseen text may trip it
-        yield Rejection("BibTeX that cannot be read")
+        return None
+
+
+def _of_piece(piece: str, first: int, strings: Mapping[str, str]) -> Iterator[Item]:
+    blocks = _blocks(piece)
+    if blocks is None:
+        yield Rejection("BibTeX that cannot be read", first, clean.line(piece, SHOWN_CHARS))
         return
-    # Cut: a few letters would otherwise stand for a whole book, as often as somebody likes.
-    strings = {block.key.lower(): block.value[:MACRO_CHARS] for block in blocks if isinstance(block, String)}
     for block in blocks:
-        row = (block.start_line or 0) + 1
+        row = first + (block.start_line or 0)
         if isinstance(block, ImplicitComment):
             yield from lines.items(block.comment.splitlines(), row)
         elif found := _entry(block):

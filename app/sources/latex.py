@@ -4,8 +4,8 @@ Sources send titles and abstracts as authors typed them: with mathematics betwee
 own, and braces that lost their backslash on the way. What is no LaTeX stays, markup and prices included.
 
 The library reads an argument that is left open again at each level (`\frac{` sixteen deep takes seconds) and
-doubles accents of accents. So each text has a budget of characters that may be read and written for it; a text
-that exceeds it, or a limit of length or depth, stays as it came.
+doubles accents of accents. So each text has a budget of characters that may be read and written for it. A
+text that exceeds it, or a limit of length or depth, stays as it came.
 """
 
 from __future__ import annotations
