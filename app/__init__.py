@@ -78,6 +78,8 @@ The ground:
 
     records       PURE: the values that cross from stage to stage
     models        the tables, in flow order
+    characters    PURE: the characters of strangers' text: one spelling, nothing that deceives
+    sandbox       parsers in a child process, with a limit of time and of memory
     db            sessions and column types
     presence      which processes live, told by locks that end with them
     interpreter   the garbage collector's settings, and how threads take turns: their one owner

@@ -17,6 +17,7 @@ PaperboyError
 ├── CorruptModel            what was learned cannot be read; the last good model is used instead
 ├── SourceError             an upstream as a whole could not be read; carries retry_at
 │   └── UnreadableAnswer    it answered with something that is not what it should be
+├── ParsingTooExpensive     to read this takes more time or memory than it may
 ├── MailboxError            what comes back cannot be read
 ├── DeliveryError           this mail cannot be made; carries permanent=
 ├── JournalError            a sender cannot write down what it begins: nothing more leaves
@@ -111,6 +112,10 @@ class SourceError(PaperboyError):
 
 class UnreadableAnswer(SourceError):
     """The source answered with something that is not what it should be."""
+
+
+class ParsingTooExpensive(PaperboyError):
+    """To read this takes more time or memory than it may."""
 
 
 class MailboxError(PaperboyError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from app import characters
 from app.errors import InvalidInterest
 from app.records import Wish
 from app.words import WORD, plain, running, telling, tokenise
@@ -18,7 +18,8 @@ MAX_INTEREST_CHARS = 300
 MAX_MUTED_CHARS = 100
 MUTABLE = 8  # words of a paper that are offered
 
-_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # copied from a page; nobody sees them
+# Copied from a page; nobody sees them.
+_INVISIBLE = re.compile("[\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _FOREIGN = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # filters of other services
 _MARKED = re.compile(r'"|(?:^|\s)-\S|\b(?:author|cat):', re.IGNORECASE)  # more than plain words
 _NEIGHBOURS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
@@ -60,7 +61,7 @@ class Query:
 
 def normalise(text: str) -> str:
     """The text of an interest as it is stored: one spelling of spaces and quotes."""
-    cleaned = unicodedata.normalize("NFC", _INVISIBLE.sub("", text)).translate(_QUOTES)
+    cleaned = characters.composed(_INVISIBLE.sub("", text)).translate(_QUOTES)
     return " ".join(cleaned.split())
 
 

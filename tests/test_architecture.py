@@ -14,7 +14,7 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__
 
 GROUND = {
     "records", "models", "db", "presence", "interpreter", "leases", "settings", "clock", "errors", "tokens",
-    "logs",
+    "logs", "characters", "sandbox",
 }  # fmt: skip
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",
@@ -103,6 +103,7 @@ PURE = {
     "bibliography.lines",
     "bibliography.ris",
     "bibliography.table",
+    "characters",
     "records",
     "tokens",
     "dedupe",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from app import characters
 from app.records import PaperRecord, Rejection
 from app.sources import clean
 
@@ -43,7 +43,7 @@ def prose(value: object, limit: int) -> str:
     """A title or an abstract without the markup of reference managers."""
     if not isinstance(value, str):
         return ""
-    return clean.prose(html.unescape(_BLOCK.sub(" ", _INLINE.sub("", value[: limit * 4]))), limit)
+    return clean.prose(characters.unescaped(_BLOCK.sub(" ", _INLINE.sub("", value[: limit * 4]))), limit)
 
 
 def names(values: Iterable[str]) -> tuple[str, ...]:

@@ -7,11 +7,12 @@ read here is somebody's answer to a bulk mail: broken MIME is common, and hostil
 from __future__ import annotations
 
 import binascii
-import html
 import quopri
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from app import characters
 
 MAX_BYTES = 1024 * 1024  # a notice comes first, and the mail that it returns behind it
 MAX_DEPTH, MAX_PARTS, MAX_HEADERS = 8, 60, 400
@@ -202,4 +203,4 @@ def _decode(raw: bytes, charset: str) -> str:
 
 def _plain(markup: str) -> str:
     """HTML as its words, roughly: good enough to be searched, never shown as HTML."""
-    return html.unescape(_TAG.sub(" ", _LINE_TAG.sub("\n", markup)))
+    return characters.unescaped(_TAG.sub(" ", _LINE_TAG.sub("\n", markup)))

@@ -17,6 +17,7 @@ from app.bounces.mime import Part
 from app.refusals import Reason
 from app.tokens import RETURN_PATH_DIGITS
 
+MAX_READ = 16_000  # characters, of what is said about all recipients of a mail
 MAX_SAID = 500  # characters of a server's words that are kept
 _TO_US = ("delivered-to", "x-original-to", "to", "envelope-to", "x-envelope-to", "x-delivered-to", "cc")
 _FEEDBACK = "message/feedback-report"
@@ -98,7 +99,8 @@ def _complaints(mail: Part) -> tuple[Notice, ...]:
     named = fields.get("original-rcpt-to") or fields.get("removal-recipient") or []
     if not named and returned:
         named = [returned.header("to")]
-    return tuple(_complaint(kinds[0], address, _words(mail)) for address in named or [""])
+    words = _words(mail)
+    return tuple(_complaint(kinds[0], address, words) for address in (named or [""])[: prose.MAX_RECIPIENTS])
 
 
 def _complaint(kind: str, who: str, said: str) -> Notice:
@@ -122,12 +124,19 @@ def _delivery_reports(mail: Part) -> tuple[Notice, ...]:
     words = _words(mail)
     texts = [_lines(part) for part in reports] or [whole for part in _readable(mail) if (whole := part.text)]
     groups = [group for text in texts for group in _groups(text)]
+    several, most = len(groups) > 1, _share(len(groups))
+    said = {each.recipient: each.said for each in reversed(prose.about(words, ()))} if several else {}
     found = []
     for group in groups[: prose.MAX_RECIPIENTS]:
         who = _recipient(group)
-        elsewhere = _said_of(who, words, len(groups) > 1)
-        found.append(_reported(group, who, elsewhere))
+        elsewhere = said.get(who.lower(), "")[:most] if several else words
+        found.append(_reported(group, who, elsewhere, most))
     return tuple(found)
+
+
+def _share(recipients: int) -> int:
+    """Return how many characters on each recipient are read: the meaning of 1,000 takes up to 20 ms."""
+    return MAX_READ // min(max(recipients, 1), prose.MAX_RECIPIENTS)
 
 
 def _groups(text: str) -> Iterator[dict[str, list[str]]]:
@@ -146,10 +155,11 @@ def _recipient(group: dict[str, list[str]]) -> str:
     return next(iter(group.get("final-recipient", [""]))).partition(";")[2].strip()
 
 
-def _reported(group: dict[str, list[str]], who: str, words: str) -> Notice:
+def _reported(group: dict[str, list[str]], who: str, words: str, most: int) -> Notice:
     action = group.get("action", [""])[0].strip().lower().partition(" ")[0]
     status = refusals.status_in(group.get("status", [""])[0])
     said, own = _diagnosis(group, words)
+    said = said[:most]
     if action in _ARRIVED or (status.startswith("2.") and action != "failed"):
         return Notice(Kind.DELIVERED, who, status, Reason.DELIVERED, None, said, action)
     delayed, field = action == "delayed", "diagnostic-code" in group
@@ -171,13 +181,6 @@ def _diagnosis(group: dict[str, list[str]], words: str) -> tuple[str, bool]:
         return said, own
     quoted = prose.answer_in(words)
     return quoted, own and not quoted
-
-
-def _said_of(who: str, words: str, several: bool) -> str:
-    """What the words for people say of this recipient; all of them where there is only one."""
-    if not several:
-        return words
-    return next((each.said for each in prose.about(words, ()) if each.recipient == who.lower()), "")
 
 
 # --- automatic answers
@@ -237,6 +240,8 @@ def _in_words(mail: Part) -> tuple[Notice, ...]:
         told = [prose.About((failed or [each.recipient for each in told] or [""])[0], words)]
     delayed = bool(_DELAYED.search(mail.header("subject")) or _ONLY_DELAYED.search(words))
     around = words if len(told) == 1 else ""  # what is said of others says nothing of this one
+    most = _share(len(told))
+    told = [prose.About(each.recipient, each.said[:most]) for each in told]
     return tuple(_worded(each, around, mail, delayed) for each in told)
 
 

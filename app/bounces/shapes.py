@@ -16,6 +16,7 @@ from app.bounces import mime
 from app.bounces.notices import MAX_SAID, Kind, Notice, one_line, read, verp_in
 from app.refusals import Reason
 
+MAX_ANSWER = 1_000  # characters of a server's answer: a line has at most 512
 MAX_EVENTS = 10_000  # at once; more than any relay puts into one body that we take
 # What a relay that calls a bounce permanent may know better than the words that it hands on.
 _UNSURE = frozenset({Reason.UNDEFINED, Reason.ON_HOLD, Reason.FILTERED, Reason.USER_UNKNOWN})
@@ -180,7 +181,7 @@ SHAPES: dict[str, Callable[[Any], Iterator[Notice]]] = {
 def _bounce(
     recipient: str, said: str, status: str, declared: bool | None, paths: tuple[str, ...], message_id: str
 ) -> Notice:
-    said = said.removeprefix("smtp; ").removeprefix("smtp;")
+    said = said[:MAX_ANSWER].removeprefix("smtp; ").removeprefix("smtp;")
     meant = refusals.meaning(said, status=refusals.status_in(status), field=True)
     hard = meant.hard if declared is None or meant.reason not in _UNSURE else declared
     reason = Reason.USER_UNKNOWN if hard and meant.reason in _UNSURE else meant.reason

@@ -24,6 +24,7 @@ QUERY_URL = "https://export.arxiv.org/api/query"
 FEED_URL = "https://rss.arxiv.org/atom/"
 SLICE = 2_000  # the most that the API gives at once
 MOST_SLICES = 10
+MOST_ENTRIES = 5_000  # of an answer: a day of all categories has about 2,500
 NO_ID = "the entry has no arXiv id"
 NO_TITLE = "the entry has no title"
 MALFORMED = "the feed is not well-formed from here on"
@@ -53,13 +54,15 @@ def _parse(data: bytes | str, day: date | None, read: Reader) -> Parsed:
     entries, broken = _entries(data)
     records: list[PaperRecord] = []
     rejections = [broken] if broken else []
-    for number, entry in enumerate(entries, 1):
+    if len(entries) > MOST_ENTRIES:
+        rejections.append(rows.too_many(len(entries), MOST_ENTRIES))
+    for number, entry in enumerate(entries[:MOST_ENTRIES], 1):
         made = read(entry, day)
         if isinstance(made, PaperRecord):
             records.append(made)
         else:
             rejections.append(Rejection(made.reason, number, made.detail))
-    return Parsed(len(entries), tuple(records), tuple(rejections))
+    return Parsed(min(len(entries), MOST_ENTRIES), tuple(records), tuple(rejections))
 
 
 def _entries(data: bytes | str) -> tuple[list[Element], Rejection | None]:

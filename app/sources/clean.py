@@ -7,9 +7,9 @@ a wrong type in one field costs that field, never the row.
 from __future__ import annotations
 
 import re
-import unicodedata
 from datetime import UTC, date, datetime
 
+from app import characters
 from app.sources import latex
 
 TITLE_CHARS = 1_000
@@ -20,7 +20,6 @@ AUTHORS_KEPT = 100  # names; the true count is kept beside them
 WORDS_KEPT = 40  # keywords, categories
 LARGEST = 2_000_000_000  # what an INTEGER column holds
 
-_UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
 _SPACE = re.compile(r"\s+")
 
 _ARXIV_NEW = r"\d{4}\.\d{4,5}"
@@ -38,12 +37,12 @@ _WITHDRAWN = re.compile(
 
 
 def line(value: object, limit: int = NAME_CHARS) -> str:
-    """Any text as one line: no control characters, single spaces, at most `limit` characters."""
+    """Any text as one line: only what can be seen, single spaces, at most `limit` characters."""
     if not isinstance(value, str):
         return ""
     # Cut before the work, too: ten megabytes of spaces are not worth reading to their end.
     # An accent beside its letter would part a word in two for whoever looks for it.
-    text = _UNWANTED.sub("", unicodedata.normalize("NFC", value[: limit * 4]))
+    text = characters.visible(characters.composed(value[: limit * 4]))
     return _SPACE.sub(" ", text).strip()[:limit].rstrip()
 
 

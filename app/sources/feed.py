@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import html
+import asyncio
+import itertools
 import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import date, datetime
@@ -10,38 +11,99 @@ from typing import Any
 
 import feedparser
 
-from app.errors import UnreadableAnswer
+from app import characters, sandbox
+from app.errors import ParsingTooExpensive, SourceError, UnreadableAnswer
 from app.records import PaperRecord, Parsed, Rejection
 from app.sources import arxiv, clean, rows
 from app.sources.client import Client
 from app.sources.state import Piece, State
 
 NO_TITLE = "the entry has no title"
+BROKEN_ENTRY = "the entry cannot be read"
+SMALL = 30_000  # characters that may be read in this process: it takes at most a part of a second
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 _END = re.compile(r"</(?:\w+:)?(?:feed|rss|rdf)\s*>\s*(?:<!--.*-->\s*)?$", re.IGNORECASE | re.DOTALL)
 _LAST_ENTRY = re.compile(r".*</(?:\w+:)?(?:entry|item)\s*>", re.IGNORECASE | re.DOTALL)
+_ENTRY = re.compile(r"<(?:\w+:)?(?:entry|item)\b", re.IGNORECASE)
 _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
 
 
 def parse(data: bytes | str, day: date | None = None) -> Parsed:
-    """PURE. The papers of a feed. An entry without a date counts as listed on `day`."""
+    """Return the papers of a feed. An entry without a date counts as listed on `day`.
+
+    feedparser takes a tag's attributes by the square of their number, and may fail in many ways. So it reads
+    what is large in a process whose time and memory are limited.
+    """
     text = rows.text_of(data)
+    try:
+        return _parsed(text, day) if len(text) <= SMALL else sandbox.run(_parsed, text, day)
+    except SourceError:
+        raise
+    except ParsingTooExpensive:
+        raise UnreadableAnswer("To read this feed takes more time or memory than a feed may.") from None
+    except Exception as error:
+        raise UnreadableAnswer(f"The feed cannot be read ({type(error).__name__}).") from error
+
+
+def _parsed(text: str, day: date | None) -> Parsed:
     rows.refuse_markup(text, "a feed")
     if "<!ENTITY" in text or not _ROOT.search(text[:5_000]):
         raise UnreadableAnswer("The answer is not an RSS or Atom feed that can be trusted.")
     whole, cut_off = _whole(text)
-    # Its own cleaning is slow on hostile markup; `_plain` removes all of it anyway.
-    found = feedparser.parse(whole.encode(), sanitize_html=False, resolve_relative_uris=False).entries
+    found = _entries(whole)
     records: list[PaperRecord] = []
     rejections = (
         [Rejection(rows.CUT_OFF, None, f"{len(found)} complete entries were read")] if cut_off else []
     )
-    for number, entry in enumerate(found, 1):
-        if title := clean.title(_plain(entry.get("title", ""))):
-            records.append(_record(title, entry, day))
+    if len(found) > rows.MOST_ENTRIES:
+        rejections.append(rows.too_many(len(found)))
+    for number, entry in enumerate(found[: rows.MOST_ENTRIES], 1):
+        made = _read(entry, number, day)
+        if isinstance(made, PaperRecord):
+            records.append(made)
         else:
-            rejections.append(Rejection(NO_TITLE, number, clean.line(entry.get("link"))))
-    return Parsed(len(found), tuple(records), tuple(rejections))
+            rejections.append(made)
+    return Parsed(min(len(found), rows.MOST_ENTRIES), tuple(records), tuple(rejections))
+
+
+def _entries(text: str) -> list[Any]:
+    """Return the entries of a feed; None for each that cannot be read, where the whole cannot."""
+    try:
+        return _parsed_entries(text)
+    except Exception:  # whatever trips it stands in one entry, mostly
+        starts = [found.start() for found in itertools.islice(_ENTRY.finditer(text), rows.MOST_ENTRIES + 1)]
+        if not starts:
+            raise
+        head, ends = text[: starts[0]], [*starts[1:], len(text)]
+        parts = (text[start:end] for start, end in zip(starts, ends, strict=True))
+        return [_entry_alone(head + part) for part in parts]
+
+
+def _entry_alone(text: str) -> Any:
+    try:
+        return next(iter(_parsed_entries(text)), None)
+    except Exception:
+        return None
+
+
+def _parsed_entries(text: str) -> list[Any]:
+    # Its own cleaning is slow on hostile markup; `_plain` removes all of it anyway.
+    found = feedparser.parse(text.encode(), sanitize_html=False, resolve_relative_uris=False)
+    return list(found.entries)
+
+
+def _read(entry: Any, number: int, day: date | None) -> PaperRecord | Rejection:
+    if entry is None:
+        return Rejection(BROKEN_ENTRY, number)
+    try:
+        title = clean.title(_plain(entry.get("title", "")))
+        return (
+            _record(title, entry, day)
+            if title
+            else Rejection(NO_TITLE, number, clean.line(entry.get("link")))
+        )
+    except Exception as error:  # a field that feedparser made something else of
+        return Rejection(BROKEN_ENTRY, number, type(error).__name__)
 
 
 def _whole(text: str) -> tuple[str, bool]:
@@ -76,7 +138,7 @@ def _record(title: str, entry: Any, day: date | None) -> PaperRecord:
 
 def _plain(markup: str) -> str:
     text = markup[: clean.ABSTRACT_CHARS * 4]
-    return clean.line(html.unescape(_TAG.sub(" ", text)), clean.ABSTRACT_CHARS * 2)
+    return clean.line(characters.unescaped(_TAG.sub(" ", text)), clean.ABSTRACT_CHARS * 2)
 
 
 def _links(entry: Any) -> Iterator[str]:
@@ -110,5 +172,6 @@ async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Pi
         last_modified=state.last_modified,
         public_only=True,
     )
-    parsed = parse(reply.body, now.date()) if reply.changed else Parsed(0, ())
+    # In a thread: other sources are asked meanwhile.
+    parsed = await asyncio.to_thread(parse, reply.body, now.date()) if reply.changed else Parsed(0, ())
     yield Piece(parsed, now.date(), reply.etag, reply.last_modified)

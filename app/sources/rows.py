@@ -16,6 +16,8 @@ from app.records import Rejection
 
 CUT_OFF = "the answer was cut off"
 BROKEN = "the answer is broken from here on"
+MOST_ENTRIES = 2_000  # of a feed: as many as arXiv gives at once
+TOO_MANY = "the feed has too many entries"
 NOT_JSON = "the row is not JSON"
 NOT_AN_OBJECT = "the row is not an object"
 _REPR_CHARS = 200_000
@@ -38,6 +40,11 @@ def refuse_markup(text: str, wanted: str) -> None:
         raise UnreadableAnswer(f"The answer is empty; {wanted} was expected.")
     if re.match(r"\s*<(!doctype html|html|head|body)\b", text[:2_000], re.IGNORECASE):
         raise UnreadableAnswer(f"The answer is a web page (perhaps a login form), not {wanted}.")
+
+
+def too_many(count: int, most: int = MOST_ENTRIES) -> Rejection:
+    """Return the rejection of the entries of a feed that are over a limit."""
+    return Rejection(TOO_MANY, None, f"the first {most:,} of {count:,} were read")
 
 
 def read(data: bytes | str) -> tuple[list[Row], list[Rejection]]:

@@ -18,7 +18,7 @@ from app.errors import InvalidInput, NotFound, TooManyRequests
 from app.records import Opinion, Parsed
 from app.sources import clean
 from app.tokens import Grant, Purpose
-from app.web import following
+from app.web import following, pasting
 from app.web.forms import Filled, Text
 from app.web.links import allows, back, db, page
 from app.web.security import Limits
@@ -160,10 +160,10 @@ def paste(request: Request, grant: Change, liked: Text = "", file: UploadFile | 
 
 def _given(liked: str, file: UploadFile | None) -> Parsed:
     """What was pasted, and what is in the file; what was not understood there says so."""
-    pasted = bibliography.parse(liked)
+    pasted = pasting.parse(liked)
     if file is None:
         return pasted
-    read = bibliography.parse_file(file.file.read(bibliography.MOST_FILE_BYTES + 1))
+    read = pasting.parse_file(file.file.read(bibliography.MOST_FILE_BYTES + 1))
     origin = clean.line(file.filename, FILE_NAME_CHARS)
     rejections = (replace(rejection, origin=origin) for rejection in read.rejections)
     return Parsed(pasted.rows + read.rows, pasted.records + read.records, (*pasted.rejections, *rejections))

@@ -16,8 +16,8 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
 
-from app import bounces, keys, pipeline, runs
-from app.errors import InvalidInput
+from app import bounces, keys, pipeline, runs, sandbox
+from app.errors import InvalidInput, ParsingTooExpensive
 from app.models import Scope
 from app.pipeline import App
 from app.records import Rejection
@@ -27,6 +27,7 @@ router = APIRouter()
 log = structlog.get_logger(__name__)
 
 _basic = HTTPBasic(auto_error=False)
+SMALL = 100_000  # bytes that may be read in this process
 _WAYS_IN = 'Basic realm="paperboy hooks", Bearer realm="paperboy hooks"'
 
 Shape = StrEnum("Shape", {name.upper(): name for name in bounces.SHAPES})  # type: ignore[misc]
@@ -75,9 +76,14 @@ def take_bounces(
         _show_subscription(app, url, now)
         return JSONResponse({"subscription": "it waits for the operator: see the runs of the job “bounces”"})
     try:
-        notices = bounces.read_webhook(shape.value, body)
+        if len(body) <= SMALL:
+            notices = bounces.read_webhook(shape.value, body)
+        else:
+            notices = sandbox.run(bounces.read_webhook, shape.value, body)
     except bounces.Unreadable as error:
         raise InvalidInput(str(error)) from None
+    except ParsingTooExpensive:
+        raise InvalidInput("to read these events takes too long: please send fewer at once") from None
     counts = pipeline.take_bounces(app, notices, now)
     log.info("a webhook told of bounces", shape=shape.value, counts=dict(counts))
     return JSONResponse({"counts": dict(counts)})

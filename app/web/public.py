@@ -9,13 +9,13 @@ import structlog
 from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app import bibliography, clock, pipeline, subscribers
+from app import clock, pipeline, subscribers
 from app.errors import TooManyRequests
 from app.models import WhenEmpty
 from app.pipeline import App
 from app.records import Parsed
 from app.subscribers import Recognised, SignUp
-from app.web import forms, shelf
+from app.web import forms, pasting, shelf
 from app.web import preview as previews
 from app.web.forms import Filled, Text, Texts
 from app.web.pages import page
@@ -162,7 +162,7 @@ def _read(request: Request, liked: str) -> Parsed:
         return Parsed()
     limits: Limits = request.app.state.limits
     with limits.at_work():
-        return bibliography.parse(liked)
+        return pasting.parse(liked)
 
 
 def _busy(request: Request, form: Filled, seconds: int) -> Response:

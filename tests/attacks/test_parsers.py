@@ -46,6 +46,6 @@ def test_latex_that_is_left_open_stays_as_it_is(text: str) -> None:
 @pytest.mark.parametrize("token", ["@a{", "@a{\n", "@a(", "@a{b}", "@string{a=b}", "@a{b,c={d},"])
 def test_bibtex_of_nothing_but_beginnings_is_read_as_far_as_it_counts(token: str) -> None:
     """590 kB of them took 3.5 s, though only the first 200 are ever shown."""
-    with at_most(1):
+    with at_most(2):
         parsed = bibliography.parse_file((token * 200_000)[:590_000].encode())
     assert len(parsed.records) + len(parsed.rejections) <= 401

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.bounces import Kind, Notice, notices, read_mail
 from app.refusals import Reason
 from tests.bounces.mails import LETTER, complaint, dsn, vacation
-from tests.bounces.mutations import mutated
+from tests.mutations import mutated
 
 US = "bounce+00112233445566778899aabbccddeeff01234567@paperboy.test"
 HEAD = f"From: Mail Delivery System <MAILER-DAEMON@mx.example.org>\nTo: <{US}>\nSubject: {{}}\n\n"

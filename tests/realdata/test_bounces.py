@@ -13,7 +13,7 @@ import pytest
 
 from app import refusals
 from app.bounces import Kind, Notice, read_mail
-from tests.bounces.mutations import mutated
+from tests.mutations import mutated
 from tests.conftest import SHARED_DATA
 
 pytestmark = [pytest.mark.realdata, pytest.mark.timeout(400)]

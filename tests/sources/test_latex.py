@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.sources import latex
@@ -50,6 +50,7 @@ def test_what_is_no_latex_stays(text: str) -> None:
     assert latex.shown(text) == text
 
 
+@settings(deadline=None)  # a wall-clock limit, on a machine that may be busy
 @given(
     st.lists(st.sampled_from([*"\\${}^_%~-`'<> ab1", "\\frac", "\\cite{", "\\mathbb", "\\x"]), max_size=30)
 )

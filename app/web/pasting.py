@@ -1,0 +1,32 @@
+"""What people paste, or choose as a file, is read where it can hold up nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from app import bibliography, sandbox
+from app.errors import InvalidInput, ParsingTooExpensive
+from app.records import Parsed
+
+SMALL = 20_000  # characters or bytes that may be read in this process: they take at most half a second
+Given = TypeVar("Given", str, bytes)
+
+
+def parse(text: str) -> Parsed:
+    """Return the papers that a pasted text names; InvalidInput when it is too long, or takes too long."""
+    return _bounded(bibliography.parse, text, "liked")
+
+
+def parse_file(data: bytes) -> Parsed:
+    """Return the papers in a file; InvalidInput when it is too long, no text, or takes too long."""
+    return _bounded(bibliography.parse_file, data, "file")
+
+
+def _bounded(read: Callable[[Given], Parsed], given: Given, field: str) -> Parsed:
+    if len(given) <= SMALL:
+        return read(given)
+    try:
+        return sandbox.run(read, given)
+    except ParsingTooExpensive:
+        raise InvalidInput("This takes too long to read: please send fewer papers at once.", field) from None

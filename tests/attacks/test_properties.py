@@ -1,0 +1,192 @@
+"""Whatever a stranger sends, a parser returns, or raises its documented error, within a second of CPU time.
+
+`PAPERBOY_ATTACKS=10` makes ten times as many inputs, and pumped ones of up to 200 kB.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+
+import pytest
+
+from app import abbreviations, bibliography, gist, interest, sources, words
+from app.bounces import Unreadable, read_mail, read_webhook
+from app.errors import InvalidInput, UnreadableAnswer
+from app.sources import arxiv, clean, feed, huggingface, jsonl, pages
+from tests.bounces import mails
+from tests.mutations import mutated, pumped
+from tests.sources import answers
+
+pytestmark = [pytest.mark.once, pytest.mark.timeout(3_000)]
+
+TIMES = int(os.environ.get("PAPERBOY_ATTACKS", "1"))
+MUTATIONS, PUMPED = 560 * TIMES, 56 * TIMES  # for each of the 18 parsers
+SIZES = (8_000, 20_000, 29_000) if TIMES == 1 else (20_000, 29_000, 60_000, 200_000)
+DAY = date(2026, 11, 20)
+US = "bounce+1-abcdefgh12@paperboy.test"
+
+BIBTEX = rb"""% a remark
+@string{jacm = "Journal of the ACM"}
+@article{knuth, author = {Donald E. Knuth and Lamport, Leslie}, title = {Literate {P}rogramming of $O(n^{2})$},
+  journal = jacm, doi = "10.1093/comjnl/27.2.97", abstract = {We \emph{read} \frac{1}{2} of it.}, }
+A title that somebody typed in between
+@inproceedings(vaswani, title = {Attention Is "All" You Need}, eprint = {1706.03762}, archiveprefix = {arXiv})
+https://arxiv.org/abs/2611.00001
+"""
+RIS = b"TY  - JOUR\nTI  - Pigeons That Plan\nAU  - Lovelace, Ada\nDO  - 10.1000/xyz\nAB  - We teach\n them.\nER  - \n"
+CSL = json.dumps(
+    [{"id": "a", "title": "Pigeons", "DOI": "10.1000/x", "author": [{"family": "L", "given": "A"}]}]
+)
+CSV = b'"Key","Title","Author","DOI","Abstract Note"\n"A","Pigeons","Lovelace, Ada; Turing, Alan","10.1000/x","They\nplan"\n'
+LATEX = rb"We show $\mathbb{R}^{n\times n}$, $\frac{1}{2}$, \sqrt[3]{x_{max}} and \emph{more} of Andr\'e \cite{a,b} ``so''"
+PROSE = "We propose LongVideo (LV), e.g. for 1. cats; 2. dogs. However, et al. don't! See https://a.test/x…".encode()
+HOOKS = {
+    "generic": {"kind": "bounce", "recipient": "a@x.test", "return_path": US, "diagnostic": "550 5.1.1 no user"},
+    "ses": {"notificationType": "Bounce", "mail": {"source": US}, "bounce": {"bounceType": "Permanent",
+            "bouncedRecipients": [{"emailAddress": "a@x.test", "diagnosticCode": "smtp; 550", "status": "5.1.1"}]}},
+    "postmark": {"RecordType": "Bounce", "Type": "HardBounce", "Email": "a@x.test", "Content": "To: b\n\nx"},
+    "sendgrid": [{"event": "bounce", "email": "a@x.test", "reason": "550 user unknown", "smtp-id": "<a@b>"}],
+    "mailgun": {"event-data": {"event": "failed", "severity": "permanent", "recipient": "a@x.test",
+                "delivery-status": {"code": 550, "message": "no such user"}}},
+}  # fmt: skip
+XML = (
+    b"<item>",
+    b"<entry>",
+    b"<entry><title>",
+    b"<a b='",
+    b"<!--",
+    b"<![CDATA[",
+    b"&amp;",
+    b"&#",
+    b"<a:b ",
+    b"]]>",
+)
+JSON = (b"[", b"{", b'{"a":', b'["', b"\\u", b"1e", b'{"title":"x"},', b"\n", b"9", b"'a' ", b"-")
+BIB = (
+    b"@a{",
+    b"@a{b,",
+    b"@a{b,c={",
+    b"@string{a=",
+    b"@comment(",
+    b"\n@a(",
+    b'"',
+    b" and ",
+    b"{\\",
+    b"10.1/",
+    b"TY  - ",
+)
+TEX = (
+    b"\\sqrt[",
+    b"\\frac{",
+    b"$x_{",
+    b"\\H{",
+    b"\\cite[",
+    b"\\begin{",
+    b"^",
+    b"http://a",
+    b"``a",
+    b"{A ",
+    b"\\left(",
+)
+MIME = (b"a\n", b"--b\n", b"<a@b.c>\n", b"=?utf-8?q?", b"550 user ", b"Content-Type: message/rfc822\n\n", b"<style>", b"&#9",
+        b"Final-Recipient: rfc822; a@b.c\nAction: failed\n\n")  # fmt: skip
+MARKS = "\u0316\u0301".encode()
+
+
+@dataclass(frozen=True)
+class Parser:
+    """One parser, a whole input of its own, the tokens of its format, and the errors it documents."""
+
+    read: Callable[[bytes], object]
+    seed: bytes
+    tokens: tuple[bytes, ...]
+    errors: tuple[type[Exception], ...] = ()
+
+
+def text_of(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def read_prose(data: bytes) -> object:
+    """Everything that reads an abstract that was cleaned."""
+    text = clean.prose(text_of(data))
+    return words.tokenise(text), gist.summary("Pigeons", text), abbreviations.learn([text], {})
+
+
+def read_interest(data: bytes) -> object:
+    return interest.parse(text_of(data)[:2_000]), interest.muted(text_of(data)[:100])
+
+
+def of_pages(data: bytes) -> object:
+    return pages.parse(data, today=DAY)
+
+
+def of_any_kind(data: bytes) -> object:
+    return sources.read("2026-11-20.json", data, DAY)
+
+
+SOURCE = (UnreadableAnswer,)
+PARSERS = {
+    "arxiv": Parser(arxiv.parse, answers.api(answers.api_entry()).encode(), XML, SOURCE),
+    "arxiv-feed": Parser(arxiv.parse_feed, answers.feed(answers.feed_entry()).encode(), XML, SOURCE),
+    "feed": Parser(feed.parse, answers.RSS.encode(), XML, SOURCE),
+    "huggingface": Parser(huggingface.parse, answers.hf(answers.hf_row()).encode(), JSON, SOURCE),
+    "jsonl": Parser(jsonl.parse, b'{"title": "Pigeons", "id": "2611.00001", "authors": ["Ada"]}\n' * 2, JSON, SOURCE),
+    "pages": Parser(of_pages, answers.PAGE.encode(), (b"\n\n", b"\n", b"Nov 3 ", b"4 authors ", b" \n"), SOURCE),
+    "any": Parser(of_any_kind, answers.RSS.encode(), XML + JSON, SOURCE),
+    "bibtex": Parser(bibliography.parse_file, BIBTEX, BIB + TEX, (InvalidInput,)),
+    "ris": Parser(bibliography.parse_file, RIS, (b"TY  - ", b"AU  - a\n", b"\n", b" "), (InvalidInput,)),
+    "csl": Parser(bibliography.parse_file, CSL.encode(), JSON, (InvalidInput,)),
+    "csv": Parser(bibliography.parse_file, CSV, (b'"', b'","', b"\n", b'""', b"; "), (InvalidInput,)),
+    "prose": Parser(read_prose, PROSE, (*TEX, MARKS, b"e.g. ", b"(LV) ", b"A. ", b"!? ", b"a b ")),
+    "interest": Parser(read_interest, b'"world models" -robot author:"Ada" cat:cs.CL', (b'"', b"-", b"author:", MARKS, b" "),
+                       (InvalidInput,)),
+    "bounces": Parser(read_mail, mails.dsn(US), MIME),
+    **{f"webhook-{shape}": Parser(lambda data, shape=shape: read_webhook(shape, data),  # type: ignore[misc]
+                                  json.dumps(body).encode(), JSON, (Unreadable,)) for shape, body in HOOKS.items()},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Libraries that log each thing they stumble over would take longer for that than for the rest."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def check(parser: Parser, inputs: Iterator[bytes]) -> None:
+    for data in inputs:
+        began = time.process_time()
+        try:
+            parser.read(data)
+        except parser.errors:
+            pass
+        except Exception as error:
+            raise AssertionError(f"{len(data)} bytes, {data[:200]!r} …") from error
+        took = time.process_time() - began
+        assert took < 1, f"{took:.1f} s for {len(data)} bytes, {data[:200]!r} …"
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_no_mutation_raises_or_takes_long(name: str) -> None:
+    """Bytes that are lost, doubled, mixed or random."""
+    parser, dice = PARSERS[name], random.Random(name)  # noqa: S311
+    others = [other.seed for other in PARSERS.values()]
+    check(parser, (mutated(parser.seed, dice.choice(others), dice) for _ in range(MUTATIONS)))
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_no_pumped_input_raises_or_takes_long(name: str) -> None:
+    """A token of the format thousands of times: repeated, nested, left open."""
+    parser, dice = PARSERS[name], random.Random(name)  # noqa: S311
+    tokens = itertools.islice(itertools.cycle(parser.tokens), PUMPED)
+    check(parser, (pumped(parser.seed, token, dice.choice(SIZES), dice) for token in tokens))
