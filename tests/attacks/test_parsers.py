@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 
 import pytest
 
-from app import bibliography
-from app.sources import latex
+from app import bibliography, interest, sandbox
+from app.bounces import mime, read_mail, read_webhook
+from app.errors import InvalidInput, InvalidInterest, UnreadableAnswer
+from app.sources import arxiv, clean, feed, latex, rows
+from app.web import pasting
 
 pytestmark = pytest.mark.once
 
@@ -49,3 +54,148 @@ def test_bibtex_of_nothing_but_beginnings_is_read_as_far_as_it_counts(token: str
     with at_most(2):
         parsed = bibliography.parse_file((token * 200_000)[:590_000].encode())
     assert len(parsed.records) + len(parsed.rejections) <= 401
+
+
+RSS = '<?xml version="1.0"?><rss version="2.0"><channel><title>Pigeons</title>'
+DAY = date(2026, 11, 20)
+
+
+def test_a_tag_of_40_000_attributes_is_an_unreadable_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """428 kB took 20 s, by the square of their number."""
+    monkeypatch.setattr(sandbox, "SECONDS", 1)
+    monkeypatch.setattr(sandbox, "PATIENCE", 60)
+    attributes = " ".join(f'a{number}="b"' for number in range(40_000))
+    with at_most(1), pytest.raises(UnreadableAnswer, match="more time or memory"):
+        feed.parse(f"{RSS}<item><title>a</title><link {attributes}/></item></channel></rss>", DAY)
+
+
+def test_an_entry_that_breaks_the_library_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutated feed made feedparser raise KeyError, and the whole feed was lost."""
+    parse = feed.feedparser.parse
+
+    def fragile(text: bytes, **options: bool) -> object:
+        if b"<broken" in text:
+            raise KeyError("broken")
+        return parse(text, **options)
+
+    monkeypatch.setattr(feed.feedparser, "parse", fragile)
+    items = "".join(f"<item><title>{title}</title></item>" for title in ("Owls", "<broken/>", "Herons"))
+    parsed = feed.parse(f"{RSS}{items}</channel></rss>", DAY)
+    assert [record.title for record in parsed.records] == ["Owls", "Herons"]
+    assert [(told.row, told.reason) for told in parsed.rejections] == [(2, feed.BROKEN_ENTRY)]
+
+
+def test_a_feed_that_breaks_the_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no entry can be told from the others, the reason is the source's."""
+    monkeypatch.setattr(feed.feedparser, "parse", lambda *_, **__: {}["broken"])
+    with pytest.raises(UnreadableAnswer, match="KeyError"):
+        feed.parse(f"{RSS}</channel></rss>", DAY)
+
+
+def test_a_feed_has_an_end() -> None:
+    """378 kB of similar titles held the database for a minute."""
+    parsed = feed.parse(f"{RSS}{'<item><title>Pigeons</title></item>' * 2_345}</channel></rss>", DAY)
+    assert len(parsed.records) == rows.MOST_ENTRIES
+    assert [(told.reason, told.detail) for told in parsed.rejections] == [
+        (rows.TOO_MANY, "the first 2,000 of 2,345 were read")
+    ]
+
+
+def test_a_feed_of_arxiv_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is longer than any day of all categories."""
+    monkeypatch.setattr(arxiv, "MOST_ENTRIES", 2)
+    entry = "<entry><id>http://arxiv.org/abs/2611.0000{}v1</id><title>Pigeons</title></entry>"
+    entries = "".join(entry.format(number) for number in range(5))
+    parsed = arxiv.parse(f'<feed xmlns="http://www.w3.org/2005/Atom">{entries}</feed>', DAY)
+    assert len(parsed.records) == parsed.rows == 2
+    assert [told.detail for told in parsed.rejections] == ["the first 2 of 5 were read"]
+
+
+HEAD = (
+    "From: MAILER-DAEMON@x.test\r\nTo: bounce+1-abcdefgh@paperboy.test\r\n"
+    'Subject: Undelivered Mail Returned to Sender\r\nContent-Type: multipart/report; boundary="b"\r\n\r\n'
+)
+
+
+def report(kind: str, words: str, fields: str) -> bytes:
+    """Return a report with words for people, and fields."""
+    return f"{HEAD}--b\r\nContent-Type: {kind}\r\n\r\n{words}\r\n--b\r\n{fields}\r\n--b--\r\n".encode()
+
+
+def recipients(said: str, count: int) -> str:
+    """Return the fields of a delivery status notice."""
+    field = "Final-Recipient: rfc822; u{}@x.test\r\nAction: failed\r\nDiagnostic-Code: smtp; {}\r\n\r\n"
+    named = "".join(field.format(number, said) for number in range(count))
+    return f"Content-Type: message/delivery-status\r\n\r\n{named}"
+
+
+COMPLAINT = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n"
+
+
+@pytest.mark.parametrize(
+    "mail",
+    [
+        report("text/plain", "no", recipients("550 user " * 440, 60)),
+        report("text/plain", "a\r\n" * 40_000, recipients("550", 1_500)),
+        report("text/html", "<p>a&amp;b</p>" * 5_000, COMPLAINT + "Original-Rcpt-To: u@x.test\r\n" * 5_000),
+    ],
+    ids=["long answers", "short lines", "a complaint"],
+)
+def test_a_notice_about_many_recipients_is_read_once(mail: bytes) -> None:
+    """Each of them had all the words read again: 250 kB took 4 to 28 s."""
+    with at_most(2):
+        assert 10 < len(read_mail(mail)) <= 50
+
+
+def test_a_webhook_of_long_answers_is_read_as_far_as_answers_go() -> None:
+    """An answer by SMTP has a few lines; 50 of 20 kB took 7 s."""
+    events = [{"kind": "bounce", "recipient": "a@x.test", "diagnostic": "550 user " * 2_000}] * 20
+    with at_most(2):
+        assert len(read_webhook("generic", json.dumps(events).encode())) == 20
+
+
+def test_endless_marks_on_a_letter_are_cut() -> None:
+    """Python orders them by the square of their number: one abstract of 160 kB took half a minute."""
+    marks = "\u0301\u0316" * 80_000
+    with at_most(1):
+        assert len(clean.prose("e" + marks)) < 100
+        with pytest.raises(InvalidInterest):
+            interest.parse("e" * 400 + marks)
+
+
+def test_an_endless_number_is_no_entity() -> None:
+    """Python refuses to read it, and the paste got a 500."""
+    number = "&#" + "1" * 5_000 + ";"
+    parsed = bibliography.parse(f"@article{{a, title={{Pigeons {number[:900]}}}, abstract={{{number}}}}}")
+    assert len(parsed.records) == 1
+    assert b"&#1" in read_mail_text(f"Content-Type: text/html\n\n{number}".encode())
+
+
+def read_mail_text(mail: bytes) -> bytes:
+    """Return the text of a mail as it is read."""
+    return mime.read(mail).text.encode()
+
+
+def test_a_paste_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is well-formed, and each text is within its limits: 200 kB of it held a visitor's place for 6 s."""
+    monkeypatch.setattr(sandbox, "SECONDS", 1)
+    monkeypatch.setattr(sandbox, "PATIENCE", 60)
+    entry = "@a{b, title={%s}, abstract={%s}}\n"
+    hostile = entry % (r"$\alpha$" * 100, r"\'{e}" * 400)
+    with at_most(1), pytest.raises(InvalidInput, match="too long to read"):
+        pasting.parse_file((hostile * 180).encode())
+
+
+@pytest.mark.parametrize(
+    "mark", [*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c", "\u200b"]
+)
+def test_no_title_turns_the_text_around_it(mark: str) -> None:
+    """U+202E stayed in titles, and what stood behind them on a page was read backwards."""
+    assert clean.title(f"Pigeons {mark}exe.sluop") == "Pigeons exe.sluop"
+    assert interest.normalise(f"world {mark}models") == "world models"
+
+
+def test_scripts_keep_what_they_need() -> None:
+    """Arabic and Hebrew are written from the right by themselves; Persian and emoji need joiners."""
+    for title in ("مدل‌های زبانی بزرگ", "מודלים של שפה", "क्‍ष", "👩‍🔬 at work"):
+        assert clean.title(title) == title

@@ -35,19 +35,26 @@ US = "bounce+1-abcdefgh12@paperboy.test"
 
 BIBTEX = rb"""% a remark
 @string{jacm = "Journal of the ACM"}
-@article{knuth, author = {Donald E. Knuth and Lamport, Leslie}, title = {Literate {P}rogramming of $O(n^{2})$},
+@article{knuth, author = {Donald E. Knuth and Lamport, Leslie}, title = {Literate {P}rogramming $O(n^{2})$},
   journal = jacm, doi = "10.1093/comjnl/27.2.97", abstract = {We \emph{read} \frac{1}{2} of it.}, }
 A title that somebody typed in between
 @inproceedings(vaswani, title = {Attention Is "All" You Need}, eprint = {1706.03762}, archiveprefix = {arXiv})
 https://arxiv.org/abs/2611.00001
 """
-RIS = b"TY  - JOUR\nTI  - Pigeons That Plan\nAU  - Lovelace, Ada\nDO  - 10.1000/xyz\nAB  - We teach\n them.\nER  - \n"
-CSL = json.dumps(
-    [{"id": "a", "title": "Pigeons", "DOI": "10.1000/x", "author": [{"family": "L", "given": "A"}]}]
+RIS = (
+    b"TY  - JOUR\nTI  - Pigeons That Plan\nAU  - Lovelace, Ada\nDO  - 10.1000/xyz\n"
+    b"AB  - We teach\n them.\nER  - \n"
 )
-CSV = b'"Key","Title","Author","DOI","Abstract Note"\n"A","Pigeons","Lovelace, Ada; Turing, Alan","10.1000/x","They\nplan"\n'
-LATEX = rb"We show $\mathbb{R}^{n\times n}$, $\frac{1}{2}$, \sqrt[3]{x_{max}} and \emph{more} of Andr\'e \cite{a,b} ``so''"
-PROSE = "We propose LongVideo (LV), e.g. for 1. cats; 2. dogs. However, et al. don't! See https://a.test/x…".encode()
+PERSON = {"family": "Lovelace", "given": "Ada"}
+CSL = json.dumps([{"id": "a", "title": "Pigeons", "DOI": "10.1000/x", "author": [PERSON]}])
+CSV = (
+    b'"Key","Title","Author","DOI","Abstract Note"\n'
+    b'"A","Pigeons","Lovelace, Ada; Turing, Alan","10.1000/x","They\nplan"\n'
+)
+PROSE = (
+    rb"We show $\mathbb{R}^{n\times n}$, $\frac{1}{2}$, \sqrt[3]{x_{max}} and \emph{more} of Andr\'e \cite{a}. "
+    + "We propose LongVideo (LV), e.g. for 1. cats; 2. dogs. However, et al. don't! See https://a.test/x…".encode()
+)
 HOOKS = {
     "generic": {"kind": "bounce", "recipient": "a@x.test", "return_path": US, "diagnostic": "550 5.1.1 no user"},
     "ses": {"notificationType": "Bounce", "mail": {"source": US}, "bounce": {"bounceType": "Permanent",
