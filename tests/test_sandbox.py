@@ -81,7 +81,7 @@ def test_a_child_has_no_secrets_and_ends_with_its_parent() -> None:
         "sys.stdin.read()"
     )
     environment = {**os.environ, "PAPERBOY_SECRET_KEYS": "hidden", "PYTHONPATH": os.pathsep.join(sys.path)}
-    parent = subprocess.Popen(
+    parent = subprocess.Popen(  # noqa: S603  # our own code
         [sys.executable, "-c", code],
         env=environment,
         stdin=subprocess.PIPE,

@@ -13,8 +13,8 @@ import pytest
 
 from app import refusals
 from app.bounces import Kind, Notice, read_mail
-from tests.mutations import mutated
 from tests.conftest import SHARED_DATA
+from tests.mutations import mutated
 
 pytestmark = [pytest.mark.realdata, pytest.mark.timeout(400)]
 
