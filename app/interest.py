@@ -18,8 +18,7 @@ MAX_INTEREST_CHARS = 300
 MAX_MUTED_CHARS = 100
 MUTABLE = 8  # words of a paper that are offered
 
-# Copied from a page; nobody sees them.
-_INVISIBLE = re.compile("[\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # copied from a page; nobody sees them
 _FOREIGN = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # filters of other services
 _MARKED = re.compile(r'"|(?:^|\s)-\S|\b(?:author|cat):', re.IGNORECASE)  # more than plain words
 _NEIGHBOURS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
