@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 
 def mutated(text: bytes, other: bytes, dice: random.Random) -> bytes:
@@ -45,3 +46,20 @@ def pumped(text: bytes, token: bytes, size: int, dice: random.Random) -> bytes:
 
 
 _CLOSING = bytes.maketrans(b"{}[]()<>", b"}{][)(><")
+
+
+_ODD: tuple[Any, ...] = (
+    None, True, -1, 1e308, float("nan"), 10**400, "", "\ud800", "\u202e", f"&#{'1' * 5_000};", "x" * 5_000,
+    [], {}, [[]], [None, 1, {}], {"a": None}, "2026-99-99", "{'a': 1}",
+)  # fmt: skip
+
+
+def distorted(value: Any, dice: random.Random) -> Any:
+    """Return a JSON value of which some parts are of another type, missing, or there many times."""
+    if dice.random() < 0.08:
+        return dice.choice(_ODD)
+    if isinstance(value, dict):
+        return {name: distorted(inner, dice) for name, inner in value.items() if dice.random() > 0.04}
+    if isinstance(value, list):
+        return [distorted(inner, dice) for inner in value] * dice.choice((1, 1, 1, 0, 3))
+    return value

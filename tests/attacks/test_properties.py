@@ -22,7 +22,7 @@ from app.bounces import Unreadable, read_mail, read_webhook
 from app.errors import InvalidInput, UnreadableAnswer
 from app.sources import arxiv, clean, feed, huggingface, jsonl, pages
 from tests.bounces import mails
-from tests.mutations import mutated, pumped
+from tests.mutations import distorted, mutated, pumped
 from tests.sources import answers
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(3_000)]
@@ -200,6 +200,14 @@ def test_no_mutation_raises_or_takes_long(name: str) -> None:
     parser, dice = PARSERS[name], random.Random(name)  # noqa: S311
     others = [other.seed for other in PARSERS.values()]
     check(parser, (mutated(parser.seed, dice.choice(others), dice) for _ in range(MUTATIONS)))
+
+
+@pytest.mark.parametrize("name", ["huggingface", "jsonl", "csl", *(f"webhook-{shape}" for shape in HOOKS)])
+def test_no_field_of_another_type_raises(name: str) -> None:
+    """JSON that is JSON, with values that nobody expects where they are."""
+    parser, dice = PARSERS[name], random.Random(name)  # noqa: S311
+    whole = json.loads(parser.seed.splitlines()[0] if name == "jsonl" else parser.seed)
+    check(parser, (json.dumps(distorted(whole, dice)).encode() for _ in range(MUTATIONS)))
 
 
 @pytest.mark.parametrize("name", PARSERS)
