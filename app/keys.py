@@ -1,4 +1,4 @@
-"""The keys of the admin API: made once, shown once, kept as a hash only."""
+"""The keys of the admin API: created once, shown once, stored as a hash, and expiring."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from app.models import ApiKey, Scope
 
 PREFIX = "pb_"  # so that a key is recognised where it leaked: in logs, in a repository
 MAX_NAME = 100
+DAYS, MAX_DAYS = 365, 3650  # until a key expires
 _SECRET_BYTES = 32
 _USE_IS_NOTED_EVERY = timedelta(minutes=1)  # not on every request: reading must not wait for a write
 
@@ -40,30 +41,45 @@ def secret() -> str:
     return secrets.token_urlsafe(_SECRET_BYTES)
 
 
-def create(session: Session, name: str, scopes: Iterable[Scope], now: datetime) -> tuple[ApiKey, str]:
-    """Make a key; the second value is the only copy of it there will ever be."""
+def create(
+    session: Session, name: str, scopes: Iterable[Scope], now: datetime, days: int | None = DAYS
+) -> tuple[ApiKey, str]:
+    """Make a key; the second value is the only copy of it there will ever be.
+
+    It expires after so many `days`, or never if that is None.
+    """
     name, wanted = name.strip(), sorted(set(scopes))
     if not name or len(name) > MAX_NAME:
         raise InvalidInput(f"a key needs a name of 1 to {MAX_NAME} characters", field="name")
     if not wanted:
         raise InvalidInput("a key needs at least one scope: read, write, send or bounces", field="scopes")
+    if days is not None and not 1 <= days <= MAX_DAYS:
+        raise InvalidInput(f"a key expires after 1 to {MAX_DAYS} days, or never", field="days")
     if any(key.name == name and key.revoked_at is None for key in listed(session)):
         raise Conflict(f"there is a key named “{name}” already: revoke it first, or choose another name")
     key = PREFIX + secret()
-    row = ApiKey(name=name, key_hash=_hash(key), scopes=[str(scope) for scope in wanted], created_at=now)
+    row = ApiKey(
+        name=name,
+        key_hash=_hash(key),
+        scopes=[str(scope) for scope in wanted],
+        created_at=now,
+        expires_at=None if days is None else now + timedelta(days=days),
+    )
     session.add(row)
     session.flush()
     return row, key
 
 
-def holder(session: Session, key: str) -> Holder | None:
-    """Who holds this key; None where it is unknown or revoked."""
+def holder(session: Session, key: str, now: datetime) -> Holder | None:
+    """Return the holder of a key, or None if it is unknown, revoked or expired."""
     if not key.startswith(PREFIX):
         return None
     wanted = _hash(key)
     row = session.exec(select(ApiKey).where(ApiKey.key_hash == wanted)).one_or_none()
     # The look-up compares hashes, of which nobody can choose a prefix; this makes it plain.
     if row is None or row.revoked_at or not hmac.compare_digest(row.key_hash, wanted):
+        return None
+    if row.expires_at is not None and row.expires_at <= now:
         return None
     return Holder(
         cast("int", row.id), row.name, frozenset(Scope(scope) for scope in row.scopes), row.last_used_at
@@ -86,6 +102,12 @@ def revoke(session: Session, name: str, now: datetime) -> ApiKey:
     row.revoked_at = now
     session.add(row)
     return row
+
+
+def expiring(session: Session, before: datetime) -> list[ApiKey]:
+    """Return the keys in use that expire before a moment, those that expire first at the front."""
+    soon = select(ApiKey).where(col(ApiKey.expires_at) < before, col(ApiKey.revoked_at).is_(None))
+    return list(session.exec(soon.order_by(col(ApiKey.expires_at))))
 
 
 def listed(session: Session) -> Sequence[ApiKey]:

@@ -21,6 +21,7 @@ from app.subscribers import Preferences
 from app.tokens import Signer
 from app.web import (
     api,
+    capacity,
     conditional,
     crawlers,
     errors,
@@ -60,6 +61,7 @@ def create_app(app: App) -> FastAPI:
     site = FastAPI(title=app.settings.site_name, openapi_url=None, lifespan=_lifespan)
     site.state.paperboy = app
     site.state.templates = pages.environment(app.settings)
+    site.state.capacity = limits = capacity.Capacity()
     site.state.limits = security.Limits(app.settings.signups_per_hour)
     site.state.previews = preview.Previews(app)
     site.state.kept = conditional.Kept()
@@ -77,8 +79,8 @@ def create_app(app: App) -> FastAPI:
     site.include_router(feeds.router)
     site.include_router(crawlers.router)
     site.include_router(ops.router)
-    site.mount("/api", api.create(app))
-    site.mount("/hooks", hooks.create(app))
+    site.mount("/api", api.create(app, limits))
+    site.mount("/hooks", hooks.create(app, limits))
     site.mount("/static", pages.Static(directory=pages.STATIC), name="static")
     tracing.install(site, app.settings)
     return site

@@ -353,6 +353,7 @@ class ApiKey(SQLModel, table=True):
     key_hash: str = Field(unique=True, max_length=64)
     scopes: list[str] = Field(default_factory=list, sa_type=JSON)
     created_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # None: never
     last_used_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 

@@ -594,7 +594,7 @@ def test_a_key_is_shown_once(run: Run, app: App) -> None:
     """It works, it is listed without itself, and it ends when it is revoked."""
     told = says(run("key", "create", "grafana", "--scope", "read", "--scope", "send", "--json"))
     with app.db.read() as session:
-        holder = keys.holder(session, told["key"])
+        holder = keys.holder(session, told["key"], clock.utcnow())
     assert holder is not None
     assert holder.scopes == {Scope.READ, Scope.SEND}
     listed = run("key", "list")
@@ -604,7 +604,7 @@ def test_a_key_is_shown_once(run: Run, app: App) -> None:
     assert "already" in run("key", "create", "grafana", "--scope", "read", code=1).stderr
     run("key", "revoke", "grafana")
     with app.db.read() as session:
-        assert keys.holder(session, told["key"]) is None
+        assert keys.holder(session, told["key"], clock.utcnow()) is None
         assert session.exec(select(ApiKey)).one().revoked_at
     run("key", "revoke", "grafana", code=1)
 

@@ -21,7 +21,7 @@ def test_a_key_names_its_holder_and_is_nowhere_in_the_database(app: App, now: da
         assert row.scopes == ["read", "send"]
     assert key.startswith("pb_")
     with app.db.read() as session:
-        holder = keys.holder(session, key)
+        holder = keys.holder(session, key, now)
         stored = session.exec(select(ApiKey)).one()
     assert holder is not None
     assert (holder.name, holder.scopes) == ("grafana", {Scope.READ, Scope.SEND})
@@ -33,7 +33,7 @@ def test_an_unknown_key_has_no_holder(app: App, now: datetime, forged: str) -> N
     """Whatever is sent, the answer is the same."""
     with app.db.write() as session:
         keys.create(session, "grafana", [Scope.READ], now)
-        assert keys.holder(session, forged) is None
+        assert keys.holder(session, forged, now) is None
 
 
 def test_a_revoked_key_has_no_holder_and_its_name_is_free(app: App, now: datetime) -> None:
@@ -42,8 +42,8 @@ def test_a_revoked_key_has_no_holder_and_its_name_is_free(app: App, now: datetim
         _, old = keys.create(session, "grafana", [Scope.READ], now)
         keys.revoke(session, "grafana", now)
         _, new = keys.create(session, "grafana", [Scope.READ], now)
-        assert keys.holder(session, old) is None
-        assert keys.holder(session, new) is not None
+        assert keys.holder(session, old, now) is None
+        assert keys.holder(session, new, now) is not None
         assert [row.revoked_at for row in keys.listed(session)] == [now, None]
 
 
@@ -78,12 +78,12 @@ def test_use_is_noted_once_a_minute(app: App, now: datetime) -> None:
     """Reading a thousand times writes once."""
     with app.db.write() as session:
         row, key = keys.create(session, "grafana", [Scope.READ], now)
-        fresh = keys.holder(session, key)
+        fresh = keys.holder(session, key, now)
         assert fresh is not None
         assert fresh.is_stale(now)
         assert row.id is not None
         keys.note_use(session, row.id, now)
-        used = keys.holder(session, key)
+        used = keys.holder(session, key, now)
         assert used is not None
         assert not used.is_stale(now + timedelta(seconds=59))
         assert used.is_stale(now + timedelta(seconds=60))

@@ -23,18 +23,23 @@ Name = Annotated[str, typer.Argument(help="Who or what uses the key.")]
 def create(
     name: Name,
     scope: Annotated[list[Scope], typer.Option(help="What it may do; give it once for each.")],
+    expires: Annotated[
+        int, typer.Option(metavar="DAYS", help="When it expires; 0: never.", min=0, max=held.MAX_DAYS)
+    ] = held.DAYS,
     as_json: showing.AsJson = False,
 ) -> None:
     """Make a key. It is shown once, and only its hash is kept."""
     now = clock.utcnow()
     with showing.opened(needs_secret=False) as app, app.db.write() as session:
-        row, key = held.create(session, name, scope, now)
+        row, key = held.create(session, name, scope, now, expires or None)
         audit.note(session, showing.ACTOR, "key.create", row.name, now, scopes=" ".join(row.scopes))
     if as_json:
-        showing.say_json({"name": row.name, "scopes": row.scopes, "key": key})
+        told = {"name": row.name, "scopes": row.scopes, "key": key, "expires_at": row.expires_at}
+        showing.say_json(told)
         return
     typer.echo(key)
-    showing.err().print(f"Keep it now: it is not shown again. Its scopes: {', '.join(row.scopes)}.")
+    until = f"It expires on {row.expires_at:%Y-%m-%d}." if row.expires_at else "It never expires."
+    showing.err().print(f"Keep it now: it is not shown again. Its scopes: {', '.join(row.scopes)}. {until}")
 
 
 @keys.command("list")
@@ -46,12 +51,13 @@ def list_keys(as_json: showing.AsJson = False) -> None:
         showing.say_json([row.model_dump(exclude={"key_hash"}) for row in rows])
         return
     showing.table(
-        ["name", "scopes", "created", "last used", "revoked"],
+        ["name", "scopes", "created", "expires", "last used", "revoked"],
         [
             (
                 row.name,
                 " ".join(row.scopes),
                 showing.moment(row.created_at),
+                showing.moment(row.expires_at),
                 showing.moment(row.last_used_at),
                 showing.moment(row.revoked_at),
             )

@@ -12,13 +12,14 @@ from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
-from app import deliver, lexicon, planning
+from app import deliver, keys, lexicon, planning
 from app.db import ROOT, Database
 from app.doctor.findings import Finding, Level, error, warning, well
 from app.errors import ClockError
 from app.models import Run, SendingPause, Source, Subscriber, SubscriberState
 
 LATE = timedelta(minutes=5)  # the schedule ticks every minute
+EXPIRES_SOON = timedelta(days=30)
 STALE = timedelta(days=3)  # longer than a weekend, when sources are silent
 
 
@@ -42,6 +43,7 @@ def look(db: Database, held: lexicon.Lexicon, now: datetime) -> Iterator[Finding
         yield _clocks(session, now)
         yield _ledger(session, now)
         yield from _pauses(session)
+        yield from _keys(session, now)
         yield from _models(session, held)
 
 
@@ -153,6 +155,15 @@ def _pauses(session: Session) -> Iterator[Finding]:
             f"{what} is paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
             f"run `paperboy sending resume{which}` when the reason is gone",
         )
+
+
+def _keys(session: Session, now: datetime) -> Iterator[Finding]:
+    for key in keys.expiring(session, now + EXPIRES_SOON):
+        assert key.expires_at is not None  # noqa: S101 - the query compares it
+        when = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"
+        name = shlex.quote(key.name)
+        fix = f"run `paperboy key revoke {name}`, and `paperboy key create {name}` where it is still in use"
+        yield warning(f"key {key.name}", when, fix)
 
 
 def _models(session: Session, held: lexicon.Lexicon) -> Iterator[Finding]:

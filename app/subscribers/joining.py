@@ -126,6 +126,18 @@ def add(session: Session, email: str, wanted: Preferences, now: datetime) -> int
     return subscriber.id or 0
 
 
+def invite(session: Session, email: str, wanted: Preferences, now: datetime) -> int:
+    """Add a pending reader and mail them the question for their consent. Returns their id."""
+    email = normalise_address(email)
+    if suppression.is_suppressed(session, email):
+        raise Conflict(f"{email} is suppressed: lift that first, if its owner really wants mail again.")
+    known = session.exec(select(Subscriber).where(Subscriber.email == email)).one_or_none()
+    if known is not None:
+        raise Conflict(f"{email} is known already, and {known.state}.")
+    sign_up(session, SignUp(email, wanted), "", now)
+    return session.exec(select(Subscriber).where(Subscriber.email == email)).one().id or 0
+
+
 def activate(
     session: Session, subscriber: Subscriber, ip: str, now: datetime, version: str = CONSENT_VERSION
 ) -> None:

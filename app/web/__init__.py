@@ -1,6 +1,7 @@
 """The web door, thin: it turns requests into calls of the stages, and what they say into pages.
 
 security      headers, sizes, where a request comes from, and how often it may come
+capacity      places for expensive answers, and how often keys and visitors may ask
 pages         the one template environment of the web pages
 errors        what went wrong, as a status and a page
 forms         what people typed, kept as it was typed

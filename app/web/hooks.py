@@ -22,6 +22,7 @@ from app.models import Scope
 from app.pipeline import App
 from app.records import Rejection
 from app.web.api import access, problems
+from app.web.capacity import Capacity
 
 router = APIRouter()
 log = structlog.get_logger(__name__)
@@ -33,16 +34,18 @@ _WAYS_IN = 'Basic realm="paperboy hooks", Bearer realm="paperboy hooks"'
 Shape = StrEnum("Shape", {name.upper(): name for name in bounces.SHAPES})  # type: ignore[misc]
 
 
-def create(app: App) -> FastAPI:
+def create(app: App, capacity: Capacity) -> FastAPI:
     """The webhooks as an application of their own, to be mounted at /hooks: machines read its errors."""
     hooks = FastAPI(openapi_url=None)
     hooks.state.paperboy = app
+    hooks.state.capacity = capacity
     problems.install(hooks)
     hooks.include_router(router)
     return hooks
 
 
 def _caller(
+    request: Request,
     app: access.Paperboy,
     now: access.Now,
     bearer: access.Given,
@@ -50,16 +53,13 @@ def _caller(
 ) -> keys.Holder:
     """The holder of a key that may tell of bounces, or 401, or 403."""
     given = bearer.credentials if bearer else basic.password if basic else ""
-    with app.db.read() as session:
-        holder = keys.holder(session, given)
+    holder = access.authenticate(request, given, now) if given else None
     if holder is None:
         detail = access.WRONG_KEY if given else "a key is needed"
         raise HTTPException(401, detail, {"WWW-Authenticate": _WAYS_IN})
     if Scope.BOUNCES not in holder.scopes:
         raise HTTPException(403, "this key lacks the scope “bounces”")
-    if holder.is_stale(now):
-        with app.db.write() as session:
-            keys.note_use(session, holder.id, now)
+    access.note_use(app, holder, now)
     return holder
 
 

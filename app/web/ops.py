@@ -39,8 +39,8 @@ CHECKED_EVERY = timedelta(minutes=10)
 
 
 @router.get("/healthz")
-def healthz() -> dict[str, str]:
-    """The process answers. A restart would help where it does not."""
+async def healthz() -> dict[str, str]:
+    """The process answers. A restart would help where it does not. It waits for no thread."""
     return {"status": "ok"}
 
 
@@ -64,7 +64,7 @@ def _operator(request: Request, now: access.Now, given: access.Given) -> None:
     """
     app: App = request.app.state.paperboy
     if urlsplit(app.settings.base_url).hostname not in ("127.0.0.1", "localhost", "::1"):
-        access.holder(app, now, SecurityScopes([Scope.READ.value]), given)
+        access.holder(request, app, now, SecurityScopes([Scope.READ.value]), given)
 
 
 @router.get("/metrics", dependencies=[Depends(_operator)])

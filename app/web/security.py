@@ -27,7 +27,7 @@ from app.settings import Settings
 # What is pasted may be three times as much as a form writes it; and with a file, as it is, there is room for
 # one that is a little too large, so that it is told beside its field.
 MAX_FORM_BYTES = 1024 * 1024
-MAX_API_BYTES = 1024 * 1024  # the body is read before the key is looked at
+MAX_API_BYTES = 256 * 1024  # the body is read before the key is looked at
 PER_ADDRESS_AN_HOUR = 5
 PASTES_AN_HOUR = 20  # a reader: to read a file that is LaTeX throughout may take six seconds
 PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
@@ -48,6 +48,9 @@ MAIL_CSP = (
 )
 # Pages without a secret in their URL: with no-referrer, a browser would hide the Origin of our own forms.
 PUBLIC_REFERRER = {"Referrer-Policy": "same-origin"}
+
+
+NOT_STORED = {"Cache-Control": "no-store"}  # by no browser and no proxy: answers to keys
 
 
 def headers(settings: Settings) -> dict[str, str]:
@@ -82,10 +85,13 @@ class Guard:
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
 
+        private = scope["path"].startswith(("/api/", "/hooks/", "/metrics"))
+        common = {**self._common, **NOT_STORED} if private else self._common
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 present = MutableHeaders(scope=message)
-                for name, value in self._common.items():
+                for name, value in common.items():
                     present.setdefault(name, value)
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):

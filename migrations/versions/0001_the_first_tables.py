@@ -21,6 +21,7 @@ def upgrade() -> None:
     sa.Column('key_hash', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
     sa.Column('scopes', sa.JSON(), nullable=False),
     sa.Column('created_at', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('expires_at', sa.DateTime(timezone=True), nullable=True),
     sa.Column('last_used_at', sa.DateTime(timezone=True), nullable=True),
     sa.Column('revoked_at', sa.DateTime(timezone=True), nullable=True),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_apikey')),

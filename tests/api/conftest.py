@@ -41,25 +41,28 @@ def client(site: FastAPI) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def key_of(app: App) -> Callable[[Scope], str]:
-    """A function that makes the key of a scope, named for it."""
+def key_of(app: App) -> Callable[..., str]:
+    """A function that makes a key with some scopes, named for the first."""
 
-    def make(scope: Scope) -> str:
+    def make(*scopes: Scope) -> str:
         with app.db.write() as session:
-            return keys.create(session, f"{scope} key", [scope], NOW)[1]
+            return keys.create(session, f"{scopes[0]} key", scopes, NOW)[1]
 
     return make
 
 
 @pytest.fixture
-def call(client: TestClient, key_of: Callable[[Scope], str]) -> Call:
-    """Call a route below /api/v1 with the scope that its method asks for, or the one that is given."""
-    made: dict[Scope, str] = {}
+def call(client: TestClient, key_of: Callable[..., str]) -> Call:
+    """Call a route below /api/v1 with the scope that its method asks for, or the ones that are given."""
+    made: dict[tuple[Scope, ...], str] = {}
 
-    def request(method: str, path: str, *, scope: Scope | None = None, **content: Any) -> httpx2.Response:
+    def request(
+        method: str, path: str, *, scope: Scope | tuple[Scope, ...] | None = None, **content: Any
+    ) -> httpx2.Response:
         scope = scope or (Scope.READ if method == "GET" else Scope.WRITE)
-        made[scope] = made.get(scope) or key_of(scope)
-        headers = {"Authorization": f"Bearer {made[scope]}"}
+        scopes = scope if isinstance(scope, tuple) else (scope,)
+        made[scopes] = made.get(scopes) or key_of(*scopes)
+        headers = {"Authorization": f"Bearer {made[scopes]}"}
         return client.request(method, f"/api/v1{path}", headers=headers, **content)
 
     return request

@@ -160,8 +160,8 @@ def test_suppressions_are_asked_for_by_address_and_lifted_with_a_reason(
     assert found["reason"] == "asked by phone"
     assert call("GET", "/suppressions?email=alice@example.org").json()["items"] == []
     gone = {"email": "mallory@example.org", "reason": "asked again, by mail"}
-    assert call("POST", "/suppressions/lift", json=gone).status_code == 204
-    assert call("POST", "/suppressions/lift", json=gone).status_code == 404
+    assert call("POST", "/suppressions/lift", json=gone, scope=Scope.SEND).status_code == 204
+    assert call("POST", "/suppressions/lift", json=gone, scope=Scope.SEND).status_code == 404
     with app.db.read() as session:
         assert not suppression.is_suppressed(session, "mallory@example.org")
         assert suppression.is_suppressed(session, "trent@example.org")

@@ -10,7 +10,7 @@ import pytest
 from sqlmodel import select
 
 from app import subscribers, suppression
-from app.models import Audit
+from app.models import Audit, Scope
 from app.pipeline import App
 from app.records import PaperRecord
 from tests import shelves
@@ -28,7 +28,7 @@ BOB = {
 
 def test_a_reader_is_added_and_active_at_once(app: App, call: Call) -> None:
     """Consent was given elsewhere: how is kept in the audit, and no mail asks again."""
-    added = call("POST", "/subscribers", json=BOB)
+    added = call("POST", "/subscribers", json=BOB, scope=(Scope.WRITE, Scope.SEND))
     assert added.status_code == 201, added.text
     bob = added.json()
     assert (bob["email"], bob["state"], bob["hour"], bob["max_papers"]) == (
@@ -114,7 +114,7 @@ def test_pausing_resuming_leaving_and_erasing(
     until = (NOW + timedelta(days=7)).isoformat()
     paused = call("POST", f"/subscribers/{alice}/pause", json={"until": until}).json()
     assert (paused["state"], paused["next_due_at"]) == ("paused", None)
-    assert call("POST", f"/subscribers/{alice}/resume").json()["state"] == "active"
+    assert call("POST", f"/subscribers/{alice}/resume", scope=Scope.SEND).json()["state"] == "active"
     assert call("POST", f"/subscribers/{alice}/unsubscribe").json()["state"] == "unsubscribed"
     assert call("DELETE", f"/subscribers/{alice}").status_code == 204
     erased = call("GET", f"/subscribers/{alice}").json()

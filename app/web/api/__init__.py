@@ -28,6 +28,7 @@ from app.web.api import (
     subscribers,
     suppressions,
 )
+from app.web.capacity import Capacity
 
 RESOURCES = (
     subscribers,
@@ -60,7 +61,7 @@ class Api(FastAPI):
         return document
 
 
-def create(app: App) -> FastAPI:
+def create(app: App, capacity: Capacity | None = None) -> FastAPI:
     """The API as an application of its own, to be mounted at /api."""
     api = Api(
         title=f"{app.settings.site_name}: admin API",
@@ -71,6 +72,7 @@ def create(app: App) -> FastAPI:
         responses=problems.responses(401, 403, 422, 429, 500, 503),
     )
     api.state.paperboy = app
+    api.state.capacity = capacity or Capacity()
     api.state.templates = pages.environment(app.settings)
     api.state.test_limits = security.Limits(TESTS_PER_HOUR)
     problems.install(api)

@@ -4,17 +4,21 @@ And the parameters that many routes share."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Depends, HTTPException, Path, Query, Request, Security
+from fastapi import Depends, HTTPException, Path, Query, Request, params
+from fastapi.params import Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 
 from app import clock, keys
 from app.models import Scope
 from app.pipeline import App
+from app.web.capacity import Capacity
+from app.web.security import client_ip
 
-WRONG_KEY = "this key is not known here: it may be mistyped, or revoked (see `paperboy key list`)"
+WRONG_KEY = "this key is not known here: it may be mistyped, revoked or expired (see `paperboy key list`)"
 
 _bearer = HTTPBearer(auto_error=False, description="A key made by `paperboy key create`.")
 
@@ -31,9 +35,15 @@ Now = Annotated[datetime, Depends(clock.utcnow)]
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def holder(app: Paperboy, now: Now, needed: SecurityScopes, given: Given) -> keys.Holder:
+def capacity(request: Request) -> Capacity:
+    """Return the limits of the application that answers this request."""
+    found: Capacity = request.app.state.capacity
+    return found
+
+
+def holder(request: Request, app: Paperboy, now: Now, needed: SecurityScopes, given: Given) -> keys.Holder:
     """The holder of the key that was sent, or 401, or 403 where it lacks the scope."""
-    caller = _known(app, given.credentials) if given else None
+    caller = authenticate(request, given.credentials, now) if given else None
     if caller is None:
         said = 'Bearer realm="paperboy"' + (', error="invalid_token"' if given else "")
         detail = WRONG_KEY if given else "a key is needed: Authorization: Bearer pb_…"
@@ -41,17 +51,53 @@ def holder(app: Paperboy, now: Now, needed: SecurityScopes, given: Given) -> key
     if not caller.scopes.issuperset(needed.scopes):
         said = f'Bearer realm="paperboy", error="insufficient_scope", scope="{needed.scope_str}"'
         raise HTTPException(403, f"this key lacks the scope “{needed.scope_str}”", {"WWW-Authenticate": said})
-    if caller.is_stale(now):
-        with app.db.write() as session:
-            keys.note_use(session, caller.id, now)
+    note_use(app, caller, now)
     return caller
 
 
-def _known(app: App, key: str) -> keys.Holder | None:
-    with app.db.read() as session:
-        return keys.holder(session, key)
+def authenticate(request: Request, key: str, now: datetime) -> keys.Holder | None:
+    """Return the holder of a key, or None. Raise TooManyRequests past a limit of the key or the visitor.
+
+    A wrong key costs one indexed read, and nothing once too many came from its network.
+    """
+    limits, ip = capacity(request).requests, client_ip(request)
+    limits.before_lookup(key, ip)
+    with _the_app(request).db.read() as session:
+        caller = keys.holder(session, key, now)
+    if caller is None:
+        limits.wrong_key(key, ip)
+    else:
+        limits.valid_key(key, caller.id)
+    return caller
 
 
-Reader = Annotated[keys.Holder, Security(holder, scopes=[Scope.READ.value])]
-Writer = Annotated[keys.Holder, Security(holder, scopes=[Scope.WRITE.value])]
-Sender = Annotated[keys.Holder, Security(holder, scopes=[Scope.SEND.value])]
+def note_use(app: App, caller: keys.Holder, now: datetime) -> None:
+    """Remember that a key is in use, at most once a minute."""
+    if caller.is_stale(now):
+        with app.db.write() as session:
+            keys.note_use(session, caller.id, now)
+
+
+async def _admitted(
+    caller: Annotated[keys.Holder, Depends(holder)], limits: Annotated[Capacity, Depends(capacity)]
+) -> AsyncIterator[keys.Holder]:
+    """Admit a caller while few requests of the API are under way. It waits for no thread."""
+    with limits.api.take():
+        yield caller
+
+
+async def _analysis(limits: Annotated[Capacity, Depends(capacity)]) -> AsyncIterator[None]:
+    with limits.analyses.take():
+        yield
+
+
+def _scope(scope: Scope) -> Security:
+    return Security(_admitted, scopes=[scope.value], scope="function")
+
+
+Reader = Annotated[keys.Holder, _scope(Scope.READ)]
+Writer = Annotated[keys.Holder, _scope(Scope.WRITE)]
+Sender = Annotated[keys.Holder, _scope(Scope.SEND)]
+# A route that takes a second of CPU time declares this after its key: a stranger takes no place.
+Analysis = Annotated[None, params.Depends(_analysis, scope="function")]
+Limited = Annotated[Capacity, Depends(capacity)]

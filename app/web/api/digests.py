@@ -17,7 +17,7 @@ from app.pipeline import App
 from app.records import Digest, Skip, Verdict, Wish
 from app.subscribers import Preferences
 from app.web.api import problems
-from app.web.api.access import Id, Now, Paperboy, Reader, Sender
+from app.web.api.access import Analysis, Id, Now, Paperboy, Reader, Sender
 from app.web.api.subscribers import InterestIn, Text
 from app.web.security import Limits
 
@@ -115,7 +115,7 @@ def _limits(request: Request) -> Limits:
 
 
 @router.post("/previews")
-def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted) -> Preview:
+def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted, _place: Analysis) -> Preview:
     """The digest that a new reader with these interests would get."""
     chosen = Preferences(
         interests=_wishes(wanted.interests),
@@ -129,7 +129,7 @@ def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted) -> Preview:
 
 
 @router.post("/backtests")
-def backtest(app: Paperboy, _key: Reader, now: Now, wanted: Back) -> LookBack:
+def backtest(app: Paperboy, _key: Reader, now: Now, wanted: Back, _place: Analysis) -> LookBack:
     """What these interests would have brought, day by day, each paper once."""
     wishes = _wishes(wanted.interests)
     editions = pipeline.backtest(app, wanted.at or now, wishes, wanted.days, max_papers=wanted.max_papers)
@@ -143,6 +143,7 @@ def explain(
     now: Now,
     subscriber_id: Id,
     paper: Named,
+    _place: Analysis,
     at: Annotated[AwareDatetime | None, Query(description="As at this moment; now, if left out.")] = None,
 ) -> Explanation:
     """Why this reader was sent this paper, or why not: every number on the way.
@@ -154,7 +155,9 @@ def explain(
 
 
 @router.get("/subscribers/{subscriber_id}/preview", responses=problems.responses(404))
-def preview_for_subscriber(app: Paperboy, _key: Reader, now: Now, subscriber_id: Id) -> Preview:
+def preview_for_subscriber(
+    app: Paperboy, _key: Reader, now: Now, subscriber_id: Id, _place: Analysis
+) -> Preview:
     """The digest that this reader would get now: without the papers that they have had already."""
     edition, digest = _foreseen(app, subscriber_id, now)
     return _shown(app, digest, edition, now)
@@ -168,6 +171,7 @@ def send_test(
     subscriber_id: Id,
     wanted: Recipient,
     limits: Annotated[Limits, Depends(_limits)],
+    _place: Analysis,
 ) -> Outcome:
     """Send this reader's digest, as it would be now, to an address of your own.
 

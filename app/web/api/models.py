@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 from app import audit, clock, pipeline
 from app.lexicon import Version
 from app.pipeline import App
-from app.web.api.access import Now, Paperboy, Reader, Writer
+from app.web.api.access import Limited, Now, Paperboy, Reader, Writer
+from app.web.capacity import WorkSlots
 
 router = APIRouter(prefix="/models", tags=["models"])
 log = structlog.get_logger(__name__)
@@ -41,20 +42,22 @@ def list_models(app: Paperboy, _key: Reader) -> ModelList:
 
 
 @router.post("", status_code=202)
-def learn(app: Paperboy, key: Writer, now: Now, tasks: BackgroundTasks) -> ModelList:
+def learn(app: Paperboy, key: Writer, now: Now, tasks: BackgroundTasks, limits: Limited) -> ModelList:
     """Learn from the archive now, if it has changed. What came of it stands among the runs.
 
     The answer comes at once, with the models that there are so far.
     """
+    limits.jobs.check()
     with app.db.write() as session:
         audit.note(session, key.name, "model.learn", "", now)
-    tasks.add_task(_learn, app)
+    tasks.add_task(_learn, app, limits.jobs)
     return _kept(app)
 
 
-def _learn(app: App) -> None:
+def _learn(app: App, slots: WorkSlots) -> None:
     try:
-        pipeline.learn(app, clock.utcnow())
+        with slots.take():
+            pipeline.learn(app, clock.utcnow())
     except Exception:  # the answer is out already: the run and the log tell
         log.exception("learning failed")
 

@@ -13,7 +13,8 @@ from app import audit, catalogue, clock, pipeline
 from app.models import Source, SourceKind
 from app.pipeline import App
 from app.web.api import problems
-from app.web.api.access import Id, Now, Paperboy, Reader, Writer
+from app.web.api.access import Id, Limited, Now, Paperboy, Reader, Writer
+from app.web.capacity import WorkSlots
 
 router = APIRouter(prefix="/sources", tags=["sources"])
 log = structlog.get_logger(__name__)
@@ -120,19 +121,23 @@ def resume_source(app: Paperboy, key: Writer, now: Now, source_id: Id) -> Source
 
 
 @router.post("/{source_id}/refresh", status_code=202, responses=problems.responses(404, 409))
-def refresh_source(app: Paperboy, key: Writer, now: Now, source_id: Id, tasks: BackgroundTasks) -> SourceOut:
+def refresh_source(
+    app: Paperboy, key: Writer, now: Now, source_id: Id, tasks: BackgroundTasks, limits: Limited
+) -> SourceOut:
     """Ask this source now. The answer comes at once; what came of it stands among the runs."""
+    limits.jobs.check()
     with app.db.write() as session:
         source = catalogue.wanted(session, now, source_id)[0]
         audit.note(session, key.name, "source.refresh", source.name, now)
         shown = _shown(source)
-    tasks.add_task(_refresh, app, source_id)
+    tasks.add_task(_refresh, app, source_id, limits.jobs)
     return shown
 
 
-def _refresh(app: App, source_id: int) -> None:
+def _refresh(app: App, source_id: int, slots: WorkSlots) -> None:
     try:
-        pipeline.refresh(app, clock.utcnow(), source_id=source_id)
+        with slots.take():
+            pipeline.refresh(app, clock.utcnow(), source_id=source_id)
     except Exception:  # the answer is out already: the run and the log tell
         log.exception("refresh failed", source=source_id)
 

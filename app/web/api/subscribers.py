@@ -12,11 +12,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from sqlmodel import Session, col, select
 
 from app import audit, subscribers
-from app.models import Subscriber, SubscriberState
+from app.models import Scope, Subscriber, SubscriberState
 from app.records import Cadence, WhenEmpty, Wish
 from app.subscribers import Preferences
 from app.web.api import problems
-from app.web.api.access import Id, Now, Paperboy, Reader, Sender, Writer
+from app.web.api.access import Analysis, Id, Limited, Now, Paperboy, Reader, Sender, Writer
 from app.web.api.paging import Page, Paging, newest_first
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
@@ -73,7 +73,7 @@ class Choice(BaseModel):
 
 
 class NewSubscriber(Choice):
-    """A reader who agreed elsewhere: active at once, without a confirmation mail."""
+    """A reader who agreed elsewhere."""
 
     email: str = Field(max_length=320, examples=["alice@example.org"])
     consent: str = Field(
@@ -159,14 +159,24 @@ def list_subscribers(
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
-def add_subscriber(app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber) -> SubscriberOut:
-    """Add a reader who agreed elsewhere. The address must not be known, nor suppressed."""
+def add_subscriber(
+    app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber, limits: Limited
+) -> SubscriberOut:
+    """Add a reader who agreed elsewhere. The address must not be known, nor suppressed.
+
+    With a key that has the scope `send`, too, the reader is active at once. With any other key the reader is
+    pending, gets a mail that asks for confirmation, and no digest without it.
+    """
+    add = subscribers.add
+    if Scope.SEND not in key.scopes:
+        limits.requests.invitation(key.id)
+        add = subscribers.invite
     settings = app.settings
     defaults = Preferences(
         hour=settings.default_hour, zone=settings.default_zone, beyond=settings.default_beyond
     )
     with app.db.write() as session:
-        number = subscribers.add(session, wanted.email, wanted.applied_to(defaults), now)
+        number = add(session, wanted.email, wanted.applied_to(defaults), now)
         audit.note(session, key.name, "subscriber.add", number, now, consent=wanted.consent)
         return _shown(session, [subscribers.get(session, number)])[0]
 
@@ -207,7 +217,7 @@ def pause_subscriber(
 
 
 @router.post("/{subscriber_id}/resume", responses=problems.responses(404, 409))
-def resume_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: Id) -> SubscriberOut:
+def resume_subscriber(app: Paperboy, key: Sender, now: Now, subscriber_id: Id) -> SubscriberOut:
     """End a reader's pause."""
     with app.db.write() as session:
         reader = subscribers.resume(session, subscriber_id, now)
@@ -254,7 +264,7 @@ def erase_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: Id) ->
 
 
 @router.get("/{subscriber_id}/export", responses=problems.responses(404))
-def export_subscriber(app: Paperboy, _key: Reader, subscriber_id: Id) -> dict[str, Any]:
+def export_subscriber(app: Paperboy, _key: Reader, subscriber_id: Id, _place: Analysis) -> dict[str, Any]:
     """Everything that is known about a reader, as they could ask for it themselves."""
     with app.db.read() as session:
         return subscribers.export(session, subscriber_id)

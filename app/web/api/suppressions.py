@@ -12,7 +12,7 @@ from app import audit, subscribers, suppression
 from app.errors import NotFound
 from app.models import Suppression
 from app.web.api import problems
-from app.web.api.access import Now, Paperboy, Reader, Writer
+from app.web.api.access import Now, Paperboy, Reader, Sender, Writer
 from app.web.api.paging import Page, Paging, cut
 
 router = APIRouter(prefix="/suppressions", tags=["suppressions"])
@@ -76,7 +76,7 @@ def add_suppression(app: Paperboy, key: Writer, now: Now, wanted: NewSuppression
 
 
 @router.post("/lift", status_code=204, responses=problems.responses(404))
-def lift_suppression(app: Paperboy, key: Writer, now: Now, wanted: Lifting) -> None:
+def lift_suppression(app: Paperboy, key: Sender, now: Now, wanted: Lifting) -> None:
     """Let an address get mail again, and its reader where mail came back. The reason is kept in the audit."""
     email = subscribers.normalise_address(wanted.email)
     with app.db.write() as session:
