@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -230,7 +230,7 @@ def _make_engine(url: URL) -> Engine:
         event.listen(engine, "begin", _begin_postgresql)
         return engine
     if url.database and url.database != ":memory:":
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        _create_private(Path(url.database))
     engine = create_engine(
         url,
         **_JSON,
@@ -239,6 +239,16 @@ def _make_engine(url: URL) -> Engine:
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _create_private(path: Path) -> None:
+    """Create a file, and the folder it is in, for their owner alone, if they are not there.
+
+    SQLite gives its -wal and -shm files the mode of the database.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError, PermissionError):  # what cannot be created, SQLite reports
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _read(text: str | bytes) -> Any:

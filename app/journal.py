@@ -77,7 +77,7 @@ class Journal:
         self._lines: dict[int, bytes] = {}  # what must not be cut off yet, by delivery
         self._open: set[int] = set()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _alone(folder):
                 self._start_file(self._path)
         except OSError as error:

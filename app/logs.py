@@ -22,6 +22,10 @@ _SHOWN_CHARS = 7
 _LINE_BREAK = r"=?(?:\r?\n|(?:\\r)?\\n)[ \t]?"
 _SECRETS = re.compile(rf"(?:[\w-]|%[0-9A-Fa-f]{{2}}|{_LINE_BREAK}){{{_LEAST_CHARS},}}", re.ASCII)
 _HARMLESS = (int, float, type(None))
+# Of the web server's lines only these parameters are logged with their values: others may hold addresses,
+# interests and what somebody searches for.
+_HARMLESS_PARAMETERS = "page|day|source|code|state|kind|job|failed|limit|edition|said|of|v"
+_QUERY = re.compile(rf"([?&])(?!(?:{_HARMLESS_PARAMETERS})=)([^?&=\s\"]{{1,30}})=[^&\s\"]+")
 _QUIET = ("httpx", "httpcore", "apscheduler", "alembic", "aiosmtplib", "mail.log")
 
 
@@ -73,7 +77,9 @@ def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """A processor that leaves of every secret no more than its beginning."""
+    """A processor that leaves of every secret its beginning, and of queries the harmless part."""
+    if event.get("logger") == "uvicorn.access":
+        event["event"] = _QUERY.sub(r"\1\2=…", str(event["event"]))
     return {name: _concealed(value) for name, value in event.items()}
 
 

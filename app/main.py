@@ -58,15 +58,22 @@ def build(settings: Settings) -> App:
 
 def create_app(app: App) -> FastAPI:
     """The web application on top of it: public pages, readers' pages, the admin API."""
-    site = FastAPI(title=app.settings.site_name, openapi_url=None, lifespan=_lifespan)
+    site = FastAPI(
+        title=app.settings.site_name,
+        openapi_url=None,
+        lifespan=_lifespan,
+        redirect_slashes=False,  # the redirect would repeat the Host header
+    )
     site.state.paperboy = app
     site.state.templates = pages.environment(app.settings)
     site.state.capacity = limits = capacity.Capacity()
     site.state.limits = security.Limits(app.settings.signups_per_hour)
     site.state.previews = preview.Previews(app)
     site.state.kept = conditional.Kept()
+    site.state.pages = conditional.Kept(conditional.KEEP_PAGES, limits.pages, conditional.STALE_PAGES)
     site.state.library = Library(app.db, app.lexicon)
     site.state.suggestions = shelf.Suggestions(app.db)
+    site.state.newest = shelf.Newest(app.db)
     # A size tells no secret: without cookies, no other site can have a page with one answered.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     site.add_middleware(security.Guard, common=security.headers(app.settings))

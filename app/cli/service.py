@@ -21,6 +21,7 @@ from app.cli import showing
 from app.doctor import Finding, Level
 from app.errors import InvalidSettings
 from app.sources import client
+from app.web import connections
 
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
@@ -42,6 +43,7 @@ def serve(
             log_config=None,  # ours conceals readers' links
             forwarded_allow_ips=list(app.settings.trusted_proxies),
             timeout_graceful_shutdown=20,
+            **connections.options(app.settings),
         )
         server = Server(config, app.stopping)
         with suppress(KeyboardInterrupt):  # uvicorn raises it again after it has ended in peace
@@ -82,6 +84,7 @@ def _check_free(host: str, port: int) -> None:
 
 def worker() -> None:
     """Run the schedule without the web app. Several may run: the ledger decides who sends what."""
+    connections.raise_descriptor_limit()
     with showing.opened(log_level=None) as app:
         asked = threading.Event()
         for name in (signal.SIGINT, signal.SIGTERM):

@@ -51,7 +51,7 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
 def build(folder: Path, smtp_port: int, base_url: str) -> App:
     """The real application on a database of its own. What the environment says of a relay is not asked."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(mode=0o700, parents=True)
     settings = Settings(
         _env_file=None,
         base_url=base_url,

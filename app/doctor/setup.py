@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from dotenv import dotenv_values
+from sqlalchemy import make_url
 
 from app import dkim
 from app.doctor.findings import Finding, error, warning, well
@@ -49,6 +50,7 @@ def look(settings: Settings) -> Iterator[Finding]:
                 f"set PAPERBOY_{name.upper()}",
             )
     yield _journal(Path(settings.journal_dir))
+    yield from _private(settings)
     for key in settings.dkim_keys:
         yield _key(key)
     yield _ahead(settings)
@@ -84,6 +86,25 @@ def _journal(folder: Path) -> Finding:
     if why := unwritable(there):
         return error("journal_dir", f"{folder} cannot be written to: {why}", fix)
     return well("journal_dir", f"{folder} can be written to")
+
+
+def _private(settings: Settings) -> Iterator[Finding]:
+    """Warn of addresses that others on this machine can read: a database of SQLite, and the journals."""
+    folder = Path(settings.journal_dir)
+    files = [("journal_dir", folder, "700")]
+    url = make_url(settings.database_url)
+    if url.get_backend_name() == "sqlite" and url.database:
+        paths = (Path(f"{url.database}{ending}") for ending in ("", "-wal", "-shm"))
+        files += [("database file", path, "600") for path in paths]
+    for check, path, mode in files:
+        # A folder that only its owner may enter hides what is in it.
+        if path.exists() and _is_open(path) and _is_open(path.absolute().parent):
+            said = f"{path} can be read by others on this machine ({stat.filemode(path.stat().st_mode)})"
+            yield warning(check, said, f"run `chmod {mode} {shlex.quote(str(path))}` as its owner")
+
+
+def _is_open(path: Path) -> bool:
+    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def unwritable(folder: Path) -> str:

@@ -13,6 +13,7 @@ reader        what a signed link lets a reader do
 feeds         Atom and JSON Feed: of the last days, a day, an interest, a reader's own digests
 syndication   PURE: entries → Atom and JSON Feed
 crawlers      the sitemap and robots.txt
+connections   deadlines for slow peers, and descriptors left over for the sender
 conditional   answers that are sent again only when they have changed, and kept for some minutes
 api           the admin API
 hooks         where relays tell of bounces

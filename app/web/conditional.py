@@ -16,11 +16,16 @@ from threading import Lock
 
 from fastapi import Request, Response
 
+from app import clock
 from app.errors import TooManyRequests
+from app.web.capacity import Capacity, WorkSlots
+from app.web.security import PUBLIC_REFERRER, client_ip
 
-KEEP = timedelta(minutes=5)
+KEEP = timedelta(minutes=5)  # feeds and the sitemap
+KEEP_PAGES = timedelta(minutes=1)
+STALE_PAGES = timedelta(minutes=5)  # more, while they are made anew
 ROOM = 200  # answers, of some tens of kilobytes mostly
-AT_ONCE = 8  # who may want what is being made: threads are left for everybody else
+AT_ONCE = 8  # who may wait for what is being made, in all: threads are left for everybody else
 
 Key = tuple[str, ...]
 
@@ -47,42 +52,69 @@ class _Turn:
 
 
 class Kept:
-    """What was made lately for everybody; what was made first gives way. Nobody's private page is in here."""
+    """What was made lately for everybody; what was made first gives way. Nobody's private page is in here.
 
-    def __init__(self) -> None:
+    While one thread makes something anew, others get it as it was for as long as `stale`, if there is no room
+    to make it, too. Otherwise they wait.
+    """
+
+    def __init__(
+        self, keep: timedelta = KEEP, places: WorkSlots | None = None, stale: timedelta = timedelta()
+    ) -> None:
+        self._keep_for, self._stale_for = keep, stale
+        self._places = places or WorkSlots(AT_ONCE)
+        self._waiting = 0
         self._lock = Lock()
         self._made: dict[Key, tuple[Made, datetime]] = {}
         self._turns: dict[Key, _Turn] = {}
 
     def of(self, key: Key, now: datetime, make: Callable[[], Made]) -> Made:
         """What goes by this key, made where it is not there or has become old: by one, while others wait."""
-        made = self._fresh(key, now)
-        if made is None:
+        if made := self._fresh(key, now):
+            return made
+        old = self._stale(key, now)
+        if old and key in self._turns:
+            return old
+        try:
             with self._turn(key):
-                made = self._fresh(key, now)  # whoever was first has made it
-                if made is None:
-                    made = make()
-                    self._keep(key, made, now)
+                return self._fresh(key, now) or self._make(key, now, make)  # whoever was first has made it
+        except TooManyRequests:
+            if old:
+                return old
+            raise
+
+    def _make(self, key: Key, now: datetime, make: Callable[[], Made]) -> Made:
+        with self._places.take():
+            made = make()
+        self._keep(key, made, now)
         return made
 
     def _fresh(self, key: Key, now: datetime) -> Made | None:
         with self._lock:
             made, at = self._made.get(key, (None, now))
-        return made if now - at < KEEP else None
+        return made if now - at < self._keep_for else None
+
+    def _stale(self, key: Key, now: datetime) -> Made | None:
+        """Return what is old, but not too old to serve while it is made anew."""
+        with self._lock:
+            made, at = self._made.get(key, (None, now))
+        return made if now - at < self._keep_for + self._stale_for else None
 
     @contextmanager
     def _turn(self, key: Key) -> Iterator[None]:
         with self._lock:
-            turn = self._turns.setdefault(key, _Turn())
-            if turn.here >= AT_ONCE:
+            if self._waiting >= AT_ONCE:
                 raise TooManyRequests(retry_after=2)
+            turn = self._turns.setdefault(key, _Turn())
             turn.here += 1
+            self._waiting += 1
         try:
             with turn.lock:
                 yield
         finally:
             with self._lock:
                 turn.here -= 1
+                self._waiting -= 1
                 if not turn.here:
                     del self._turns[key]
 
@@ -92,6 +124,21 @@ class Kept:
             self._made[key] = made, now
             if len(self._made) > ROOM:
                 del self._made[next(iter(self._made))]
+
+
+def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Response:
+    """Return a page that is the same for everybody, built at most once a minute.
+
+    `make` must not look at the visitor. What it raises is not kept.
+    """
+    pages: Kept = request.app.state.pages
+    limits: Capacity = request.app.state.capacity
+
+    def build() -> Made:
+        limits.requests.page(client_ip(request))
+        return Made(bytes(make().body), "text/html; charset=utf-8")
+
+    return answer(request, pages.of(key, clock.utcnow(), build), PUBLIC_REFERRER)
 
 
 def answer(request: Request, made: Made, headers: Mapping[str, str]) -> Response:

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from app import bibliography
 from app.db import is_unavailable
@@ -29,6 +30,7 @@ from app.errors import (
 from app.web import security
 from app.web.pages import page
 
+METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
 _STATUS: dict[type[PaperboyError], int] = {
     InvalidInput: 422,
     NotFound: 404,
@@ -101,6 +103,19 @@ def status_of(error: PaperboyError) -> int:
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
+def headers_of(request: Request, error: HTTPException) -> Mapping[str, str]:
+    """Return the headers of an HTTP error. Allow lists every method of the path, not those of one route."""
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(method for method in METHODS if _takes(request, method))
+    return headers
+
+
+def _takes(request: Request, method: str) -> bool:
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+
+
 def install(site: FastAPI) -> None:
     """Give every error of the web pages a page of its own."""
     site.add_exception_handler(PaperboyError, _known)
@@ -125,7 +140,8 @@ def _known(request: Request, error: Exception) -> Response:
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     plain = error.detail == HTTPStatus(error.status_code).phrase
-    return _respond(request, error.status_code, "" if plain else str(error.detail), error.headers or {})
+    said = "" if plain else str(error.detail)
+    return _respond(request, error.status_code, said, headers_of(request, error))
 
 
 def _unreadable(request: Request, _error: Exception) -> Response:

@@ -21,6 +21,8 @@ from app.pipeline import App
 from app.records import Digest, Pick, Wish
 from app.tokens import Grant, Purpose
 from app.web import conditional, preview, shelf, syndication
+from app.web.api.values import Day
+from app.web.capacity import Capacity
 from app.web.conditional import Kept, Made
 from app.web.links import PRIVATE, allows
 from app.web.security import Limits, client_ip
@@ -72,17 +74,23 @@ def trending(request: Request, interest: str = "") -> Response:
 
 @router.get("/day/{day}/feed.atom")
 @router.get("/day/{day}/feed.json")
-def one_day(request: Request, day: date) -> Response:
+def one_day(request: Request, day: Day) -> Response:
     """The papers of a day."""
-    now, words = clock.utcnow(), f"{day:%A}, {day.day} {day:%B %Y}"
+    kept: Kept = request.app.state.kept
+    now = clock.utcnow()
+    made = kept.of((request.url.path,), now, lambda: _of_day(request, day, now))
+    return conditional.answer(request, made, PUBLIC)
+
+
+def _of_day(request: Request, day: date, now: datetime) -> Made:
+    words = f"{day:%A}, {day.day} {day:%B %Y}"
     with _app(request).db.read() as session:
         shown = shelf.of_day(session, day, MOST, now)
         if not shown.total:
             raise NotFound(f"No paper was listed on {words}.")
         said, path = f"The papers of {words}, most votes first.", f"/day/{day}"
         about = About(words, said, f"{path}/feed", path, ranked=True)
-        made = _made(request, session, about, [_of_card(card, day) for card in shown.cards], now)
-    return conditional.answer(request, made, PUBLIC)
+        return _made(request, session, about, [_of_card(card, day) for card in shown.cards], now)
 
 
 @router.get("/feed/{token}")
@@ -90,7 +98,8 @@ def one_day(request: Request, day: date) -> Response:
 def own(request: Request, grant: Own) -> Response:
     """What a reader's own digests brought, the newest first."""
     app, now = _app(request), clock.utcnow()
-    with app.db.read() as session:
+    slots: Capacity = request.app.state.capacity
+    with slots.searches.take(), app.db.read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         about = About("your papers", "The papers of your digests.", request.url.path.removesuffix(".json"))
         made = _made(request, session, about, [*_sent(app, session, reader, now)], now)

@@ -36,7 +36,7 @@ Shape = StrEnum("Shape", {name.upper(): name for name in bounces.SHAPES})  # typ
 
 def create(app: App, capacity: Capacity) -> FastAPI:
     """The webhooks as an application of their own, to be mounted at /hooks: machines read its errors."""
-    hooks = FastAPI(openapi_url=None)
+    hooks = FastAPI(openapi_url=None, redirect_slashes=False)
     hooks.state.paperboy = app
     hooks.state.capacity = capacity
     problems.install(hooks)

@@ -19,6 +19,9 @@ from app.errors import InvalidInterest, NotFound
 from app.pipeline import App
 from app.search import Found, Library, called
 from app.web import shelf
+from app.web.api.values import Day
+from app.web.capacity import Capacity
+from app.web.conditional import public_page
 from app.web.errors import Trouble
 from app.web.pages import page
 from app.web.security import PUBLIC_REFERRER, Limits, client_ip
@@ -54,9 +57,17 @@ def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
         if number != str(row.id):
             # Not for ever: an operator may part them again.
             return RedirectResponse(f"/paper/{row.id}", status_code=307)
-        sheet = shelf.sheet(session, asked, library.related(session, asked, RELATED), now)
         _keep_up(library, session, now, later)
-    return page(request, "paper.html", headers=PUBLIC_REFERRER, sheet=sheet)
+    return public_page(request, ("paper", number), lambda: _sheet(request, asked))
+
+
+def _sheet(request: Request, number: int) -> Response:
+    app: App = request.app.state.paperboy
+    library: Library = request.app.state.library
+    with app.db.read() as session:
+        related = library.related(session, number, RELATED)
+        sheet = shelf.sheet(session, number, related, clock.utcnow())
+    return page(request, "paper.html", sheet=sheet)
 
 
 def _id(text: str) -> int:
@@ -140,7 +151,9 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
         if not asked.problems:
             _keep_up(library, session, now, later)
     if not (asked.problems or missing):
-        found = library.search(asked.query, asked.only, (form.number - 1) * ON_PAGE, ON_PAGE)
+        slots: Capacity = request.app.state.capacity
+        with slots.searches.take():
+            found = library.search(asked.query, asked.only, (form.number - 1) * ON_PAGE, ON_PAGE)
     return page(
         request, "search.html", status=422 if asked.problems else 200, headers=PUBLIC_REFERRER, form=form,
         problems=asked.problems, missing=missing, empty=empty, sources=sources, found=found,
@@ -178,30 +191,39 @@ def _newest(request: Request) -> date | None:
 
 
 @router.get("/day/{day}")
-def one_day(request: Request, day: date, number: Annotated[str, Query(alias="page")] = "") -> Response:
+def one_day(request: Request, day: Day, number: Annotated[str, Query(alias="page")] = "") -> Response:
     """All papers of a day, page by page."""
+    place = _page(number)
+    return public_page(request, ("day", str(day), str(place)), lambda: _day(request, day, place))
+
+
+def _day(request: Request, day: date, place: int) -> Response:
     app: App = request.app.state.paperboy
     with app.db.read() as session:
-        shown = shelf.of_day(session, day, ON_DAY, clock.utcnow(), _page(number))
+        shown = shelf.of_day(session, day, ON_DAY, clock.utcnow(), place)
     words = f"{day:%A}, {day.day} {day:%B %Y}"
     if not shown.total:
         raise NotFound(f"No paper was listed on {words}.")
     if not shown.cards:
         pages = "is only one page" if shown.pages == 1 else f"are only {shown.pages} pages"
         raise NotFound(f"There {pages} of {words}.")
-    return page(request, "day.html", headers=PUBLIC_REFERRER, shown=shown)
+    return page(request, "day.html", shown=shown)
 
 
 @router.get("/week/{name}")
 def one_week(request: Request, name: str) -> Response:
     """The most voted of a week."""
-    app: App = request.app.state.paperboy
     week = _week(name)
+    return public_page(request, ("week", str(week)), lambda: _of_week(request, week))
+
+
+def _of_week(request: Request, week: Week) -> Response:
+    app: App = request.app.state.paperboy
     with app.db.read() as session:
         shown = shelf.of_week(session, week, IN_WEEK, clock.utcnow())
     if not shown.total:
         raise NotFound(f"No paper was listed in week {week.number} of {week.year}.")
-    return page(request, "week.html", headers=PUBLIC_REFERRER, shown=shown)
+    return page(request, "week.html", shown=shown)
 
 
 def _week(name: str) -> Week:

@@ -17,6 +17,8 @@ from app.records import Parsed
 from app.subscribers import Recognised, SignUp
 from app.web import forms, pasting, shelf
 from app.web import preview as previews
+from app.web.capacity import Capacity
+from app.web.conditional import public_page
 from app.web.forms import Filled, Text, Texts
 from app.web.pages import page
 from app.web.preview import Preview
@@ -25,14 +27,13 @@ from app.web.security import PUBLIC_REFERRER, Limits, client_ip, same_site
 router = APIRouter(include_in_schema=False)
 log = structlog.get_logger(__name__)
 
-ON_FRONT = 10
-
 
 @router.get("/")
 def front(request: Request) -> Response:
     """What this is, how to get it, and what is in it today."""
     settings = request.app.state.paperboy.settings
-    return _front(request, Filled(zone=settings.default_zone, hour=str(settings.default_hour)))
+    form = Filled(zone=settings.default_zone, hour=str(settings.default_hour))
+    return public_page(request, ("/",), lambda: _front(request, form))
 
 
 @router.get("/suggest")
@@ -119,6 +120,16 @@ def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Res
     return _on_its_way(request, later, delivery_id, "link_sent.html")
 
 
+def hand_over(request: Request, delivery_ids: list[int]) -> None:
+    """Send these mails now, unless as many others are being sent: then they go with the next tick."""
+    limits: Capacity = request.app.state.capacity
+    try:
+        with limits.mails.take():
+            send(request.app.state.paperboy, delivery_ids)
+    except TooManyRequests:
+        log.info("mails left to the next tick", deliveries=delivery_ids)
+
+
 def send(app: App, delivery_ids: list[int]) -> None:
     """Hand these mails to the relay now. What does not go now goes with the next tick."""
     try:
@@ -149,7 +160,7 @@ def _on_its_way(
     request: Request, later: BackgroundTasks, delivery_id: int | None, template: str, **values: Any
 ) -> Response:
     if delivery_id is not None:
-        later.add_task(send, request.app.state.paperboy, [delivery_id])
+        later.add_task(hand_over, request, [delivery_id])
     # The connection ends with the answer: a second request on it would wait for the mail to leave,
     # and so tell whether there was one.
     headers = {**PUBLIC_REFERRER, "Connection": "close"}
@@ -174,11 +185,9 @@ def _busy(request: Request, form: Filled, seconds: int) -> Response:
 
 
 def _front(request: Request, form: Filled, status: int = 200, preview: Preview | None = None) -> Response:
-    app: App = request.app.state.paperboy
     now = clock.utcnow()
-    with app.db.read() as session:
-        day = shelf.latest(session)
-        shown = shelf.of_day(session, day, ON_FRONT, now) if day else None
+    newest: shelf.Newest = request.app.state.newest
+    shown = newest.of(now)
     words = request.app.state.suggestions.matching("", now, 40)
     return page(
         request, "front.html", status=status, headers=PUBLIC_REFERRER | (preview.headers if preview else {}),

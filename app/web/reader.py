@@ -265,7 +265,7 @@ def mail_erasure(request: Request, grant: Change, later: BackgroundTasks) -> Res
 
 def _send_later(request: Request, later: BackgroundTasks, delivery_id: int | None) -> None:
     if delivery_id is not None:
-        later.add_task(public.send, request.app.state.paperboy, [delivery_id])
+        later.add_task(public.hand_over, request, [delivery_id])
 
 
 # --- reading

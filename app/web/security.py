@@ -124,11 +124,19 @@ def same_site(request: Request) -> None:
         ours = site in ("same-origin", "none")
     elif origin is not None:
         settings: Settings = request.app.state.paperboy.settings
-        ours = urlsplit(origin).netloc in (request.headers.get("host"), urlsplit(settings.base_url).netloc)
+        ours = _host_of(origin) in (request.headers.get("host"), urlsplit(settings.base_url).netloc)
     else:
         ours = True  # not a browser: there is no visitor whose session could be misused
     if not ours:
         raise HTTPException(403, "This form was sent from another site.")
+
+
+def _host_of(origin: str) -> str | None:
+    """Return host and port of an origin, or None for what is no URL."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def client_ip(request: Request) -> str:

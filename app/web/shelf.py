@@ -16,6 +16,8 @@ from app.db import Database
 from app.records import PaperView, Trend, VotePoint
 
 SUGGEST_FROM = timedelta(days=60)
+KEEP_NEWEST = timedelta(minutes=1)
+ON_FRONT = 10  # papers
 KEEP_SUGGESTIONS = timedelta(minutes=10)
 WIDTH, HEIGHT = 240, 60  # of a curve, in its own units
 
@@ -179,6 +181,26 @@ def _votes(point: VotePoint) -> str:
 
 def _day(at: datetime) -> str:
     return f"{at.day} {at:%B %Y}"
+
+
+class Newest:
+    """The newest day as the front page shows it, read at most once a minute."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._lock = Lock()
+        self._shown: Day | None = None
+        self._read_at: datetime | None = None
+
+    def of(self, now: datetime) -> Day | None:
+        """Return the newest day, or None for an empty archive."""
+        with self._lock:
+            if self._shown is None or self._read_at is None or now - self._read_at >= KEEP_NEWEST:
+                with self._db.read() as session:
+                    day = latest(session)
+                    self._shown = of_day(session, day, ON_FRONT, now) if day else None
+                self._read_at = now
+            return self._shown
 
 
 class Suggestions:

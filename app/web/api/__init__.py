@@ -2,6 +2,7 @@
 
 access     who may call what                       problems   every error as problem+json
 paging     lists a page at a time                  reference  the documentation for people
+values     days, numbers and truths as the documentation has them
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ def create(app: App, capacity: Capacity | None = None) -> FastAPI:
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         responses=problems.responses(401, 403, 422, 429, 500, 503),
     )
     api.state.paperboy = app

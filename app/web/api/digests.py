@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app import audit, hindsight, pipeline, subscribers
 from app.errors import Conflict, NotFound
@@ -19,6 +19,7 @@ from app.subscribers import Preferences
 from app.web.api import problems
 from app.web.api.access import Analysis, Id, Now, Paperboy, Reader, Sender
 from app.web.api.subscribers import InterestIn, Text
+from app.web.api.values import Day, Integer, Moment
 from app.web.security import Limits
 
 router = APIRouter(tags=["digests"])
@@ -54,17 +55,20 @@ class Wanted(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
-    day: date | None = Field(default=None, description="As on this day; today, if left out.")
-    min_papers: int = Field(default=1, ge=1, le=subscribers.MAX_PAPERS)
-    max_papers: int = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
-    beyond: int | None = Field(
+    day: Day | None = Field(default=None, description="As on this day; today, if left out.")
+    min_papers: Integer = Field(default=1, ge=1, le=subscribers.MAX_PAPERS)
+    max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
+    beyond: Integer | None = Field(
         default=None,
         ge=0,
         le=subscribers.MAX_PAPERS,
         description="At most so many papers that trend beyond the interests; left out: as for a new reader.",
     )
     muted: list[Text] = Field(
-        default=[], examples=[["blockchain"]], description="What keeps a paper out: words, author:, cat:."
+        default=[],
+        max_length=subscribers.MAX_MUTED,
+        examples=[["blockchain"]],
+        description="What keeps a paper out: words, author:, cat:.",
     )
 
 
@@ -73,9 +77,9 @@ class Back(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
-    days: int = Field(default=14, ge=1, le=hindsight.MOST_DAYS)
-    at: AwareDatetime | None = Field(default=None, description="Back from this moment; now, if left out.")
-    max_papers: int = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
+    days: Integer = Field(default=14, ge=1, le=hindsight.MOST_DAYS)
+    at: Moment | None = Field(default=None, description="Back from this moment; now, if left out.")
+    max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
 
 
 class EditionOut(BaseModel):
@@ -144,7 +148,7 @@ def explain(
     subscriber_id: Id,
     paper: Named,
     _place: Analysis,
-    at: Annotated[AwareDatetime | None, Query(description="As at this moment; now, if left out.")] = None,
+    at: Annotated[Moment | None, Query(description="As at this moment; now, if left out.")] = None,
 ) -> Explanation:
     """Why this reader was sent this paper, or why not: every number on the way.
 

@@ -17,6 +17,7 @@ from app.records import PaperView
 from app.web.api import problems
 from app.web.api.access import AnyId, Id, Now, Paperboy, Reader, Writer
 from app.web.api.paging import Page, Paging, cut, newest_first
+from app.web.api.values import Day, UrlBoolean
 
 router = APIRouter(tags=["papers"])
 
@@ -96,7 +97,7 @@ def list_papers(
     q: Annotated[str, Query(max_length=300, description="Words, all of them in title or abstract.")] = "",
     arxiv_id: Annotated[str | None, Query(max_length=40, examples=["2511.01234"])] = None,
     source_id: AnyId = None,
-    day: Annotated[date | None, Query(description="Listed on this day.")] = None,
+    day: Annotated[Day | None, Query(description="Listed on this day.")] = None,
 ) -> Page[PaperOut]:
     """The papers, those that came last first."""
     with app.db.read() as session:
@@ -131,7 +132,9 @@ def get_paper(app: Paperboy, _key: Reader, paper_id: Id) -> PaperDetail:
 
 
 @router.get("/merges")
-def list_merges(app: Paperboy, _key: Reader, window: Paging, undone: bool | None = None) -> Page[MergeOut]:
+def list_merges(
+    app: Paperboy, _key: Reader, window: Paging, undone: UrlBoolean | None = None
+) -> Page[MergeOut]:
     """What was found to be one paper, the newest first."""
     statement = select(Merge)
     if undone is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -16,8 +17,9 @@ from starlette.exceptions import HTTPException
 
 from app.db import is_unavailable
 from app.errors import InvalidInput, PaperboyError, TooManyRequests
-from app.web.errors import RETRY_AFTER, UNAVAILABLE, status_of
+from app.web.errors import RETRY_AFTER, UNAVAILABLE, headers_of, status_of
 
+MOST_ERRORS = 50  # that are listed
 MEDIA_TYPE = "application/problem+json"
 
 _OF_NO_ROUTE = {
@@ -84,16 +86,18 @@ def _known(request: Request, error: Exception) -> JSONResponse:
 
 def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101
+    if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI could not parse the body
+        return _answer(request, 422, "the body is not JSON in UTF-8, or is nested too deeply")
     plain = error.detail == HTTPStatus(error.status_code).phrase
     detail = _OF_NO_ROUTE.get(error.status_code, "") if plain else str(error.detail)
-    return _answer(request, error.status_code, detail, headers=error.headers)
+    return _answer(request, error.status_code, detail, headers=headers_of(request, error))
 
 
 def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101
     fields = [
         FieldError(pointer="/" + "/".join(str(part) for part in problem["loc"]), detail=problem["msg"])
-        for problem in error.errors()
+        for problem in islice(error.errors(), MOST_ERRORS)
     ]
     return _answer(request, 422, "the request does not have the form that is documented", fields)
 

@@ -14,6 +14,7 @@ from app.models import Run
 from app.web.api import problems
 from app.web.api.access import Id, Paperboy, Reader
 from app.web.api.paging import Page, Paging, newest_first
+from app.web.api.values import UrlBoolean
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -50,7 +51,7 @@ def list_runs(
     _key: Reader,
     window: Paging,
     job: Annotated[str | None, Query(max_length=30, examples=["refresh"])] = None,
-    failed: bool | None = None,
+    failed: UrlBoolean | None = None,
 ) -> Page[RunOut]:
     """The runs, the newest first."""
     statement = select(Run)

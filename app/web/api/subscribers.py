@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session, col, select
 
 from app import audit, subscribers
@@ -18,6 +18,7 @@ from app.subscribers import Preferences
 from app.web.api import problems
 from app.web.api.access import Analysis, Id, Limited, Now, Paperboy, Reader, Sender, Writer
 from app.web.api.paging import Page, Paging, newest_first
+from app.web.api.values import Integer, Moment, Number
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
 
@@ -36,8 +37,8 @@ class InterestIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", from_attributes=True)
     text: Text
-    weight: float = Field(default=1.0, description="How much it counts against the others: up to 3.")
-    quota: int | None = Field(default=None, description="At most so many papers of it in a digest.")
+    weight: Number = Field(default=1.0, description="How much it counts against the others: up to 3.")
+    quota: Integer | None = Field(default=None, description="At most so many papers of it in a digest.")
 
 
 class Choice(BaseModel):
@@ -45,21 +46,26 @@ class Choice(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     cadence: Cadence | None = None
-    weekday: int | None = Field(default=None, examples=[0], description="Of a weekly digest: Monday is 0.")
-    hour: int | None = Field(default=None, examples=[8], description="Of the reader's local day.")
+    weekday: Integer | None = Field(
+        default=None, examples=[0], description="Of a weekly digest: Monday is 0."
+    )
+    hour: Integer | None = Field(default=None, examples=[8], description="Of the reader's local day.")
     zone: str | None = Field(default=None, max_length=64, examples=["Europe/Berlin"])
-    min_papers: int | None = Field(
+    min_papers: Integer | None = Field(
         default=None, examples=[1], description="A thinner day is folded into the next."
     )
-    max_papers: int | None = Field(default=None, examples=[10])
+    max_papers: Integer | None = Field(default=None, examples=[10])
     when_empty: WhenEmpty | None = None
-    beyond: int | None = Field(
+    beyond: Integer | None = Field(
         default=None, examples=[3], description="At most so many papers that trend beyond the interests."
     )
     muted: list[Text] | None = Field(
-        default=None, examples=[["blockchain"]], description="What keeps a paper out: words, author:, cat:."
+        default=None,
+        max_length=subscribers.MAX_MUTED,
+        examples=[["blockchain"]],
+        description="What keeps a paper out: words, author:, cat:.",
     )
-    interests: list[InterestIn] | None = None
+    interests: list[InterestIn] | None = Field(default=None, max_length=subscribers.MAX_INTERESTS)
 
     def applied_to(self, before: Preferences) -> Preferences:
         """The preferences with what was chosen here."""
@@ -130,7 +136,7 @@ class Pausing(BaseModel):
     """Until when, if that is known."""
 
     model_config = ConfigDict(extra="forbid")
-    until: AwareDatetime | None = Field(default=None, examples=["2026-12-24T00:00:00Z"])
+    until: Moment | None = Field(default=None, examples=["2026-12-24T00:00:00Z"])
 
 
 class NewLinks(BaseModel):

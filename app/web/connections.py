@@ -1,0 +1,135 @@
+"""Connections of the web server: deadlines for slow peers, and descriptors left over for everything else.
+
+Uvicorn has no deadline for a request that never ends, and accepts connections until the process has no
+descriptor left. Then pages fail, and so does sending. Here a connection that keeps the server waiting is
+closed at its deadline. If all places are taken, the one that has kept it waiting the longest is closed for
+the newcomer, so that whoever sends a whole request at once always gets in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from enum import Enum
+from typing import Any
+
+import structlog
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from app.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+MOST_DESCRIPTORS = 65_536
+MOST_CONNECTIONS, LEAST_CONNECTIONS = 1000, 16
+MOST_BACKLOG = 128
+# For the database's pool and its files, logs, journals, sources and the mailbox.
+RESERVED = 80
+
+
+class Phase(Enum):
+    """What a connection waits for; the value is its deadline in seconds."""
+
+    HEAD = 10.0  # the head of a request: from a new peer, or after an answer
+    BODY = 60.0  # the rest of a request
+    ANSWER = 300.0  # our own answer
+    READER = 30.0  # a peer that does not read the answer
+
+
+class GuardedProtocol(H11Protocol):
+    """HTTP/1.1 with deadlines. Use a subclass with its own `waiting`, as `protocol` makes them."""
+
+    most = MOST_CONNECTIONS
+    waiting: dict[GuardedProtocol, None]  # connections that wait for their peer, the longest waiting first
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        super().__init__(*values, **named)
+        self._phase: Phase | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._enter(Phase.HEAD)
+        if len(self.connections) > self.most:
+            next(iter(self.waiting)).abort("too many connections")  # it may be this one
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._look()
+
+    def abort(self, why: str) -> None:
+        """Close the connection at once, whatever it still has to send."""
+        log.debug("connection closed", why=why, waited_for=self._phase and self._phase.name)
+        self._leave()
+        self.transport.abort()
+
+    def _look(self) -> None:
+        """Enter the phase that the connection is in now."""
+        phase = self._current()
+        if phase is not self._phase and self._phase is not None:
+            self._enter(phase)
+
+    def _current(self) -> Phase:
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return Phase.HEAD
+        if self.flow.write_paused:
+            return Phase.READER
+        return Phase.BODY if cycle.more_body else Phase.ANSWER
+
+    def _enter(self, phase: Phase) -> None:
+        self._leave()
+        self._phase = phase
+        self._deadline = self.loop.call_later(phase.value, self.abort, "deadline")
+        if phase is not Phase.ANSWER:
+            self.waiting[self] = None
+
+    def _leave(self) -> None:
+        self._phase = None
+        self.waiting.pop(self, None)
+        if self._deadline:
+            self._deadline.cancel()
+
+
+def protocol(most: int) -> type[GuardedProtocol]:
+    """Return the protocol of one server that holds at most so many connections."""
+    return type("Protocol", (GuardedProtocol,), {"most": most, "waiting": {}})
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of open descriptors to the hard one. Return the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return soft if soft != resource.RLIM_INFINITY else MOST_DESCRIPTORS
+
+
+def places(descriptors: int, smtp_connections: int) -> tuple[int, int]:
+    """Return how many connections to hold, and how many more may be accepted before any is closed."""
+    free = descriptors - RESERVED - smtp_connections
+    most = max(LEAST_CONNECTIONS, min(MOST_CONNECTIONS, free * 4 // 5))
+    return most, min(MOST_BACKLOG, most // 4)
+
+
+def options(settings: Settings) -> dict[str, Any]:
+    """Return uvicorn's options for a guarded server. Raises the process's limit of descriptors."""
+    most, backlog = places(raise_descriptor_limit(), settings.smtp_connections)
+    return {"http": protocol(most), "ws": "none", "backlog": backlog}
