@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import uvicorn
 from fastapi import FastAPI
@@ -42,11 +42,11 @@ def free_socket() -> socket.socket:
 
 
 @contextmanager
-def served(site: FastAPI, bound: socket.socket) -> Iterator[None]:
+def served(site: FastAPI, bound: socket.socket, **options: Any) -> Iterator[None]:
     """Serve it in a thread, from the moment that it answers until the end of the block."""
     server = uvicorn.Server(
         # Without a log config of its own: that would outlive the server, and other tests look at logs, too.
-        uvicorn.Config(site, log_config=None, access_log=False, proxy_headers=False, ws="none")
+        uvicorn.Config(site, log_config=None, access_log=False, proxy_headers=False, ws="none", **options)
     )
     ready = threading.Event()
     startup = server.startup

@@ -4,6 +4,7 @@ security      headers, sizes, where a request comes from, and how often it may c
 capacity      places for expensive answers, and how often keys and visitors may ask
 pages         the one template environment of the web pages
 errors        what went wrong, as a status and a page
+bodies        forms that strangers send, parsed without holding up other requests
 forms         what people typed, kept as it was typed
 shelf         papers as pages show them: of a day, of a week, one alone; and words to begin an interest with
 preview       what interests would bring: today's digest, and how many papers a day

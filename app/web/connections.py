@@ -28,18 +28,22 @@ RESERVED = 80
 
 
 class Phase(Enum):
-    """What a connection waits for; the value is its deadline in seconds."""
+    """What a connection waits for."""
 
-    HEAD = 10.0  # the head of a request: from a new peer, or after an answer
-    BODY = 60.0  # the rest of a request
-    ANSWER = 300.0  # our own answer
-    READER = 30.0  # a peer that does not read the answer
+    HEAD = "head"  # the head of a request: from a new peer, or after an answer
+    BODY = "body"  # the rest of a request
+    ANSWER = "answer"  # our own answer
+    READER = "reader"  # a peer that does not read the answer
+
+
+DEADLINES = {Phase.HEAD: 10.0, Phase.BODY: 60.0, Phase.ANSWER: 300.0, Phase.READER: 30.0}  # seconds
 
 
 class GuardedProtocol(H11Protocol):
     """HTTP/1.1 with deadlines. Use a subclass with its own `waiting`, as `protocol` makes them."""
 
     most = MOST_CONNECTIONS
+    deadlines = DEADLINES
     waiting: dict[GuardedProtocol, None]  # connections that wait for their peer, the longest waiting first
 
     def __init__(self, *values: Any, **named: Any) -> None:
@@ -96,7 +100,7 @@ class GuardedProtocol(H11Protocol):
     def _enter(self, phase: Phase) -> None:
         self._leave()
         self._phase = phase
-        self._deadline = self.loop.call_later(phase.value, self.abort, "deadline")
+        self._deadline = self.loop.call_later(self.deadlines[phase], self.abort, "deadline")
         if phase is not Phase.ANSWER:
             self.waiting[self] = None
 

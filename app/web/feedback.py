@@ -19,11 +19,12 @@ from app.records import Opinion, Parsed
 from app.sources import clean
 from app.tokens import Grant, Purpose
 from app.web import following, pasting
+from app.web.bodies import FormRoute
 from app.web.forms import Filled, Text
 from app.web.links import allows, back, db, page
 from app.web.security import Limits
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 AUTHORS_SHOWN = 30
 A_PAGE = 50  # papers

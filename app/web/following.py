@@ -16,10 +16,11 @@ from app.errors import InvalidInput, NotFound
 from app.models import Paper
 from app.records import Wish
 from app.tokens import Grant, Purpose
+from app.web.bodies import FormRoute
 from app.web.forms import Text
 from app.web.links import allows, db, page
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 AUTHORS_SHOWN = 30  # of a paper; the last one is always among them
 

@@ -17,6 +17,7 @@ from app.records import Parsed
 from app.subscribers import Recognised, SignUp
 from app.web import forms, pasting, shelf
 from app.web import preview as previews
+from app.web.bodies import FormRoute
 from app.web.capacity import Capacity
 from app.web.conditional import public_page
 from app.web.forms import Filled, Text, Texts
@@ -24,7 +25,7 @@ from app.web.pages import page
 from app.web.preview import Preview
 from app.web.security import PUBLIC_REFERRER, Limits, client_ip, same_site
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
 log = structlog.get_logger(__name__)
 
 

@@ -18,12 +18,13 @@ from app.models import Delivery, Subscriber, SubscriberState
 from app.pipeline import App
 from app.tokens import Grant, Purpose, lifetime_in_words
 from app.web import feedback, feeds, forms, preview, public
+from app.web.bodies import FormRoute
 from app.web.forms import Filled, Text, Texts
 from app.web.links import PRIVATE, allows, back, db, page
 from app.web.preview import Preview
 from app.web.security import MAIL_CSP, client_ip
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 TYPED_CHARS = 20  # of what is no day
 SAID = {

@@ -28,6 +28,7 @@ from app.settings import Settings
 # one that is a little too large, so that it is told beside its field.
 MAX_FORM_BYTES = 1024 * 1024
 MAX_API_BYTES = 256 * 1024  # the body is read before the key is looked at
+MAX_HELD_BYTES = 64 * 1024 * 1024  # of all bodies at once: strangers may send many large ones slowly
 PER_ADDRESS_AN_HOUR = 5
 PASTES_AN_HOUR = 20  # a reader: to read a file that is LaTeX throughout may take six seconds
 PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
@@ -77,6 +78,7 @@ class Guard:
     def __init__(self, app: ASGIApp, common: Mapping[str, str]) -> None:
         self._app = app
         self._common = common
+        self._held = 0  # bytes of all bodies that are being received or worked on
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -99,21 +101,24 @@ class Guard:
 
         wait_for_locks(WEB_BUSY_TIMEOUT_MS)
         size = MAX_API_BYTES if scope["path"].startswith("/api/") else MAX_FORM_BYTES
-        await self._app(scope, _at_most(size, receive), send_with_headers)
+        taken = 0
 
+        async def counted() -> Message:
+            nonlocal taken
+            message = await receive()
+            size_of_part = len(message.get("body", b""))
+            taken += size_of_part
+            self._held += size_of_part
+            if taken > size:
+                raise HTTPException(413, "That is more than can be taken at once.")
+            if self._held > MAX_HELD_BYTES:
+                raise HTTPException(503, "Too much is being sent at once.", {"Retry-After": "5"})
+            return message
 
-def _at_most(size: int, receive: Receive) -> Receive:
-    left = size
-
-    async def counted() -> Message:
-        nonlocal left
-        message = await receive()
-        left -= len(message.get("body", b""))
-        if left < 0:
-            raise HTTPException(413, "That is more than can be taken at once.")
-        return message
-
-    return counted
+        try:
+            await self._app(scope, counted, send_with_headers)
+        finally:
+            self._held -= taken
 
 
 def same_site(request: Request) -> None:

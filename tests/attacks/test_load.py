@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from app import clock, main, pipeline
+from app import archive, main, pipeline
 from app.errors import TooManyRequests
 from app.pipeline import App
 from app.settings import Settings
-from app.web import capacity, connections, papers, preview, public
-from app.web.capacity import Capacity, WorkSlots
-from tests import shelves
-from tests.api.conftest import call, client, key_of, site  # noqa: F401 - fixtures
-from tests.api.conftest import Call
-from tests.conftest import SECRET
+from app.web import capacity, conditional, connections
+from app.web.capacity import RequestLimits, WorkSlots
+from app.web.conditional import KEEP_PAGES, STALE_PAGES, Kept, Made
+from tests import live, shelves
+from tests.conftest import NOW, SECRET
 from tests.mailserver import MailServer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DESCRIPTORS = 256
-SERVE = (
-    "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({0}, {0}));from app.cli import main; main()"
-).format(DESCRIPTORS)
+LIMIT = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}));"
+SERVE = LIMIT + "from app.cli import main; main()"
 
 
 @contextmanager
@@ -84,3 +79,156 @@ def test_unfinished_connections_keep_nobody_out(
         joined = httpx.post(f"{url}/subscribe", data=form | {"zone": "UTC"}, timeout=20)
         assert joined.status_code == 200
         assert mail_server.wait_for(1)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: x\r\n",
+        b"POST /manage HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nemail",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\n",
+    ],
+)
+def test_a_slow_request_ends_at_its_deadline(sent: bytes, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head that never ends, a body, and a second request on the connection: each is cut off."""
+    ended = threading.Event()
+    guarded = connections.protocol(10)
+    monkeypatch.setattr(guarded, "deadlines", dict.fromkeys(connections.Phase, 0.05))
+    lost = guarded.connection_lost
+    monkeypatch.setattr(guarded, "connection_lost", lambda *values: (lost(*values), ended.set()))
+    bound = live.free_socket()
+    with (
+        live.served(main.create_app(app), bound, http=guarded),
+        socket.create_connection(bound.getsockname()) as slow,
+    ):
+        slow.sendall(sent)
+        assert ended.wait(20)
+        assert not guarded.waiting
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "smtp_connections", "most"),
+    [(65_536, 10, 1000), (1024, 10, 747), (256, 10, 132), (64, 10, 16)],
+)
+def test_descriptors_are_left_for_the_sender(descriptors: int, smtp_connections: int, most: int) -> None:
+    """For its connections, the database's and files, beside as many visitors as may come in between."""
+    held, backlog = connections.places(descriptors, smtp_connections)
+    assert held == most
+    if descriptors > 128:
+        assert held + backlog + smtp_connections + connections.RESERVED <= descriptors
+
+
+@pytest.mark.once
+def test_public_pages_are_built_once_a_minute(
+    app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each cost 23 to 43 ms, for whoever asked as often as they liked; who has a page gets none again."""
+    with app.db.write() as session:
+        source = shelves.source(session, NOW)
+        number = shelves.paper(session, source, "Language Agents", NOW.date(), NOW, abstract="At last.")
+    read = archive.candidates, archive.most_voted, archive.views
+    calls: list[str] = []
+    for each in read:
+        monkeypatch.setattr(
+            archive, each.__name__, lambda *v, _of=each, **k: (calls.append(_of.__name__), _of(*v, **k))[1]
+        )
+    day = NOW.date()
+    paths = ["/", f"/day/{day}", f"/week/{day:%G-W%V}", f"/paper/{number}", f"/day/{day}/feed.atom"]
+    first = [client.get(path) for path in paths]
+    built = len(calls)
+    again = [client.get(path, headers={"If-None-Match": first[0].headers["ETag"]}) for path in paths * 5]
+    assert [answer.status_code for answer in first] == [200] * len(paths)
+    assert {answer.status_code for answer in again} == {200, 304}
+    assert built
+    assert len(calls) == built
+    assert first[0].headers["Referrer-Policy"] == "same-origin"
+
+
+@pytest.mark.once
+def test_a_form_with_mistakes_is_nobody_elses(app: App, client: TestClient) -> None:
+    """What a visitor typed never comes to another one by way of the cache."""
+    assert "mallory" not in client.get("/").text
+    wrong = {"email": "mallory(at)example.org", "interest": "mallory's own"}
+    assert "mallory" in client.post("/subscribe", data=wrong).text
+    assert "mallory" in client.post("/preview", data=wrong).text
+    assert "mallory" not in client.get("/").text
+
+
+@pytest.mark.once
+def test_a_visitor_who_asks_for_ever_other_pages_is_limited(app: App, client: TestClient) -> None:
+    """Pages in the cache are not counted: the front page goes on."""
+    with app.db.write() as session:
+        source = shelves.source(session, NOW)
+        shelves.paper(session, source, "Language Agents", NOW.date(), NOW)
+    assert client.get("/").status_code == 200
+    limits: RequestLimits = client.app.state.capacity.requests  # type: ignore[attr-defined]
+    with pytest.raises(TooManyRequests):
+        exhaust(limits)
+    assert client.get(f"/day/{NOW.date()}").status_code == 429
+    assert client.get("/").status_code == 200
+
+
+def exhaust(limits: RequestLimits) -> None:
+    """Build as many pages as one visitor may, and one more."""
+    for _ in range(capacity.PAGES_A_MINUTE + 1):
+        limits.page("testclient")
+
+
+@pytest.mark.once
+def test_an_old_page_serves_where_there_is_no_room_to_build_it() -> None:
+    """A crowd of crawlers keeps no reader from a page that was there a minute ago."""
+    places = WorkSlots(1)
+    pages = Kept(KEEP_PAGES, places, STALE_PAGES)
+    old, new = Made(b"old", "text/html"), Made(b"new", "text/html")
+    assert pages.of(("/",), NOW, lambda: old) is old
+    with places.take():
+        assert pages.of(("/",), NOW + KEEP_PAGES, lambda: new) is old
+        with pytest.raises(TooManyRequests):
+            pages.of(("/",), NOW + KEEP_PAGES + STALE_PAGES, lambda: new)
+        with pytest.raises(TooManyRequests):
+            pages.of(("/other",), NOW, lambda: new)
+    assert pages.of(("/",), NOW + KEEP_PAGES, lambda: new) is new
+
+
+@pytest.mark.once
+def test_the_places_together_leave_threads_for_everybody_else() -> None:
+    """The web server has 40; what waits holds one, too."""
+    waiting = capacity.WAITING + capacity.SEARCHES + conditional.AT_ONCE
+    others = capacity.API_REQUESTS + capacity.JOBS + capacity.MAILS
+    assert waiting + others <= 40 - 4
+
+
+@pytest.mark.once
+def test_searches_wait_for_a_place(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few of them, for a few seconds; health is told meanwhile, which takes no thread at all."""
+    state = client.app.state  # type: ignore[attr-defined]
+    state.capacity.searches = WorkSlots(1, 1, 0.01)
+    with state.capacity.searches.take():
+        busy = client.get("/search", params={"q": "agents"})
+        assert (busy.status_code, busy.headers["Retry-After"]) == (429, "2")
+        assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.once
+def test_a_slow_relay_takes_four_threads(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, mail_server: MailServer
+) -> None:
+    """Further mails of sign-ups wait in the ledger for the next tick."""
+    sent: list[object] = []
+    monkeypatch.setattr(pipeline, "send_pending", lambda *_, **named: sent.append(named))
+    form = {
+        "email": "alice@example.org",
+        "interest": "agents",
+        "cadence": "daily",
+        "hour": "8",
+        "zone": "UTC",
+    }
+    with ExitStack() as busy:
+        for _ in range(capacity.MAILS):
+            busy.enter_context(client.app.state.capacity.mails.take())  # type: ignore[attr-defined]
+        assert client.post("/subscribe", data=form).status_code == 200
+        assert sent == []
+    assert client.post("/subscribe", data=form | {"email": "bob@example.org"}).status_code == 200
+    assert len(sent) == 1

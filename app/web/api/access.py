@@ -15,7 +15,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityS
 from app import clock, keys
 from app.models import Scope
 from app.pipeline import App
-from app.web.api.values import UrlInteger
+from app.web.api.values import FROM_URL
 from app.web.capacity import Capacity
 from app.web.security import client_ip
 
@@ -30,8 +30,8 @@ def _the_app(request: Request) -> App:
 
 
 Paperboy = Annotated[App, Depends(_the_app)]
-Id = Annotated[UrlInteger, Path(ge=1, lt=2**63)]
-AnyId = Annotated[UrlInteger | None, Query(ge=1, lt=2**63)]
+Id = Annotated[int, Path(ge=1, lt=2**63), FROM_URL]
+AnyId = Annotated[int | None, Query(ge=1, lt=2**63), FROM_URL]
 Now = Annotated[datetime, Depends(clock.utcnow)]
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 

@@ -19,7 +19,7 @@ from app.subscribers import Preferences
 from app.web.api import problems
 from app.web.api.access import Analysis, Id, Now, Paperboy, Reader, Sender
 from app.web.api.subscribers import InterestIn, Text
-from app.web.api.values import Day, Integer, Moment
+from app.web.api.values import FROM_JSON, Day, Integer, Moment
 from app.web.security import Limits
 
 router = APIRouter(tags=["digests"])
@@ -58,10 +58,8 @@ class Wanted(BaseModel):
     day: Day | None = Field(default=None, description="As on this day; today, if left out.")
     min_papers: Integer = Field(default=1, ge=1, le=subscribers.MAX_PAPERS)
     max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
-    beyond: Integer | None = Field(
+    beyond: Annotated[int, Field(ge=0, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
         default=None,
-        ge=0,
-        le=subscribers.MAX_PAPERS,
         description="At most so many papers that trend beyond the interests; left out: as for a new reader.",
     )
     muted: list[Text] = Field(

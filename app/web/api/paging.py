@@ -14,7 +14,7 @@ from sqlmodel import Session
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app.errors import InvalidInput
-from app.web.api.values import UrlInteger
+from app.web.api.values import FROM_URL
 
 MAX_LIMIT = 200
 
@@ -47,7 +47,7 @@ class Window:
 
 
 def _window(
-    limit: Annotated[UrlInteger, Query(ge=1, le=MAX_LIMIT, description="How many rows at most.")] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many rows at most."), FROM_URL] = 50,
     cursor: Annotated[
         str | None, Query(max_length=200, description="`next_cursor` of the page before.")
     ] = None,

@@ -32,7 +32,7 @@ def _number(value: object) -> object:
 
 
 def _integer_in_url(value: object) -> object:
-    if isinstance(value, int) or (isinstance(value, str) and _INTEGER.fullmatch(value)):
+    if value is None or isinstance(value, int) or (isinstance(value, str) and _INTEGER.fullmatch(value)):
         return value
     raise ValueError("this has to be an integer")
 
@@ -45,7 +45,8 @@ def _boolean_in_url(value: object) -> object:
 
 Day = Annotated[date, BeforeValidator(_day)]
 Moment = Annotated[AwareDatetime, BeforeValidator(_moment)]
-Integer = Annotated[int, BeforeValidator(_number)]
+FROM_JSON = BeforeValidator(_number)  # the same of a number in a body
+Integer = Annotated[int, FROM_JSON]
 Number = Annotated[float, BeforeValidator(_number)]
-UrlInteger = Annotated[int, BeforeValidator(_integer_in_url)]
+FROM_URL = BeforeValidator(_integer_in_url)  # of an integer with bounds, after which it has to stand
 UrlBoolean = Annotated[bool, BeforeValidator(_boolean_in_url)]

@@ -1,0 +1,196 @@
+"""What a leaked key of the API may do, and what somebody may do who guesses one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlmodel import select
+
+from app import keys
+from app.models import ApiKey, MailKind, Scope, Subscriber
+from app.pipeline import App
+from app.web import capacity
+from tests.api.conftest import Call
+from tests.conftest import NOW
+
+MALLORY = {"email": "mallory@example.org", "consent": "none whatever", "interests": [{"text": "agents"}]}
+READ = {"interests": [{"text": "agents"}]}
+
+
+def test_a_key_that_may_write_cannot_make_an_active_reader(app: App, call: Call) -> None:
+    """With a source and active readers of its own, a key with `write` alone could mail anybody anything."""
+    added = call("POST", "/subscribers", json=MALLORY)
+    assert (added.status_code, added.json()["state"], added.json()["next_due_at"]) == (201, "pending", None)
+    mails = call("GET", f"/deliveries?subscriber_id={added.json()['id']}").json()["items"]
+    assert [mail["kind"] for mail in mails] == [MailKind.CONFIRM]
+    assert call("POST", "/subscribers", json=MALLORY).status_code == 409
+    for path in (f"/subscribers/{added.json()['id']}/resume", "/suppressions/lift"):
+        assert call("POST", path, json={"email": "a@b.org", "reason": "none"}).status_code == 403
+    with app.db.read() as session:
+        assert session.exec(select(Subscriber.state)).all() == ["pending"]
+
+
+def test_invitations_are_limited(client: TestClient, call: Call) -> None:
+    """A key with `write` alone is no way to fill mailboxes with questions for consent."""
+    limits = client.app.state.capacity.requests  # type: ignore[attr-defined]
+    for _ in range(capacity.INVITATIONS_AN_HOUR):
+        limits.invitation(1)
+    refused = call("POST", "/subscribers", json=MALLORY)
+    assert (refused.status_code, "Retry-After" in refused.headers) == (429, True)
+    both = call("POST", "/subscribers", json=MALLORY, scope=(Scope.SEND, Scope.WRITE))
+    assert both.json()["state"] == "active"
+
+
+def test_a_key_expires(app: App, client: TestClient) -> None:
+    """One that leaks in five years opens nothing; one that shall last says so."""
+    with app.db.write() as session:
+        _, old = keys.create(session, "old", [Scope.READ], NOW - timedelta(days=31), days=30)
+        _, lasting = keys.create(session, "lasting", [Scope.READ], NOW - timedelta(days=4000), days=None)
+        row, _ = keys.create(session, "usual", [Scope.READ], NOW)
+        assert row.expires_at == NOW + timedelta(days=365)
+        assert [key.name for key in keys.expiring(session, NOW + timedelta(days=366))] == ["old", "usual"]
+    for key, status in ((old, 401), (lasting, 200)):
+        answer = client.get("/api/v1/runs", headers={"Authorization": f"Bearer {key}"})
+        assert answer.status_code == status
+
+
+def test_a_key_is_limited(client: TestClient, key_of: Callable[..., str]) -> None:
+    """The answer past the limit says when to ask again. Another key is not held up."""
+    greedy, other = ({"Authorization": f"Bearer {key_of(scope)}"} for scope in (Scope.READ, Scope.SEND))
+    statuses = [client.get("/api/v1/runs", headers=greedy).status_code for _ in range(2)]
+    limits = client.app.state.capacity.requests  # type: ignore[attr-defined]
+    for _ in range(capacity.REQUESTS_A_MINUTE - 2):
+        limits.valid_key("x", 1)
+    refused = client.get("/api/v1/runs", headers=greedy)
+    assert (statuses, refused.status_code) == ([200, 200], 429)
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
+    assert client.get("/api/v1/runs", headers=other).status_code == 403
+
+
+def test_guessing_is_limited_and_locks_nobody_out(
+    app: App, client: TestClient, key_of: Callable[..., str]
+) -> None:
+    """Past 20 wrong keys from one network the database is not asked; a key that worked goes on working."""
+    mine = {"Authorization": f"Bearer {key_of(Scope.READ)}"}
+    assert client.get("/api/v1/runs", headers=mine).status_code == 200
+    guesses = [
+        client.get("/api/v1/runs", headers={"Authorization": f"Bearer pb_{number:043}"})
+        for number in range(25)
+    ]
+    assert [guess.status_code for guess in guesses] == [401] * 20 + [429] * 5
+    assert "Retry-After" in guesses[-1].headers
+    assert client.get("/api/v1/runs", headers=mine).status_code == 200
+    with app.db.read() as session:
+        assert len(session.exec(select(ApiKey)).all()) == 1
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "path", ["/api/v1/subscribers", "/api/v1/nothing", "/api/openapi.json", "/hooks/bounces/ses", "/metrics"]
+)
+def test_nothing_for_machines_is_stored(path: str, client: TestClient) -> None:
+    """Neither by a browser nor by a proxy, whatever the answer is."""
+    assert client.get(path).headers["Cache-Control"] == "no-store"
+
+
+def test_few_backtests_are_made_at_once(client: TestClient, call: Call) -> None:
+    """A read key with 40 of them made the front page wait for 15 s; now the third is refused at once."""
+    slots = client.app.state.capacity.analyses  # type: ignore[attr-defined]
+    with slots.take(), slots.take():
+        refused = call("POST", "/backtests", json=READ, scope=Scope.READ)
+        others = [
+            call("POST", "/previews", json=READ, scope=Scope.READ).status_code,
+            call("GET", "/subscribers/1/explain/1").status_code,
+            call("GET", "/subscribers/1/export").status_code,
+            call("GET", "/subscribers/1/preview").status_code,
+        ]
+        assert call("GET", "/runs").status_code == 200
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "2")
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert others == [429] * 4
+    assert call("POST", "/backtests", json=READ, scope=Scope.READ).status_code == 200
+
+
+@pytest.mark.once
+def test_jobs_of_keys_take_two_threads(client: TestClient, call: Call) -> None:
+    """Each refresh holds a thread for as long as its source takes: 40 of them took all."""
+    slots = client.app.state.capacity.jobs  # type: ignore[attr-defined]
+    with slots.take(), slots.take():
+        assert call("POST", "/models").status_code == 429
+        assert call("POST", "/sources/1/refresh").status_code == 429
+
+
+@pytest.mark.once
+def test_all_calls_together_leave_threads(client: TestClient, call: Call) -> None:
+    """However many keys there are, twelve calls at once are under way."""
+    slots = client.app.state.capacity.api  # type: ignore[attr-defined]
+    places = [slots.take() for _ in range(capacity.API_REQUESTS)]
+    for place in places:
+        place.__enter__()
+    assert call("GET", "/runs").status_code == 429
+    assert client.get("/healthz").status_code == 200
+    for place in places:
+        place.__exit__(None, None, None)
+    assert call("GET", "/runs").status_code == 200
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/previews", {**READ, "day": 0}),
+        ("/previews", {**READ, "day": "0"}),
+        ("/previews", {**READ, "beyond": False}),
+        ("/previews", {**READ, "max_papers": "3"}),
+        ("/backtests", {**READ, "at": 0}),
+        ("/backtests", {**READ, "days": True}),
+        ("/backtests", {"interests": [{"text": "agents", "weight": True}]}),
+        ("/previews", {**READ, "muted": ["x"] * 100_000}),
+    ],
+)
+def test_what_is_not_documented_is_not_accepted(path: str, body: object, call: Call) -> None:
+    """Pydantic takes 0 for 1970-01-01, and false for 0. A refusal lists 50 errors at most."""
+    refused = call("POST", path, json=body, scope=Scope.READ)
+    assert refused.status_code in (413, 422), refused.text
+    assert len(refused.text) < 10_000
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "query", ["/papers?day=0", "/merges?undone=1", "/runs?failed=yes", "/runs?limit=1_0"]
+)
+def test_a_query_is_taken_as_documented(query: str, call: Call) -> None:
+    """A day is a date, and true is true."""
+    assert call("GET", query).status_code == 422
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("body", [b'{"name": "\xff"}', b"[" * 100_000, b"\xff\xfe", b"{"])
+def test_a_body_that_is_no_json_gets_a_documented_answer(
+    body: bytes, client: TestClient, key_of: Callable[..., str]
+) -> None:
+    """It was a 400, of which the documentation says nothing."""
+    headers = {"Authorization": f"Bearer {key_of(Scope.WRITE)}", "Content-Type": "application/json"}
+    refused = client.post("/api/v1/sources", content=body, headers=headers)
+    assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/subscribers", "GET, POST"),
+        ("/subscribers/1", "DELETE, GET, PATCH"),
+        ("/sources", "GET, POST"),
+        ("/sources/1", "GET, PATCH"),
+        ("/suppressions", "GET, POST"),
+        ("/models", "GET, POST"),
+    ],
+)
+def test_every_method_of_a_path_is_named(path: str, allowed: str, call: Call) -> None:
+    """RFC 9110: Allow lists the methods of the resource, not those of the route that was looked at first."""
+    refused = call("PUT", path)
+    assert (refused.status_code, refused.headers["Allow"]) == (405, allowed)
