@@ -1,0 +1,220 @@
+"""What strangers and keys can do to others: how long pages take meanwhile, and how fast mails leave.
+
+    python -m benchmarks.load [--quick] [--json]
+
+One process serves the web application over 10,000 made-up papers, and sends, as `paperboy serve` does with
+its schedule. It is on 127.0.0.1; a small SMTP server of another process takes the mails. Measured are
+
+front      the front page, one request after the other
+backtests  the same while one read key asks for 40 backtests at once, again and again; how they were answered
+sending    mails a second
+beside     the same while eight visitors ask for ever other pages of days, as fast as they are answered
+
+and the most memory that the process had. --quick: 1,000 papers, fewer requests and mails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import count
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from app import clock, keys, main, pipeline
+from app.models import Scope
+from benchmarks import web, workload
+
+BACKTESTS, VISITORS, REQUESTS, MAILS = 40, 8, 200, 3000
+QUICK_REQUESTS, QUICK_MAILS = 50, 800
+INTERESTS = [{"text": "sparse diffusion models"}, {"text": "graph networks -survey"}]
+
+
+async def _session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Take every mail."""
+    writer.write(b"220 sink\r\n")
+    in_data = False
+    while line := await reader.readline():
+        if in_data:
+            if line == b".\r\n":
+                in_data = False
+                writer.write(b"250 2.0.0 taken\r\n")
+            continue
+        verb = line[:4].upper()
+        in_data = verb == b"DATA"
+        writer.write(
+            {b"EHLO": b"250-sink\r\n250 PIPELINING\r\n", b"DATA": b"354 go on\r\n", b"QUIT": b"221 bye\r\n"}
+            .get(verb, b"250 2.0.0 fine\r\n")
+        )  # fmt: skip
+    writer.close()
+
+
+def _sink(bound: socket.socket) -> None:
+    async def serve() -> None:
+        async with await asyncio.start_server(_session, sock=bound, limit=1 << 20) as server:
+            await server.serve_forever()
+
+    asyncio.run(serve())
+
+
+def _service(folder: Path, bound: socket.socket, smtp_port: int, orders: Connection) -> None:
+    """Serve, and send what is asked for over the pipe: first and last id of the mails."""
+    app = workload.build(folder, trusted_proxies=(web.PEER,), smtp_port=smtp_port)
+    site = main.create_app(app)
+
+    def send() -> None:
+        main.warm_up(site)
+        while True:
+            first, last = orders.recv()
+            began = time.perf_counter()
+            counts = pipeline.send_pending(app, workload.NOW, range(first, last))
+            orders.send((dict(counts), time.perf_counter() - began))
+
+    threading.Thread(target=send, daemon=True).start()
+    options: dict[str, Any] = {"log_level": "error", "access_log": False, "proxy_headers": False}
+    uvicorn.Server(uvicorn.Config(site, **options)).run([bound])
+
+
+def _bound() -> socket.socket:
+    made = socket.socket()
+    made.bind((web.PEER, 0))
+    return made
+
+
+@contextmanager
+def _running(folder: Path) -> Iterator[tuple[str, Connection, int]]:
+    """The service and the sink. Yields the URL, the pipe for orders and the service's process id."""
+    fork = multiprocessing.get_context("fork")
+    mails, pages, (ours, theirs) = _bound(), _bound(), fork.Pipe()
+    service = (folder, pages, mails.getsockname()[1], theirs)
+    processes = [fork.Process(target=_sink, args=(mails,)), fork.Process(target=_service, args=service)]
+    for process in processes:
+        process.start()
+    try:
+        yield f"http://{web.PEER}:{pages.getsockname()[1]}", ours, processes[1].pid or 0
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def _front(url: str, requests: int) -> dict[str, float]:
+    with httpx.Client(base_url=url, timeout=120) as client:
+        times = []
+        for _ in range(requests):
+            began = time.perf_counter()
+            client.get("/").raise_for_status()
+            times.append((time.perf_counter() - began) * 1000)
+    found = {"p50_ms": statistics.median(times), "p95_ms": statistics.quantiles(times, n=20)[-1]}
+    return {name: round(value, 1) for name, value in found.items()}
+
+
+@contextmanager
+def _beside(visitors: int, ask: Callable[[httpx.Client], httpx.Response], url: str) -> Iterator[Counter[int]]:
+    """Ask from so many threads, again and again, until the block ends. Yields the statuses so far."""
+    statuses, stop = Counter[int](), threading.Event()
+
+    def visit() -> None:
+        with httpx.Client(base_url=url, timeout=300) as client:
+            while not stop.is_set():
+                statuses[ask(client).status_code] += 1
+
+    with ThreadPoolExecutor(visitors) as pool:
+        for _ in range(visitors):
+            pool.submit(visit)
+        yield statuses
+        stop.set()
+
+
+def measure(url: str, key: str, orders: Connection, requests: int, mails: int) -> dict[str, Any]:
+    numbers, now = count(), clock.utcnow()
+
+    def backtest(client: httpx.Client) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {key}"}
+        answer = client.post("/api/v1/backtests", json={"interests": INTERESTS}, headers=headers)
+        time.sleep(0.05 if answer.status_code == 429 else 0)  # far less than it is told to wait
+        return answer
+
+    def page(client: httpx.Client) -> httpx.Response:
+        number = next(numbers)
+        day = (now - timedelta(days=number % 10)).date()
+        visitor = {"X-Forwarded-For": web.ipv6(number)}
+        return client.get(f"/day/{day}?page={number // 10 % 100_000 + 1}", headers=visitor)
+
+    def send(first: int) -> float:
+        orders.send((first, first + mails))
+        counts, seconds = orders.recv()
+        assert counts == {"sent": mails}, counts  # noqa: S101
+        return round(mails / seconds)
+
+    found: dict[str, Any] = {"front": _front(url, requests)}
+    with _beside(BACKTESTS, backtest, url) as statuses:
+        time.sleep(1)
+        found["backtests"] = {**_front(url, requests), "answers": dict(statuses)}
+    first = workload.WARMING + 1
+    found["sending"] = send(first)
+    with _beside(VISITORS, page, url) as statuses:
+        found["beside"] = {"mails_a_second": send(first + mails), "answers": dict(statuses)}
+    return found
+
+
+def run(quick: bool) -> dict[str, Any]:
+    requests, mails = (QUICK_REQUESTS, QUICK_MAILS) if quick else (REQUESTS, MAILS)
+    with tempfile.TemporaryDirectory() as name:
+        folder, now = Path(name), clock.utcnow()
+        workload.fill(folder, 2 * mails)
+        app = workload.build(folder)
+        web.fill(app, web.QUICK_PAPERS if quick else web.PAPERS, now)
+        with app.db.write() as session:
+            _, key = keys.create(session, "benchmark", [Scope.READ], now)
+        app.db.dispose()
+        with _running(folder) as (url, orders, process):
+            _await(url)
+            found = measure(url, key, orders, requests, mails)
+            status = Path(f"/proc/{process}/status").read_text("ascii")
+            peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return found | {"peak_mb": int(peak.split()[1]) // 1024}
+
+
+def _await(url: str) -> None:
+    for _ in range(600):
+        try:
+            httpx.get(url, timeout=60).raise_for_status()
+        except httpx.TransportError:
+            time.sleep(0.1)
+        else:
+            return
+    raise SystemExit("the service did not start")
+
+
+def cli() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("--quick", action="store_true")
+    options.add_argument("--json", action="store_true")
+    chosen = options.parse_args()
+    found = run(chosen.quick)
+    if chosen.json:
+        print(json.dumps(found, indent=2))
+        return
+    for name, value in found.items():
+        print(f"{name:12}{value}")
+
+
+if __name__ == "__main__":
+    cli()
