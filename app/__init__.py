@@ -83,6 +83,7 @@ The ground:
     db            sessions and column types
     presence      which processes live, told by locks that end with them
     interpreter   the garbage collector's settings, and how threads take turns: their one owner
+    counters      how often something was asked for, counted by all processes together
     leases        who may run what only one process may run at a time
     settings      what an operator can set
     clock         the one clock

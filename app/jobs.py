@@ -43,6 +43,7 @@ JOBS = (
     Job(pipeline.send, minute="*"),
     Job(pipeline.plan, minute="*"),
     Job(pipeline.sign_ahead, minute="*"),
+    Job(pipeline.answer_requests, minute="*"),  # forms that a process left behind when it ended
     Job(pipeline.refresh, minute="*/5"),  # each source says itself when it wants to be asked next
     Job(pipeline.read_bounces, minute="*/5"),
     Job(pipeline.summarise, minute="*/15"),

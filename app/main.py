@@ -20,6 +20,7 @@ from app.settings import Settings
 from app.subscribers import Preferences
 from app.tokens import Signer
 from app.web import (
+    admission,
     api,
     capacity,
     conditional,
@@ -56,8 +57,11 @@ def build(settings: Settings) -> App:
     )
 
 
-def create_app(app: App) -> FastAPI:
-    """The web application on top of it: public pages, readers' pages, the admin API."""
+def create_app(app: App, answer_delay: float = 0.0) -> FastAPI:
+    """The web application on top of it: public pages, readers' pages, the admin API.
+
+    `answer_delay` is about how many seconds after the response a form that asks for mail is processed.
+    """
     site = FastAPI(
         title=app.settings.site_name,
         openapi_url=None,
@@ -68,6 +72,10 @@ def create_app(app: App) -> FastAPI:
     site.state.templates = pages.environment(app.settings)
     site.state.capacity = limits = capacity.Capacity()
     site.state.limits = security.Limits(app.settings.signups_per_hour)
+    site.state.admission = admission.Admission(
+        app.db, app.settings.signups_per_hour, app.settings.secret_keys
+    )
+    site.state.answer_delay = answer_delay
     site.state.previews = preview.Previews(app)
     site.state.kept = conditional.Kept()
     site.state.pages = conditional.Kept(conditional.KEEP_PAGES, limits.pages, conditional.STALE_PAGES)

@@ -1,7 +1,7 @@
 """The tables, in the order in which data flows through them.
 
-Source → Paper (+ Listing, Votes, WrittenSummary, Merge) → Model → Subscriber, Interest → Card, Delivery →
-Event, Suppression.
+Source → Paper (+ Listing, Votes, WrittenSummary, Merge) → Model → Subscriber, MailRequest, Interest → Card,
+Delivery → Event, Suppression.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ class SubscriberState(StrEnum):
     UNSUBSCRIBED = "unsubscribed"
     BOUNCING = "bouncing"
     ERASED = "erased"
+
+
+class RequestKind(StrEnum):
+    SIGN_UP = "sign_up"
+    LINK = "link"  # to one's preferences
 
 
 class DeliveryState(StrEnum):
@@ -215,6 +220,28 @@ class Subscriber(SQLModel, table=True):
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # unsubscribed, bouncing or erased
 
 
+class MailRequest(SQLModel, table=True):
+    """A form that asks for mail to an address: a sign-up, or a request for the link to one's preferences.
+
+    The form stores a row, whatever is known of the address. The row is processed after the response. The
+    choices stay apart from the reader's own until the owner of the address confirms them. The mailbox's hash
+    and the times outlive them: the limits and the memory of a decline go by these.
+    """
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
+    kind: RequestKind = Field(sa_type=enum_type(RequestKind))
+    mailbox: str = Field(index=True, max_length=64)  # hash of the folded address
+    email: str = Field(default="", max_length=320)  # until it is processed
+    visitor: str = Field(default="", max_length=64)  # until it is processed
+    subscriber_id: int | None = Field(default=None, foreign_key="subscriber.id", index=True)  # while open
+    delivery_id: int | None = Field(default=None, sa_type=BigId, index=True)  # the mail that answered it
+    preferences: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # while open
+    liked: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # pasted papers, while open
+    created_at: datetime = Field(sa_type=UtcDateTime, index=True)
+    processed_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
+    declined_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
 class Query(SQLModel, table=True):
     """The text of an interest, stored once however many readers share it."""
 
@@ -377,6 +404,14 @@ class Lease(SQLModel, table=True):
     holder: str = Field(max_length=100)  # empty: nobody, but the edition is remembered
     until: datetime = Field(sa_type=UtcDateTime)
     edition: str = Field(default="", max_length=40)  # the last one done, of a job that runs once per edition
+
+
+class RateLimit(SQLModel, table=True):
+    """How often something was asked for in the current window. All processes count here."""
+
+    name: str = Field(primary_key=True, max_length=100)
+    hits: int
+    expires_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 
 class Audit(SQLModel, table=True):

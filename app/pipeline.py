@@ -3,6 +3,7 @@
 refresh()       sources → records → the archive; read_files() does the same for saved answers
 summarise()     papers that no source sums up → a language model's sentence, where settings name one
 learn()         the archive → a new model of it, at night and whenever the archive has outgrown the old one
+answer_requests() what the public forms ask for → a confirmation, a link, or nothing → mails
 plan()          who is due → match → compose → the ledger
 sign_ahead()    the ledger → signatures of what waits for its hour
 send()          the ledger → mails, whenever something may leave
@@ -28,6 +29,7 @@ import structlog
 from sqlmodel import Session, col, delete
 
 from app import (
+    counters,
     deliver,
     explaining,
     hindsight,
@@ -219,6 +221,29 @@ def send_due(app: App, now: datetime) -> Counter[str]:
     return run.counts
 
 
+def answer_requests(app: App, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
+    """Process the forms that asked for mail and send what follows; how many mails ended in which state.
+
+    Without `ids`, those that a process left behind when it ended. Not to be called within a running event
+    loop.
+    """
+    if ids is None:
+        with app.db.read() as session:
+            ids = subscribers.unprocessed_requests(session, now)
+    deliveries = [delivery for each in ids if (delivery := _answer_request(app, each, now)) is not None]
+    return send_pending(app, now, deliveries) if deliveries else Counter()
+
+
+def _answer_request(app: App, request_id: int, now: datetime) -> int | None:
+    """One form that cannot be processed must not hold up the others."""
+    try:
+        with app.db.write() as session:
+            return subscribers.process(session, request_id, now)
+    except Exception:
+        log.exception("form not processed; the next minute tries again", request=request_id)
+        return None
+
+
 def _sign_ahead(app: App, now: datetime, run: runs.Recording) -> None:
     """What fails here costs nothing but time: what has no signature yet is signed as it leaves."""
     try:
@@ -320,7 +345,9 @@ def prune(app: App, now: datetime) -> Counter[str]:
             gone = session.execute(delete(Run).where(col(Run.started_at) < now - RUNS_KEPT))
             run.counts["runs"] += gone.rowcount  # type: ignore[attr-defined]
             run.counts["cards"] += deliver.prune_cards(session, old)
+            run.counts["requests"] += subscribers.prune_requests(session, now)
             run.counts["queries"] += subscribers.forget_unused_queries(session)
+            counters.prune(session, now)
         run.counts.update(events=0, deliveries=0)
         _prune_in_parts(app, deliver.prune_deliveries, old, run)
         _prune_in_parts(app, deliver.prune_events, old, run)

@@ -228,7 +228,8 @@ class Renderer:
         return self._templates.get_template(name).render(values)
 
     def _links(self, letter: Letter) -> dict[str, str]:
-        ids = {Purpose.VIEW: letter.delivery_id}
+        # A confirmation's links name its mail, and by that the sign-up that it answers.
+        ids = dict.fromkeys((Purpose.VIEW, Purpose.CONFIRM, Purpose.DECLINE), letter.delivery_id)
         return {
             each.value: self._signer.link(each, self._token(letter, each, ids.get(each, 0)))
             for each in LINKS[letter.kind]

@@ -13,8 +13,8 @@ ROOT = Path(app.__file__).parent
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
 GROUND = {
-    "records", "models", "db", "presence", "interpreter", "leases", "settings", "clock", "errors", "tokens",
-    "logs", "characters", "sandbox",
+    "records", "models", "db", "presence", "interpreter", "counters", "leases", "settings", "clock", "errors",
+    "tokens", "logs", "characters", "sandbox",
 }  # fmt: skip
 STAGES = {
     "bibliography", "sources", "ingest", "dedupe", "merges", "archive", "words", "abbreviations", "space",

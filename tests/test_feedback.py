@@ -10,7 +10,7 @@ from sqlmodel import Session, func, select
 
 from app import merges, subscribers, suppression
 from app.errors import Conflict, InvalidInput, NotFound
-from app.models import Feedback, OwnPaper, Paper, Subscriber
+from app.models import Feedback, MailRequest, OwnPaper, Paper, Subscriber
 from app.pipeline import App
 from app.records import Opinion, PaperRecord, Wish
 from app.subscribers import Preferences, Recognised, SignUp, feedback
@@ -277,30 +277,29 @@ def test_what_is_there_already_takes_no_room(
 
 
 def signed_up(session: Session, now: datetime, *own: PaperRecord, email: str = "carol@example.org") -> int:
-    subscribers.sign_up(session, SignUp(email, WANTED), "192.0.2.1", now)
-    subscribers.keep_liked(session, email, Recognised(own=own), now)
+    subscribers.sign_up(session, SignUp(email, WANTED, Recognised(own=own)), "192.0.2.1", now)
     return session.exec(select(Subscriber.id).where(Subscriber.email == email)).one() or 0
 
 
 def test_what_was_pasted_at_sign_up_waits_for_the_confirmation(app: App, now: datetime) -> None:
-    """Signing up anew replaces what nobody confirmed; confirming keeps it."""
+    """It stays apart until then; confirming makes it the reader's."""
     with app.db.write() as session:
         signed_up(session, now, PaperRecord(title="Pasted by a Stranger"))
         carol = signed_up(session, now, ATTENTION)
-        assert said_by(session, carol) == [(ATTENTION.title, True)]
+        assert said_by(session, carol) == []
         subscribers.confirm(session, carol, "192.0.2.1", now)
         assert said_by(session, carol) == [(ATTENTION.title, True)]
 
 
 def test_a_stranger_changes_nothing_of_what_a_reader_said(app: App, now: datetime) -> None:
-    """An active reader's opinions stay as they are; a former reader's are not wiped away."""
+    """An active reader's opinions stay as they are; so do a former reader's, until they confirm."""
     with app.db.write() as session:
         carol = signed_up(session, now, ATTENTION)
         subscribers.confirm(session, carol, "192.0.2.1", now)
         signed_up(session, now, PaperRecord(title="Pasted by a Stranger"))
         assert said_by(session, carol) == [(ATTENTION.title, True)]
         subscribers.unsubscribe(session, carol, now)
-        signed_up(session, now)
+        signed_up(session, now + timedelta(days=1), PaperRecord(title="Pasted by a Stranger"))
         assert said_by(session, carol) == [(ATTENTION.title, True)]
 
 
@@ -314,6 +313,7 @@ def test_a_full_reader_of_old_signs_up_like_anybody(
         subscribers.unsubscribe(session, carol, now)
         monkeypatch.setattr(feedback, "MOST_OPINIONS", 1)
         signed_up(session, now, PaperRecord(title="One More"))
+        subscribers.confirm(session, carol, "192.0.2.1", now)
         assert said_by(session, carol) == [(ATTENTION.title, True)]
 
 
@@ -321,16 +321,17 @@ def test_nothing_is_kept_for_an_address_that_gets_no_mail(app: App, now: datetim
     """Nobody could ever see it, or have it forgotten."""
     with app.db.write() as session:
         suppression.suppress(session, "carol@example.org", "complaint", now)
-        subscribers.sign_up(session, SignUp("carol@example.org", WANTED), "192.0.2.1", now)
-        subscribers.keep_liked(session, "carol@example.org", Recognised(own=(ATTENTION,)), now)
-        assert count(session, OwnPaper) == 0
+        asked = SignUp("carol@example.org", WANTED, Recognised(own=(ATTENTION,)))
+        subscribers.sign_up(session, asked, "192.0.2.1", now)
+        row = session.exec(select(MailRequest)).one()
+        assert (row.email, row.visitor, row.preferences, row.liked) == ("", "", {}, {})
 
 
 def test_declining_forgets_what_was_pasted(app: App, now: datetime) -> None:
     """Nothing is kept of who never was a reader."""
     with app.db.write() as session:
         subscribers.decline(session, signed_up(session, now, ATTENTION), now)
-        assert count(session, OwnPaper) == 0
+        assert session.exec(select(MailRequest.liked)).one() == {}
 
 
 def test_opinions_are_exported_and_erased(

@@ -22,6 +22,7 @@ from app.doctor import Finding, Level
 from app.errors import InvalidSettings
 from app.sources import client
 from app.web import connections
+from app.web.public import ANSWER_DELAY
 
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
@@ -33,7 +34,7 @@ def serve(
     """Serve the web app and, by PAPERBOY_SCHEDULER, run the schedule. The database is migrated first."""
     _check_free(host, port)
     with showing.opened(log_level=None) as app:
-        site = main.create_app(app)
+        site = main.create_app(app, ANSWER_DELAY)
         # What takes seconds is made before anybody asks for it. The process does not wait for it at its end.
         threading.Thread(target=main.warm_up, args=(site,), name="warm-up", daemon=True).start()
         config = uvicorn.Config(

@@ -4,6 +4,7 @@ preferences   what a reader may wish for, and what to change about a wish that c
 register      the rows: find a reader, note what happened, say when the next digest is due
 feedback      what readers say of papers, and the papers that they pasted
 interests     the texts of interests, stored once however many readers share them
+mail_requests what the public forms ask for, the limits by mailbox, and the memory of a decline
 joining       signing up, confirming, declining, asking for a link by mail
 staying       changing preferences, following, muting, pausing, coming back
 leaving       unsubscribing, new links, exporting, erasing
@@ -25,13 +26,16 @@ from app.subscribers.feedback import forget as forget_opinions
 from app.subscribers.interests import forget_unused_queries, wishes
 from app.subscribers.joining import (
     CONSENT_TEXT,
-    SignUp,
     add,
+    allow_again,
+    awaiting,
     confirm,
     decline,
     expire_pending,
     invite,
-    keep_liked,
+    process,
+    request_link,
+    request_sign_up,
     send_link,
     sign_up,
 )
@@ -43,6 +47,9 @@ from app.subscribers.leaving import (
     request_export,
     unsubscribe,
 )
+from app.subscribers.mail_requests import DECLINE_LASTS, Choices, SignUp, mailbox_hash
+from app.subscribers.mail_requests import prune as prune_requests
+from app.subscribers.mail_requests import unprocessed as unprocessed_requests
 from app.subscribers.preferences import (
     MAX_INTERESTS,
     MAX_MUTED,
@@ -71,14 +78,18 @@ from app.subscribers.staying import (
 
 __all__ = [
     "CONSENT_TEXT",
+    "DECLINE_LASTS",
     "MAX_INTERESTS",
     "MAX_MUTED",
     "MAX_PAPERS",
     "MAX_WEIGHT",
+    "Choices",
     "Preferences",
     "Recognised",
     "SignUp",
     "add",
+    "allow_again",
+    "awaiting",
     "change",
     "check",
     "come_back",
@@ -97,8 +108,8 @@ __all__ = [
     "get",
     "history",
     "invite",
-    "keep_liked",
     "like",
+    "mailbox_hash",
     "mute",
     "new_links",
     "normalise_address",
@@ -106,9 +117,13 @@ __all__ = [
     "pause",
     "preferences_of",
     "problems",
+    "process",
+    "prune_requests",
     "recognise",
     "request_erasure",
     "request_export",
+    "request_link",
+    "request_sign_up",
     "resume",
     "say",
     "send_link",
@@ -120,6 +135,7 @@ __all__ = [
     "trust_again",
     "unfollow",
     "unmute",
+    "unprocessed_requests",
     "unsubscribe",
     "wake",
     "wishes",

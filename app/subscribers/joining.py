@@ -1,28 +1,35 @@
 """Signing up, confirming, declining, and asking for a link by mail.
 
-What is done for a known, an unknown and a suppressed address differs; what is answered does not. Every case
-writes down what happened and waits for the disk once. What takes longer, keeping pasted papers and handing
-the mail over, is for when the answer is out, so that the time taken tells nothing either.
+A form stores one row and is answered; nothing before the response depends on what is known of the address.
+`process` then decides what follows: a confirmation, the link to the preferences, or nothing.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlmodel import Session, col, exists, select
 
 from app import suppression
-from app.db import insert_new
+from app.db import insert_new, take_turns
 from app.errors import Conflict, InvalidInput
-from app.models import Delivery, MailKind, Subscriber
+from app.models import Delivery, MailKind, MailRequest, RequestKind, Subscriber
 from app.models import SubscriberState as State
-from app.subscribers import feedback
-from app.subscribers.feedback import Recognised
+from app.subscribers import feedback, mail_requests
 from app.subscribers.leaving import forget
+from app.subscribers.mail_requests import Choices, SignUp
 from app.subscribers.preferences import Preferences, check, normalise_address
-from app.subscribers.register import mail, note, schedule, store_preferences, take
+from app.subscribers.register import (
+    enqueue_mail,
+    get,
+    mail,
+    note,
+    preferences_of,
+    schedule,
+    store_preferences,
+    take,
+)
 from app.tokens import LIFETIMES, Purpose
 
 # What a reader agrees to with the button that confirms. Whoever changes it gives it a new version.
@@ -35,80 +42,187 @@ GIVEN_ELSEWHERE = "given to the operator"
 _READING = (State.ACTIVE, State.PAUSED)
 
 
-@dataclass(frozen=True, slots=True)
-class SignUp:
-    """What somebody asks for with the form on the front page."""
-
-    email: str
-    wanted: Preferences
+# --- what the forms ask for
 
 
-def sign_up(session: Session, asked: SignUp, ip: str, now: datetime) -> int | None:
-    """Ask the owner of the address to confirm; the mail that goes out, if one does."""
-    email, wanted = normalise_address(asked.email), check(asked.wanted)
-    if suppression.is_suppressed(session, email):
-        note(session, "signup_refused", None, now)
-        return None
-    subscriber = _get_or_create(session, email, now)
-    if subscriber.state in _READING:
-        note(session, "link_asked", subscriber, now, ip)
-        return mail(session, subscriber, MailKind.MANAGE, now)
-    subscriber.state = State.PENDING
-    store_preferences(session, subscriber, wanted)
-    note(session, "signed_up", subscriber, now, ip)
-    return mail(session, subscriber, MailKind.CONFIRM, now, lifetime=LIFETIMES[Purpose.CONFIRM])
+def request_sign_up(session: Session, asked: SignUp, visitor: str, now: datetime) -> int:
+    """Store a sign-up and return its id; `process` decides what follows."""
+    email, choices = normalise_address(asked.email), Choices(check(asked.wanted), asked.liked)
+    return mail_requests.store(session, RequestKind.SIGN_UP, email, visitor, now, choices)
 
 
-def keep_liked(session: Session, email: str, liked: Recognised, now: datetime) -> None:
-    """Keep what was pasted with a sign-up until it is confirmed, if one waits for that.
+def request_link(session: Session, email: str, visitor: str, now: datetime) -> int:
+    """Store a request for the link to one's preferences and return its id."""
+    return mail_requests.store(session, RequestKind.LINK, normalise_address(email), visitor, now)
 
-    What an earlier sign-up that nobody confirmed had pasted gives way; what a reader of old said stays.
+
+def sign_up(session: Session, asked: SignUp, visitor: str, now: datetime) -> int | None:
+    """Store a sign-up and process it at once; return the id of the mail, if one goes out."""
+    return process(session, request_sign_up(session, asked, visitor, now), now)
+
+
+def send_link(session: Session, email: str, visitor: str, now: datetime) -> int | None:
+    """Store a request for a link and process it at once; return the id of the mail, if one goes out."""
+    return process(session, request_link(session, email, visitor, now), now)
+
+
+def process(session: Session, request_id: int, now: datetime) -> int | None:
+    """Decide what follows from a stored form; return the id of the mail, if one goes out.
+
+    A form that has been processed before is left alone.
     """
-    email = normalise_address(email)
-    waiting = select(Subscriber).where(Subscriber.email == email, Subscriber.state == State.PENDING)
-    subscriber = session.exec(waiting).one_or_none()
-    if subscriber is None or suppression.is_suppressed(session, email):
-        return
-    if subscriber.confirmed_at is None:
-        feedback.forget(session, subscriber.id or 0)
-    with suppress(InvalidInput):  # a reader of old may have no room: there is nobody to tell
-        feedback.like(session, subscriber.id or 0, liked, now)
-
-
-def send_link(session: Session, email: str, ip: str, now: datetime) -> int | None:
-    """Mail the link to one's preferences, or to the confirmation that is still missing."""
-    email = normalise_address(email)
-    subscriber = session.exec(select(Subscriber).where(Subscriber.email == email)).one_or_none()
-    if subscriber is None or suppression.is_suppressed(session, email):
-        note(session, "link_refused", None, now)
+    request = mail_requests.take(session, request_id)
+    if request is None:
         return None
-    note(session, "link_asked", subscriber, now, ip)
-    if subscriber.state is State.PENDING:
-        return mail(session, subscriber, MailKind.CONFIRM, now, lifetime=LIFETIMES[Purpose.CONFIRM])
-    return mail(session, subscriber, MailKind.MANAGE, now)
+    take_turns(session, f"mailbox {request.mailbox}")
+    answer = _answer_sign_up if request.kind is RequestKind.SIGN_UP else _answer_link
+    delivery_id, subscriber_id = answer(session, request, now)
+    mail_requests.finish(request, now, delivery_id, subscriber_id)
+    session.add(request)
+    return delivery_id
 
 
-def confirm(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
-    """The owner of the address agrees. Confirming twice is confirming once."""
+# The mail that goes out, and the reader whose choices it can confirm.
+_Answer = tuple[int | None, int | None]
+_NOTHING: _Answer = (None, None)
+
+
+def _answer_sign_up(session: Session, request: MailRequest, now: datetime) -> _Answer:
+    """Ask the owner of the address to confirm. A reader gets the link to their preferences instead."""
+    subscriber = _find(session, request.email)
+    if subscriber is not None and subscriber.state in _READING:
+        return _send_manage_link(session, request, subscriber, now)
+    if not _may_confirm(session, request, now):
+        note(session, "signup_refused", None, now)
+        return _NOTHING
+    if subscriber is None or subscriber.state is State.PENDING:
+        subscriber = _get_or_create(session, request.email, now)
+        note(session, "signed_up", subscriber, now, request.visitor)
+    else:  # somebody who left: they stay as they are until they confirm
+        note(session, "signup_asked", subscriber, now, request.visitor)
+    return _ask_to_confirm(session, request, subscriber, now)
+
+
+def _answer_link(session: Session, request: MailRequest, now: datetime) -> _Answer:
+    """Mail the link to one's preferences, or the confirmation that is still missing."""
+    subscriber = _find(session, request.email)
+    if subscriber is None or suppression.is_suppressed(session, request.email):
+        note(session, "link_refused", None, now)
+        return _NOTHING
+    if subscriber.state is not State.PENDING:
+        return _send_manage_link(session, request, subscriber, now)
+    note(session, "link_asked", subscriber, now, request.visitor)
+    if not _may_confirm(session, request, now):
+        return _NOTHING
+    waiting = mail_requests.find_open(session, subscriber.id or 0)
+    if waiting is not None:
+        request.preferences, request.liked = waiting.preferences, waiting.liked
+    lifetime = LIFETIMES[Purpose.CONFIRM]
+    return mail(session, subscriber, MailKind.CONFIRM, now, lifetime=lifetime), subscriber.id
+
+
+def _may_confirm(session: Session, request: MailRequest, now: datetime) -> bool:
+    return (
+        not suppression.is_suppressed(session, request.email)
+        and not mail_requests.has_declined(session, request.mailbox, now)
+        and mail_requests.may_mail(session, request.mailbox, now)
+    )
+
+
+def _send_manage_link(
+    session: Session, request: MailRequest, subscriber: Subscriber, now: datetime
+) -> _Answer:
+    note(session, "link_asked", subscriber, now, request.visitor)
+    if suppression.is_suppressed(session, request.email):
+        return _NOTHING
+    if not mail_requests.may_mail(session, request.mailbox, now):
+        return _NOTHING
+    return mail(session, subscriber, MailKind.MANAGE, now), None
+
+
+def _ask_to_confirm(session: Session, request: MailRequest, subscriber: Subscriber, now: datetime) -> _Answer:
+    """Each sign-up has a mail of its own: its link confirms these choices and no others."""
+    lifetime, suffix = LIFETIMES[Purpose.CONFIRM], f"-{request.id}"
+    delivery_id = enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix)
+    return delivery_id, subscriber.id
+
+
+# --- what the owner of the address says to it
+
+
+def awaiting(session: Session, subscriber_id: int, delivery_id: int | None = None) -> Choices | None:
+    """Return what a confirmation mail can confirm; None if there is nothing left to confirm.
+
+    Without `delivery_id`, the newest sign-up counts.
+    """
+    subscriber = get(session, subscriber_id)
+    request = mail_requests.find_open(session, subscriber_id, delivery_id)
+    if subscriber.state in (*_READING, State.ERASED) or not _can_confirm(subscriber, request, delivery_id):
+        return None
+    stored = Choices(preferences_of(session, subscriber))
+    return (mail_requests.choices_of(request) if request else None) or stored
+
+
+def confirm(
+    session: Session, subscriber_id: int, ip: str, now: datetime, delivery_id: int | None = None
+) -> Subscriber:
+    """Record the owner's agreement to one sign-up and make its choices theirs. Twice is once.
+
+    `delivery_id` names the mail whose link was followed; without it, the newest sign-up counts. Raises
+    Conflict if nothing waits for that confirmation any more.
+    """
     subscriber = take(session, subscriber_id)
     if subscriber.state in _READING:
         return subscriber
-    if subscriber.state is not State.PENDING:
+    choices = awaiting(session, subscriber_id, delivery_id)
+    if choices is None:
         raise Conflict("This sign-up has ended. You are welcome to sign up again.")
+    store_preferences(session, subscriber, choices.wanted)
+    with suppress(InvalidInput):  # a former reader may have no room: the digest comes all the same
+        feedback.like(session, subscriber_id, choices.liked, now)
+    mail_requests.close(session, subscriber_id)
     activate(session, subscriber, ip, now)
     note(session, "confirmed", subscriber, now, ip)
     return subscriber
 
 
-def decline(session: Session, subscriber_id: int, now: datetime) -> None:
-    """The owner of the address did not ask for it. Nothing is kept of who never was a reader."""
+def _can_confirm(subscriber: Subscriber, request: MailRequest | None, delivery_id: int | None) -> bool:
+    """An old mail has no open row left: it must not bring back who left."""
+    return request is not None or (subscriber.state is State.PENDING and delivery_id is None)
+
+
+def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: int | None = None) -> None:
+    """End a sign-up that the owner of the address did not ask for, and send no more of them for 90 days.
+
+    Nothing is kept of who never was a reader, except for the hash of the mailbox.
+    """
     subscriber = take(session, subscriber_id)
-    if subscriber.state is not State.PENDING:
+    if subscriber.state in (*_READING, State.ERASED):
         return
-    if subscriber.confirmed_at is None:
+    request = mail_requests.find_open(session, subscriber_id, delivery_id)
+    if request is None and subscriber.state is State.PENDING and delivery_id is not None:
+        request = mail_requests.by_delivery(session, delivery_id)
+    if request is not None:
+        mail_requests.remember_decline(session, request, now)
+    if request is not None or subscriber.state is State.PENDING:
+        _end_sign_up(session, subscriber, now)
+
+
+def allow_again(session: Session, delivery_id: int) -> None:
+    """Take a decline back: the link in that mail proves that the mailbox's owner asks for it."""
+    request = mail_requests.by_delivery(session, delivery_id)
+    if request is not None:
+        mail_requests.forget_decline(session, request.mailbox)
+
+
+def _end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> None:
+    if subscriber.state is State.PENDING and subscriber.confirmed_at is None:
         forget(session, subscriber, now)
     else:
-        subscriber.state = State.UNSUBSCRIBED
+        mail_requests.close(session, subscriber.id or 0)
+        if subscriber.state is State.PENDING:
+            subscriber.state = State.UNSUBSCRIBED
+        session.add(subscriber)
     note(session, "declined", subscriber, now)
 
 
@@ -134,7 +248,8 @@ def invite(session: Session, email: str, wanted: Preferences, now: datetime) -> 
     known = session.exec(select(Subscriber).where(Subscriber.email == email)).one_or_none()
     if known is not None:
         raise Conflict(f"{email} is known already, and {known.state}.")
-    sign_up(session, SignUp(email, wanted), "", now)
+    if sign_up(session, SignUp(email, wanted), "", now) is None:
+        raise Conflict(f"{email} was asked often enough of late, or declined: no confirmation is sent.")
     return session.exec(select(Subscriber).where(Subscriber.email == email)).one().id or 0
 
 
@@ -142,6 +257,7 @@ def activate(
     session: Session, subscriber: Subscriber, ip: str, now: datetime, version: str = CONSENT_VERSION
 ) -> None:
     """Record the consent, and say when the first digest is due."""
+    mail_requests.forget_decline(session, mail_requests.mailbox_hash(subscriber.email))
     subscriber.state = State.ACTIVE
     subscriber.confirmed_at = subscriber.confirmed_at or now
     subscriber.consent_at, subscriber.consent_version, subscriber.consent_ip = now, version, ip
@@ -151,7 +267,7 @@ def activate(
 
 
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
-    """Let go of sign-ups that nobody confirmed: what decline() does, for those who did not even say so."""
+    """Forget those who signed up and never confirmed; return how many there were."""
     asked_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
         col(Delivery.kind) == MailKind.CONFIRM,
@@ -162,8 +278,15 @@ def expire_pending(session: Session, before: datetime, now: datetime) -> int:
     )
     ids = [identity for identity in session.exec(waiting) if identity is not None]
     for identity in ids:
-        decline(session, identity, now)
+        subscriber = take(session, identity)
+        if subscriber.state is State.PENDING:
+            _end_sign_up(session, subscriber, now)
     return len(ids)
+
+
+def _find(session: Session, email: str) -> Subscriber | None:
+    mine = select(Subscriber).where(Subscriber.email == email).with_for_update()
+    return session.exec(mine.execution_options(populate_existing=True)).one_or_none()
 
 
 def _get_or_create(session: Session, email: str, now: datetime) -> Subscriber:

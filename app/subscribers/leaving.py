@@ -13,7 +13,7 @@ from app import audit, deliver, suppression
 from app.errors import Conflict
 from app.models import Contents, Delivery, Event, MailKind, Subscriber
 from app.models import SubscriberState as State
-from app.subscribers import feedback
+from app.subscribers import feedback, mail_requests
 from app.subscribers.preferences import Preferences
 from app.subscribers.register import (
     get,
@@ -97,6 +97,7 @@ def forget(session: Session, subscriber: Subscriber, now: datetime) -> None:
     subscriber.link_epoch += 1  # every link in every old mail is void from now on
     store_preferences(session, subscriber, Preferences())
     feedback.forget(session, identity)
+    mail_requests.close(session, identity)
     session.execute(update(Event).where(col(Event.subscriber_id) == identity).values(detail=""))
     theirs = col(Delivery.subscriber_id) == identity
     session.execute(update(Delivery).where(theirs).values(subject="", smtp_text="", reason=""))
@@ -114,6 +115,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
         "interests": _interests(preferences_of(session, subscriber)),
         "deliveries": _deliveries(session, subscriber_id),
         "opinions": _opinions(session, subscriber_id),
+        "unconfirmed": mail_requests.export(session, subscriber_id),
         "events": _rows(session, Event, subscriber_id, _MACHINERY["event"]),
         "do_not_mail": suppression.is_suppressed(session, subscriber.email),
     }

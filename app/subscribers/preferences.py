@@ -17,6 +17,7 @@ MAX_INTERESTS = 20
 MAX_PAPERS = 30  # more would pass the 100 kB at which mailbox providers clip a mail
 MAX_WEIGHT = 3.0
 MAX_MUTED = 50
+_GMAIL = ("gmail.com", "googlemail.com")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,18 @@ def normalise_address(text: str) -> str:
     except EmailNotValidError as error:
         raise InvalidAddress(f"This is not an address that mail can be sent to. {error}", "email") from None
     return f"{found.local_part}@{found.ascii_domain}".lower()
+
+
+def fold_address(email: str) -> str:
+    """Return the mailbox that a normalised address most likely leads to, for limits only.
+
+    Drops a `+tag`; for Gmail the dots, too. Two readers may share a mailbox, so this is no identity.
+    """
+    local, _, domain = email.rpartition("@")
+    local = local.partition("+")[0] or local
+    if domain in _GMAIL:
+        return f"{local.replace('.', '')}@{_GMAIL[0]}"
+    return f"{local}@{domain}"
 
 
 def _problems_of_time(wanted: Preferences) -> Iterator[tuple[str, str]]:

@@ -140,11 +140,23 @@ def mail(
     )
     if session.exec(lately).first() is not None:
         return None
+    return enqueue_mail(session, subscriber, kind, now, lifetime)
+
+
+def enqueue_mail(
+    session: Session,
+    subscriber: Subscriber,
+    kind: MailKind,
+    now: datetime,
+    lifetime: timedelta,
+    suffix: str = "",
+) -> int | None:
+    """Put a mail that was asked for into the ledger. `suffix` tells apart mails of the same second."""
     return deliver.enqueue(
         session,
         subscriber_id=subscriber.id or 0,
         kind=kind,
-        edition=f"{kind}-{now:%Y%m%dT%H%M%SZ}",
+        edition=f"{kind}-{now:%Y%m%dT%H%M%SZ}{suffix}",
         due_at=now,
         now=now,
         give_up_at=now + lifetime,

@@ -139,6 +139,13 @@ def filled(chosen: Preferences) -> Filled:
     )
 
 
+def sign_up_fields(form: Filled) -> list[tuple[str, str]]:
+    """Return the fields of a sign-up form by name, as typed, to be sent once more."""
+    rows = [("interest", row.text) for row in form.rows]
+    single = ("email", "cadence", "weekday", "hour", "zone", "liked")
+    return [*rows, *((name, getattr(form, name)) for name in single)]
+
+
 def kept_up(form: Filled, stored: Preferences) -> Preferences:
     """What was chosen, and what came since the form was opened: by a mail's links, or in another window."""
     wanted = form.wanted()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
 from app import clock, pipeline, subscribers
@@ -14,9 +19,10 @@ from app.errors import TooManyRequests
 from app.models import WhenEmpty
 from app.pipeline import App
 from app.records import Parsed
-from app.subscribers import Recognised, SignUp
+from app.subscribers import SignUp
 from app.web import forms, pasting, shelf
 from app.web import preview as previews
+from app.web.admission import LONGEST_PAUSE, Admission, Challenge
 from app.web.bodies import FormRoute
 from app.web.capacity import Capacity
 from app.web.conditional import public_page
@@ -27,6 +33,9 @@ from app.web.security import PUBLIC_REFERRER, Limits, client_ip, same_site
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 log = structlog.get_logger(__name__)
+
+ANSWER_DELAY = 2.0  # seconds, in a service that strangers can reach
+_RANDOM = random.SystemRandom()
 
 
 @router.get("/")
@@ -62,15 +71,20 @@ def sign_up_form(
 
 @router.post("/subscribe", dependencies=[Depends(same_site)])
 def subscribe(
-    request: Request, form: Annotated[Filled, Depends(sign_up_form)], later: BackgroundTasks
+    request: Request,
+    form: Annotated[Filled, Depends(sign_up_form)],
+    later: BackgroundTasks,
+    proof: Text = "",
 ) -> Response:
-    """Whoever the address belongs to, and whether we know it or not, the answer is the same."""
+    """Store a sign-up. Whoever the address belongs to, the work and the response are the same."""
     wanted = form.wanted()
     problems = forms.problems_of_address(form.email) | subscribers.problems(wanted)
     problems |= forms.problems_of_paste(form.liked)
     if problems:
         return _front(request, replace(form, problems=problems), status=422)
-    app, ip = _counted(request, form.email)
+    app, ip, now = request.app.state.paperboy, client_ip(request), clock.utcnow()
+    if challenge := _challenge(request, ip, form.email, proof, now):
+        return _ask_for_work(request, "/subscribe", challenge, forms.sign_up_fields(form))
     try:
         pasted = _read(request, form.liked)
     except TooManyRequests as error:
@@ -78,10 +92,9 @@ def subscribe(
     with app.db.read() as session:
         found = subscribers.recognise(session, pasted.records)
     with app.db.write() as session:
-        delivery_id = subscribers.sign_up(session, SignUp(form.email, wanted), ip, clock.utcnow())
-    later.add_task(_keep, app, form.email, found)
-    became = {"found": found, "rejections": pasted.rejections}
-    return _on_its_way(request, later, delivery_id, "subscribed.html", **became)
+        stored = subscribers.request_sign_up(session, SignUp(form.email, wanted, found), ip, now)
+    became = {"found": found, "rejections": pasted.rejections, "days": subscribers.DECLINE_LASTS.days}
+    return _on_its_way(request, later, stored, "subscribed.html", **became)
 
 
 @router.post("/preview", dependencies=[Depends(same_site)])
@@ -109,59 +122,71 @@ def manage(request: Request) -> Response:
 
 
 @router.post("/manage", dependencies=[Depends(same_site)])
-def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Response:
+def mail_link(request: Request, later: BackgroundTasks, email: Text = "", proof: Text = "") -> Response:
     """The link goes to its owner's mailbox, if there is one; the page does not tell."""
     problems = forms.problems_of_address(email)
     if problems:
         form = Filled(email, problems=problems)
         return page(request, "manage.html", status=422, headers=PUBLIC_REFERRER, form=form)
-    app, ip = _counted(request, email)
+    app, ip, now = request.app.state.paperboy, client_ip(request), clock.utcnow()
+    if challenge := _challenge(request, ip, email, proof, now):
+        return _ask_for_work(request, "/manage", challenge, [("email", email)])
     with app.db.write() as session:
-        delivery_id = subscribers.send_link(session, email, ip, clock.utcnow())
-    return _on_its_way(request, later, delivery_id, "link_sent.html")
+        stored = subscribers.request_link(session, email, ip, now)
+    return _on_its_way(request, later, stored, "link_sent.html")
 
 
 def hand_over(request: Request, delivery_ids: list[int]) -> None:
-    """Send these mails now, unless as many others are being sent: then they go with the next tick."""
-    limits: Capacity = request.app.state.capacity
+    """Send these mails now, if there is room: see `_if_there_is_room`."""
+    app: App = request.app.state.paperboy
+    _if_there_is_room(request, lambda: pipeline.send_pending(app, clock.utcnow(), ids=delivery_ids))
+
+
+async def process(request: Request, request_id: int) -> None:
+    """Process a stored form some seconds later, if there is room: see `_if_there_is_room`.
+
+    Without the delay, the next request would wait while a mail leaves, and so tell that there was one.
+    """
+    app: App = request.app.state.paperboy
+    await asyncio.sleep(request.app.state.answer_delay * _RANDOM.uniform(0.5, 1.5))
+    await run_in_threadpool(
+        _if_there_is_room, request, lambda: pipeline.answer_requests(app, clock.utcnow(), [request_id])
+    )
+
+
+def _if_there_is_room(request: Request, send: Callable[[], object]) -> None:
+    """Send mails, unless as many others do so already. What does not leave now leaves with the next tick."""
+    capacity: Capacity = request.app.state.capacity
     try:
-        with limits.mails.take():
-            send(request.app.state.paperboy, delivery_ids)
+        with capacity.mails.take():
+            send()
     except TooManyRequests:
-        log.info("mails left to the next tick", deliveries=delivery_ids)
-
-
-def send(app: App, delivery_ids: list[int]) -> None:
-    """Hand these mails to the relay now. What does not go now goes with the next tick."""
-    try:
-        pipeline.send_pending(app, clock.utcnow(), ids=delivery_ids)
+        log.info("mails left to the next tick")
     except Exception:
-        log.exception("mail not sent at once", deliveries=delivery_ids)
+        log.exception("mails not sent at once; the next tick tries again")
 
 
-def _keep(app: App, email: str, liked: Recognised) -> None:
-    """Keep the papers that were pasted with a sign-up; without them it is worth as much."""
-    try:
-        with app.db.write() as session:
-            subscribers.keep_liked(session, email, liked, clock.utcnow())
-    except Exception:
-        log.exception("pasted papers not kept")
+def _challenge(request: Request, ip: str, email: str, proof: str, now: datetime) -> Challenge | None:
+    """Count the form, before anything is written or mailed; return what the visitor has to do first."""
+    admission: Admission = request.app.state.admission
+    return admission.admit(ip, subscribers.normalise_address(email), proof, now)
 
 
-def _counted(request: Request, email: str) -> tuple[App, str]:
-    """Count the request against every limit, before anything is written or mailed."""
-    limits: Limits = request.app.state.limits
-    ip = client_ip(request)
-    limits.visitor(ip)
-    limits.address(subscribers.normalise_address(email))
-    return request.app.state.paperboy, ip
+def _ask_for_work(
+    request: Request, action: str, challenge: Challenge, fields: Sequence[tuple[str, str]]
+) -> Response:
+    """The form once more, to be sent by a script after some work, or by hand after a pause."""
+    wait = str(challenge.pause or round(LONGEST_PAUSE.total_seconds()))
+    return page(
+        request, "challenge.html", status=429, headers={**PUBLIC_REFERRER, "Retry-After": wait},
+        action=action, challenge=challenge, fields=fields,
+    )  # fmt: skip
 
 
 def _on_its_way(
-    request: Request, later: BackgroundTasks, delivery_id: int | None, template: str, **values: Any
+    request: Request, later: BackgroundTasks, request_id: int, template: str, **values: Any
 ) -> Response:
-    if delivery_id is not None:
-        later.add_task(hand_over, request, [delivery_id])
+    later.add_task(process, request, request_id)
     # The connection ends with the answer: a second request on it would wait for the mail to leave,
     # and so tell whether there was one.
     headers = {**PUBLIC_REFERRER, "Connection": "close"}

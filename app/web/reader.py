@@ -57,11 +57,12 @@ Erase = Annotated[Grant, allows(Purpose.ERASE)]
 def ask_confirm(request: Request, grant: Confirm) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
-        chosen = subscribers.preferences_of(session, reader)
-        liked, young = len(feedback.learned(session, grant.subscriber_id).liked), lexicon.needed(session)
+        choices = subscribers.awaiting(session, grant.subscriber_id, grant.argument or None)
+        learned, young = feedback.learned(session, grant.subscriber_id), lexicon.needed(session)
+    liked = choices.liked.usable if choices else 0
     return page(
-        request, "confirm.html",
-        reader=reader, chosen=chosen, liked=liked, young=young, consent=subscribers.CONSENT_TEXT,
+        request, "confirm.html", reader=reader, chosen=choices.wanted if choices else None,
+        liked=liked or len(learned.liked), young=young, consent=subscribers.CONSENT_TEXT,
     )  # fmt: skip
 
 
@@ -69,20 +70,27 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
 def confirm(request: Request, grant: Confirm) -> Response:
     now = clock.utcnow()
     with db(request).write() as session:
-        reader = subscribers.confirm(session, grant.subscriber_id, client_ip(request), now)
+        reader = subscribers.confirm(
+            session, grant.subscriber_id, client_ip(request), now, grant.argument or None
+        )
     return page(request, "confirmed.html", reader=reader, links=_links(request, reader, now))
 
 
 @router.get("/decline/{token}")
 def ask_decline(request: Request, grant: Decline) -> Response:
-    return page(request, "decline.html", done=False)
+    return page(request, "decline.html", done="", days=subscribers.DECLINE_LASTS.days)
 
 
 @router.post("/decline/{token}")
-def decline(request: Request, grant: Decline) -> Response:
+def decline(request: Request, grant: Decline, action: Text = "") -> Response:
+    """Decline the sign-up, or with the action `allow` let later ones reach the mailbox again."""
     with db(request).write() as session:
-        subscribers.decline(session, grant.subscriber_id, clock.utcnow())
-    return page(request, "decline.html", done=True)
+        if action == "allow":
+            subscribers.allow_again(session, grant.argument)
+        else:
+            subscribers.decline(session, grant.subscriber_id, clock.utcnow(), grant.argument or None)
+    done = "allowed" if action == "allow" else "declined"
+    return page(request, "decline.html", done=done, days=subscribers.DECLINE_LASTS.days)
 
 
 # --- leaving

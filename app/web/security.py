@@ -10,6 +10,7 @@ import ipaddress
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from threading import BoundedSemaphore
 from urllib.parse import urlsplit
 
@@ -20,7 +21,8 @@ from limits.strategies import MovingWindowRateLimiter
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.db import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_locks
+from app import clock, counters, subscribers
+from app.db import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, Database, wait_for_locks
 from app.errors import TooManyRequests
 from app.settings import Settings
 
@@ -157,22 +159,29 @@ def nearest_stranger(chain: Sequence[str], trusted: Sequence[str]) -> str:
     networks = [ipaddress.ip_network(proxy, strict=False) for proxy in trusted]
     for hop in reversed(chain):
         address = _address(hop)
-        if address is None or not any(address in network for network in networks):
-            return hop if address else chain[-1]
+        if address is None or not any(address in each for each in networks):
+            return str(address) if address else chain[-1]
     return chain[0]
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Read an address. One that IPv6 maps from IPv4 (::ffff:192.0.2.1) is the IPv4 address itself."""
     try:
-        return ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 class Limits:
-    """How often mail, previews, searches and feeds may be asked for, and papers pasted. In this process."""
+    """How often mail, previews, searches and feeds may be asked for, and papers pasted.
 
-    def __init__(self, per_visitor: int) -> None:
+    Limits that guard mail are counted in the database, where there is one: all processes share them. The
+    others are frequent and guard this process's own work, so they are counted in its memory.
+    """
+
+    def __init__(self, per_visitor: int, db: Database | None = None) -> None:
+        self._db = db
         self._window = MovingWindowRateLimiter(MemoryStorage())
         self._per_visitor = RateLimitItemPerHour(per_visitor)
         self._in_all = RateLimitItemPerHour(per_visitor * ALL_VISITORS)
@@ -184,13 +193,13 @@ class Limits:
         self._places = BoundedSemaphore(AT_WORK)
 
     def visitor(self, ip: str) -> None:
-        """Count a form sent by a visitor, or raise TooManyRequests."""
-        self._count(self._per_visitor, "visitor", _household(ip))
-        self._count(self._in_all, "all", "")
+        """Count a mail that a visitor, or a key, asks for, or raise TooManyRequests."""
+        self._count_mail(self._per_visitor, "visitor", network(ip))
+        self._count_mail(self._in_all, "all", "")
 
     def address(self, email: str) -> None:
         """Count a mail asked for, whether or not we know the address, or raise TooManyRequests."""
-        self._count(self._per_address, "address", email)
+        self._count_mail(self._per_address, "address", subscribers.mailbox_hash(email))
 
     def paste(self, subscriber_id: int) -> None:
         """Count a reader's paste, or raise TooManyRequests."""
@@ -198,15 +207,15 @@ class Limits:
 
     def preview(self, ip: str) -> None:
         """Count a look at what interests would bring, which signing up never waits for."""
-        self._count(self._previews, "preview", _household(ip))
+        self._count(self._previews, "preview", network(ip))
 
     def search(self, ip: str) -> None:
         """Count a search of the archive, or raise TooManyRequests."""
-        self._count(self._searches, "search", _household(ip))
+        self._count(self._searches, "search", network(ip))
 
     def feed(self, ip: str) -> None:
         """Count a feed that is made for an interest, or raise TooManyRequests."""
-        self._count(self._feeds, "feed", _household(ip))
+        self._count(self._feeds, "feed", network(ip))
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -218,15 +227,28 @@ class Limits:
         finally:
             self._places.release()
 
+    def _count_mail(self, limit: RateLimitItem, kind: str, key: str) -> None:
+        if self._db is None:
+            self._count(limit, kind, key)
+            return
+        now = clock.utcnow()
+        with self._db.write() as session:
+            window = counters.hit(session, f"test {kind} {key}", now, timedelta(hours=1))
+            if window.hits > limit.amount:  # what is refused is not counted: the block rolls it back
+                raise TooManyRequests(retry_after=window.seconds_left(now))
+
     def _count(self, limit: RateLimitItem, kind: str, key: str) -> None:
         if not self._window.hit(limit, kind, key):
             reset = self._window.get_window_stats(limit, kind, key).reset_time
             raise TooManyRequests(retry_after=max(1, round(reset - time.time())))  # the library's clock
 
 
-def _household(ip: str) -> str:
-    # One IPv6 customer has a whole /64 to choose from.
+def network(ip: str) -> str:
+    """Return the network that is counted as one visitor: an IPv4 address, or an IPv6 /56.
+
+    Providers give a customer a /56, or a /64 of it.
+    """
     address = _address(ip)
     if isinstance(address, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return ip
+        return str(ipaddress.ip_network((int(address), 56), strict=False))
+    return str(address or ip)

@@ -60,6 +60,15 @@ def upgrade() -> None:
     sa.Column('edition', sqlmodel.sql.sqltypes.AutoString(length=40), nullable=False),
     sa.PrimaryKeyConstraint('name', name=op.f('pk_lease'))
     )
+    op.create_table('ratelimit',
+    sa.Column('name', sqlmodel.sql.sqltypes.AutoString(length=100), nullable=False),
+    sa.Column('hits', sa.Integer(), nullable=False),
+    sa.Column('expires_at', sa.DateTime(timezone=True), nullable=False),
+    sa.PrimaryKeyConstraint('name', name=op.f('pk_ratelimit'))
+    )
+    with op.batch_alter_table('ratelimit', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_ratelimit_expires_at'), ['expires_at'], unique=False)
+
     op.create_table('model',
     sa.Column('id', sa.Integer(), nullable=False),
     sa.Column('fitted_at', sa.DateTime(timezone=True), nullable=False),
@@ -194,6 +203,29 @@ def upgrade() -> None:
     sa.PrimaryKeyConstraint('id', name=op.f('pk_suppression')),
     sa.UniqueConstraint('address_hash', name=op.f('uq_suppression_address_hash'))
     )
+    op.create_table('mailrequest',
+    sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
+    sa.Column('kind', sa.Enum('sign_up', 'link', name='requestkind', native_enum=False, create_constraint=True, length=20), nullable=False),
+    sa.Column('mailbox', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
+    sa.Column('email', sqlmodel.sql.sqltypes.AutoString(length=320), nullable=False),
+    sa.Column('visitor', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
+    sa.Column('subscriber_id', sa.Integer(), nullable=True),
+    sa.Column('delivery_id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
+    sa.Column('preferences', sa.JSON(), nullable=False),
+    sa.Column('liked', sa.JSON(), nullable=False),
+    sa.Column('created_at', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('processed_at', sa.DateTime(timezone=True), nullable=True),
+    sa.Column('declined_at', sa.DateTime(timezone=True), nullable=True),
+    sa.ForeignKeyConstraint(['subscriber_id'], ['subscriber.id'], name=op.f('fk_mailrequest_subscriber_id_subscriber')),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_mailrequest'))
+    )
+    with op.batch_alter_table('mailrequest', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_mailrequest_created_at'), ['created_at'], unique=False)
+        batch_op.create_index(batch_op.f('ix_mailrequest_delivery_id'), ['delivery_id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_mailrequest_mailbox'), ['mailbox'], unique=False)
+        batch_op.create_index(batch_op.f('ix_mailrequest_processed_at'), ['processed_at'], unique=False)
+        batch_op.create_index(batch_op.f('ix_mailrequest_subscriber_id'), ['subscriber_id'], unique=False)
+
     op.create_table('delivery',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
     sa.Column('subscriber_id', sa.Integer(), nullable=False),
@@ -393,6 +425,14 @@ def downgrade() -> None:
         batch_op.drop_index('ix_delivery_due')
 
     op.drop_table('delivery')
+    with op.batch_alter_table('mailrequest', schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f('ix_mailrequest_subscriber_id'))
+        batch_op.drop_index(batch_op.f('ix_mailrequest_processed_at'))
+        batch_op.drop_index(batch_op.f('ix_mailrequest_mailbox'))
+        batch_op.drop_index(batch_op.f('ix_mailrequest_delivery_id'))
+        batch_op.drop_index(batch_op.f('ix_mailrequest_created_at'))
+
+    op.drop_table('mailrequest')
     op.drop_table('suppression')
     with op.batch_alter_table('subscriber', schema=None) as batch_op:
         batch_op.drop_index('ix_subscriber_paused_until')
@@ -417,6 +457,10 @@ def downgrade() -> None:
 
     op.drop_table('paper')
     op.drop_table('model')
+    with op.batch_alter_table('ratelimit', schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f('ix_ratelimit_expires_at'))
+
+    op.drop_table('ratelimit')
     op.drop_table('lease')
     with op.batch_alter_table('card', schema=None) as batch_op:
         batch_op.drop_index(batch_op.f('ix_card_created_at'))

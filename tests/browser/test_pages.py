@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from sqlmodel import select
 
 from app import clock, deliver, ingest, subscribers
-from app.models import MailKind, Source, SourceKind, Subscriber, SubscriberState
+from app.models import MailKind, MailRequest, Source, SourceKind
 from app.records import PaperRecord, Parsed, Skip, Wish
 from app.sources import clean
 from app.subscribers import Preferences
@@ -227,8 +227,9 @@ def test_everything_works_without_scripts(live_server: Live, browser: Browser) -
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
     context.close()
     with live_server.app.db.read() as session:
-        bob = session.exec(select(Subscriber)).one()
-    assert (bob.state, bob.zone) == (SubscriberState.PENDING, "America/Sao_Paulo")
+        stored = session.exec(select(MailRequest.preferences)).one()
+    assert stored["zone"] == "America/Sao_Paulo"
+    assert [wish["text"] for wish in stored["interests"]] == ["robotics"]
 
 
 def test_a_keyboard_is_enough_to_sign_up(live_server: Live, page: Page) -> None:

@@ -7,11 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import event
 from sqlmodel import func, select
-from starlette.types import Message, Receive, Scope, Send
 
-from app import bibliography, clock, main, subscribers
+from app import bibliography, clock, subscribers
 from app.lexicon import YOUNG
 from app.models import Paper, Subscriber, SubscriberState
 from app.pipeline import App
@@ -302,7 +300,7 @@ def test_papers_may_be_pasted_at_sign_up(
     assert "Line 3" in answer.text
     with app.db.read() as session:
         carol = session.exec(select(Subscriber.id)).one() or 0
-    assert len(said_by(app, carol)) == 2
+    assert said_by(app, carol) == {}
     confirm = link(Purpose.CONFIRM, carol)
     assert "leans towards the 2 papers that you named" in client.get(confirm).text
     client.post(confirm)
@@ -342,28 +340,6 @@ def test_a_paste_does_not_tell_who_is_subscribed(
                for who in (ALICE, "new@example.org")}  # fmt: skip
     assert len(answers) == 1
     assert said_by(app, alice) == {}
-
-
-def test_a_paste_takes_no_time_that_would_tell(app: App, papers: tuple[int, int]) -> None:
-    """It is written when the answer is out: for whom we know there is nothing to write."""
-    happened: list[str] = []
-    site = main.create_app(app)
-
-    async def watched(scope: Scope, receive: Receive, send: Send) -> None:
-        async def told(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                happened.append("answer")
-            await send(message)
-
-        await site(scope, receive, told)
-
-    def heard(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
-        happened.extend(each for each in ("feedback", "ownpaper") if f"INSERT INTO {each}" in statement)
-
-    event.listen(app.db.engine, "before_cursor_execute", heard)
-    with TestClient(watched, base_url="https://paperboy.test") as visitor:
-        visitor.post("/subscribe", data={**FORM, "liked": PASTE})
-    assert happened == ["answer", "feedback", "ownpaper"]
 
 
 def test_nothing_of_a_form_is_lost_by_a_bad_paste(app: App, client: TestClient) -> None:

@@ -14,6 +14,7 @@ from app.models import (
     Delivery,
     Event,
     MailKind,
+    MailRequest,
     Source,
     SourceKind,
     Subscriber,
@@ -117,8 +118,10 @@ def test_signing_up_sends_one_mail_with_the_way_in(
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     assert re.search(r"https://paperboy\.test/confirm/\S{51}\s", text)
     with app.db.read() as session:
-        carol = session.exec(select(Subscriber)).one()
-        chosen = subscribers.preferences_of(session, carol)
+        carol = session.exec(select(Subscriber.id)).one() or 0
+        waiting = subscribers.awaiting(session, carol)
+    assert waiting is not None
+    chosen = waiting.wanted
     assert (chosen.cadence, chosen.weekday, chosen.hour, chosen.zone) == ("weekly", 2, 7, "Asia/Tokyo")
     assert [wish.text for wish in chosen.interests] == ["world models", "robot learning"]
 
@@ -127,7 +130,9 @@ def test_signing_up_without_interests_brings_what_is_trending(app: App, client: 
     """There is always something to begin with."""
     assert client.post("/subscribe", data={**FORM, "interest": ""}).status_code == 200
     with app.db.read() as session:
-        assert session.exec(select(Subscriber.when_empty)).one() is WhenEmpty.TRENDING
+        waiting = subscribers.awaiting(session, session.exec(select(Subscriber.id)).one() or 0)
+    assert waiting is not None
+    assert waiting.wanted.when_empty is WhenEmpty.TRENDING
 
 
 def test_a_mail_that_cannot_leave_now_waits(app: App, client: TestClient) -> None:
@@ -225,7 +230,7 @@ def test_a_form_that_is_no_form_is_answered(client: TestClient) -> None:
     assert client.post("/subscribe", content=crowd, headers=kind).status_code in (400, 422)
 
 
-def test_who_asks_too_often_is_told_when_to_come_back(app: App) -> None:
+def test_who_asks_too_often_has_to_wait_or_work(app: App) -> None:
     """Before anything is written or mailed."""
     few = main.build(app.settings.model_copy(update={"signups_per_hour": 2}))
     with TestClient(main.create_app(few), base_url="https://paperboy.test") as client:
@@ -237,8 +242,9 @@ def test_who_asks_too_often_is_told_when_to_come_back(app: App) -> None:
     few.db.dispose()
     assert (answer.status_code, asked.status_code) == (429, 429)
     assert 0 < int(answer.headers["retry-after"]) <= 3600
-    assert "That was a lot at once" in answer.text
+    assert "One moment, please" in answer.text
     assert count(app, Event) == written
+    assert count(app, MailRequest) == 2
 
 
 def test_an_address_is_asked_only_so_often(app: App, client: TestClient) -> None:

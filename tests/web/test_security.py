@@ -6,9 +6,11 @@ import re
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlmodel import col, select
 
 from app import main
 from app.errors import TooManyRequests
+from app.models import RateLimit
 from app.pipeline import App
 from app.web import pages, security
 from app.web.security import Limits, nearest_stranger
@@ -78,6 +80,7 @@ def test_a_form_is_taken_from_our_own_pages_only(
         (["10.0.0.3", "10.0.0.1"], ("10.0.0.0/8",), "10.0.0.3"),
         (["rubbish", "10.0.0.1"], ("10.0.0.0/8",), "10.0.0.1"),
         (["2001:db8::1", "::1"], ("::1",), "2001:db8::1"),
+        (["::ffff:203.0.113.9", "::ffff:10.0.0.1"], ("10.0.0.0/8",), "203.0.113.9"),
         (["testclient"], ("10.0.0.0/8",), "testclient"),
         ([""], (), ""),
     ],
@@ -103,6 +106,22 @@ def test_visitors_are_counted_apart_and_together() -> None:
         limits.visitor("203.0.113.1")
 
 
+def test_limits_that_guard_mail_are_shared_by_all_processes(app: App) -> None:
+    """What is refused is not counted, so who goes on asking does not wait for ever."""
+    here, there = Limits(2, app.db), Limits(2, app.db)
+    for limits in (here, there):
+        limits.visitor("key 1")
+        limits.address("alice@example.org")
+    for _ in range(3):
+        with pytest.raises(TooManyRequests) as raised:
+            there.visitor("key 1")
+    assert 0 < raised.value.retry_after <= 3600
+    with app.db.read() as session:
+        assert (
+            session.exec(select(RateLimit.hits).where(col(RateLimit.name) == "test visitor key 1")).one() == 2
+        )
+
+
 def test_searches_are_counted_by_the_minute(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody reads so fast; to look through the archive page by page is not counted."""
     monkeypatch.setattr(security, "SEARCHES_A_MINUTE", 2)
@@ -119,8 +138,8 @@ def test_a_whole_ipv6_network_is_one_visitor() -> None:
     limits = Limits(per_visitor=1)
     limits.visitor("2001:db8:1:2::1")
     with pytest.raises(TooManyRequests):
-        limits.visitor("2001:db8:1:2:ffff::9")
-    limits.visitor("2001:db8:1:3::1")
+        limits.visitor("2001:db8:1:ff:ffff::9")
+    limits.visitor("2001:db8:1:100::1")
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def create(app: App, capacity: Capacity | None = None) -> FastAPI:
     api.state.paperboy = app
     api.state.capacity = capacity or Capacity()
     api.state.templates = pages.environment(app.settings)
-    api.state.test_limits = security.Limits(TESTS_PER_HOUR)
+    api.state.test_limits = security.Limits(TESTS_PER_HOUR, app.db)
     problems.install(api)
     for resource in RESOURCES:
         api.include_router(resource.router, prefix="/v1")

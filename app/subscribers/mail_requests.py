@@ -1,0 +1,224 @@
+"""Store what the public forms ask for, limit the mail to one mailbox, and remember who declined.
+
+A sign-up's choices stay in its row until the owner of the address confirms them. After that, or as soon as
+nobody can confirm them any more, `close` removes everything personal from the row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, update
+from sqlmodel import Session, col, delete, exists, or_, select
+
+from app.models import Cadence, MailRequest, RequestKind, WhenEmpty
+from app.records import PaperRecord, Wish
+from app.subscribers.feedback import Recognised
+from app.subscribers.preferences import Preferences, fold_address
+from app.tokens import LIFETIMES, Purpose
+
+# At most so many mails to one mailbox that anybody can ask for, within so long.
+MOST_MAILS = (
+    (timedelta(hours=1), 2),
+    (timedelta(days=1), 3),
+    (timedelta(days=7), 5),
+    (timedelta(days=30), 8),
+)
+HISTORY = max(span for span, _ in MOST_MAILS)
+DECLINE_LASTS = timedelta(days=90)
+CHOICES_KEPT = LIFETIMES[Purpose.CONFIRM]  # nobody can confirm them afterwards
+GIVE_UP = timedelta(days=1)  # after so long, nobody waits for the answer any more
+
+
+@dataclass(frozen=True, slots=True)
+class SignUp:
+    """What somebody asks for with the form on the front page."""
+
+    email: str
+    wanted: Preferences
+    liked: Recognised = field(default_factory=Recognised)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a sign-up asks for, as its owner is asked to confirm it."""
+
+    wanted: Preferences
+    liked: Recognised = field(default_factory=Recognised)
+
+
+def mailbox_hash(email: str) -> str:
+    """Return the hash that an address shares with its other spellings, `+tags` for instance."""
+    return hashlib.blake2b(fold_address(email).encode(), digest_size=16, person=b"mailbox").hexdigest()
+
+
+# --- stored by the form
+
+
+def store(
+    session: Session,
+    kind: RequestKind,
+    email: str,
+    visitor: str,
+    now: datetime,
+    choices: Choices | None = None,
+) -> int:
+    """Store a form and return the row's id. `email` must be normalised."""
+    row = MailRequest(
+        kind=kind, mailbox=mailbox_hash(email), email=email, visitor=visitor[:64], created_at=now,
+        preferences=_encode_preferences(choices.wanted) if choices else {},
+        liked=_encode_liked(choices.liked) if choices else {},
+    )  # fmt: skip
+    session.add(row)
+    session.flush()
+    return row.id or 0
+
+
+def unprocessed(session: Session, now: datetime) -> list[int]:
+    """Return the ids of the rows that nobody has processed yet, oldest first."""
+    left = select(MailRequest.id).where(
+        col(MailRequest.processed_at).is_(None), col(MailRequest.created_at) > now - GIVE_UP
+    )
+    return [identity for identity in session.exec(left.order_by(col(MailRequest.id))) if identity is not None]
+
+
+def take(session: Session, request_id: int) -> MailRequest | None:
+    """Lock an unprocessed row; None if there is no such row, or it has been processed."""
+    row = select(MailRequest).where(
+        col(MailRequest.id) == request_id, col(MailRequest.processed_at).is_(None)
+    )
+    return session.exec(row.with_for_update().execution_options(populate_existing=True)).one_or_none()
+
+
+def finish(request: MailRequest, now: datetime, delivery_id: int | None, subscriber_id: int | None) -> None:
+    """Mark a row as processed. Its choices stay only where a mail can confirm them for `subscriber_id`."""
+    request.processed_at, request.delivery_id = now, delivery_id
+    request.email = request.visitor = ""
+    request.subscriber_id = subscriber_id if delivery_id is not None else None
+    if request.subscriber_id is None:
+        request.preferences, request.liked = {}, {}
+
+
+# --- limits by mailbox
+
+
+def may_mail(session: Session, mailbox: str, now: datetime) -> bool:
+    """Return whether the mailbox has room for one more mail that anybody can ask for."""
+    mailed = select(MailRequest.processed_at).where(
+        col(MailRequest.mailbox) == mailbox,
+        col(MailRequest.delivery_id).is_not(None),
+        col(MailRequest.processed_at) > now - HISTORY,
+    )
+    times = [at for at in session.exec(mailed) if at is not None]
+    return all(sum(at > now - span for at in times) < most for span, most in MOST_MAILS)
+
+
+def has_declined(session: Session, mailbox: str, now: datetime) -> bool:
+    """Return whether the mailbox's owner declined a sign-up within `DECLINE_LASTS`."""
+    declined = exists().where(
+        col(MailRequest.mailbox) == mailbox, col(MailRequest.declined_at) > now - DECLINE_LASTS
+    )
+    return bool(session.exec(select(declined)).one())
+
+
+def remember_decline(session: Session, request: MailRequest, now: datetime) -> None:
+    """Send no confirmation to this mailbox for `DECLINE_LASTS`."""
+    request.declined_at = now
+    session.add(request)
+
+
+def forget_decline(session: Session, mailbox: str) -> None:
+    """Let sign-ups reach this mailbox again: its owner has shown that they want it."""
+    mine = (col(MailRequest.mailbox) == mailbox, col(MailRequest.declined_at).is_not(None))
+    session.execute(update(MailRequest).where(*mine).values(declined_at=None))
+
+
+# --- choices that wait for their confirmation
+
+
+def by_delivery(session: Session, delivery_id: int) -> MailRequest | None:
+    """Return the row that this mail answered."""
+    return session.exec(select(MailRequest).where(col(MailRequest.delivery_id) == delivery_id)).first()
+
+
+def find_open(session: Session, subscriber_id: int, delivery_id: int | None = None) -> MailRequest | None:
+    """Return the row that a confirmation mail can confirm; without `delivery_id`, the newest."""
+    mine = select(MailRequest).where(col(MailRequest.subscriber_id) == subscriber_id)
+    if delivery_id is not None:
+        mine = mine.where(col(MailRequest.delivery_id) == delivery_id)
+    return session.exec(mine.order_by(col(MailRequest.id).desc())).first()
+
+
+def choices_of(request: MailRequest) -> Choices | None:
+    """Return the choices that a row holds; None if it has none of its own."""
+    if not request.preferences:
+        return None
+    return Choices(_decode_preferences(request.preferences), _decode_liked(request.liked))
+
+
+def close(session: Session, subscriber_id: int) -> None:
+    """Delete the choices of a reader's open rows: they were confirmed, or never will be."""
+    _close(session, col(MailRequest.subscriber_id) == subscriber_id)
+
+
+def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
+    """Return a reader's open rows as plain data."""
+    mine = select(MailRequest).where(col(MailRequest.subscriber_id) == subscriber_id)
+    shown = {"kind", "created_at", "preferences", "liked"}
+    return [
+        row.model_dump(mode="json", include=shown) for row in session.exec(mine.order_by(col(MailRequest.id)))
+    ]
+
+
+def prune(session: Session, now: datetime) -> int:
+    """Delete choices past `CHOICES_KEPT` and rows past their use; return how many rows are gone."""
+    _close(session, col(MailRequest.created_at) < now - CHOICES_KEPT)
+    useless = (
+        col(MailRequest.created_at) < now - HISTORY,
+        or_(col(MailRequest.declined_at).is_(None), col(MailRequest.declined_at) < now - DECLINE_LASTS),
+    )
+    return int(session.execute(delete(MailRequest).where(*useless)).rowcount)  # type: ignore[attr-defined]
+
+
+def _close(session: Session, which: ColumnElement[bool]) -> None:
+    nothing: dict[str, Any] = {"email": "", "visitor": "", "preferences": {}, "liked": {}}
+    session.execute(update(MailRequest).where(which).values(subscriber_id=None, **nothing))
+
+
+# --- as JSON
+
+
+def _encode_preferences(wanted: Preferences) -> dict[str, Any]:
+    return asdict(wanted)
+
+
+def _decode_preferences(stored: Mapping[str, Any]) -> Preferences:
+    return Preferences(
+        **{
+            **stored,
+            "cadence": Cadence(stored["cadence"]),
+            "when_empty": WhenEmpty(stored["when_empty"]),
+            "muted": tuple(stored["muted"]),
+            "interests": tuple(Wish(**wish) for wish in stored["interests"]),
+        }
+    )
+
+
+def _encode_liked(liked: Recognised) -> dict[str, Any]:
+    own = [
+        {"title": record.title, "abstract": record.abstract, "authors": list(record.authors)}
+        for record in liked.own
+    ]
+    return {"papers": [number for number, _ in liked.known], "own": own} if liked.usable else {}
+
+
+def _decode_liked(stored: Mapping[str, Any]) -> Recognised:
+    own = (
+        PaperRecord(title=each["title"], abstract=each["abstract"], authors=tuple(each["authors"]))
+        for each in stored.get("own", ())
+    )
+    return Recognised(known=tuple((number, "") for number in stored.get("papers", ())), own=tuple(own))

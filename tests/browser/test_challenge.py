@@ -1,0 +1,47 @@
+"""Past a threshold: the browser works for a moment, or the visitor waits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from sqlmodel import select
+
+from app import clock
+from app.models import MailRequest, RateLimit
+from tests.live import Live
+
+pytestmark = pytest.mark.browser
+
+
+def test_past_the_threshold_a_browser_works_and_a_visitor_without_scripts_waits(
+    live_server: Live, page: Page, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ways lead to the mail, with all that was typed; the policy for scripts allows the first."""
+    app, now = live_server.app, clock.utcnow()
+    with app.db.write() as session:
+        session.add(RateLimit(name="everybody", hits=10_000, expires_at=now + timedelta(hours=1)))
+    page.goto(live_server.url)
+    page.get_by_label("E-mail address").fill("alice@example.org")
+    page.get_by_label("Interest 2").fill('"world models" & more')
+    page.get_by_role("button", name="Send me the digest").click()
+    expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
+
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 375, "height": 812})
+    quiet = context.new_page()
+    quiet.goto(live_server.url + "/manage")
+    quiet.get_by_label("E-mail address").fill("bob@example.org")
+    quiet.get_by_role("button", name="Mail me the link").click()
+    expect(quiet.get_by_text("Please wait 60 seconds")).to_be_visible()
+    quiet.get_by_role("button", name="Send it").click()
+    expect(quiet.get_by_text("Please wait")).to_be_visible()
+    monkeypatch.setattr(clock, "_ahead", timedelta(seconds=61))
+    quiet.get_by_role("button", name="Send it").click()
+    expect(quiet.get_by_role("heading", name="Check your mailbox")).to_be_visible()
+    context.close()
+
+    with app.db.read() as session:
+        stored = session.exec(select(MailRequest).order_by(MailRequest.id)).all()  # type: ignore[arg-type]
+    assert len(stored) == 2
+    assert [wish["text"] for wish in stored[0].preferences["interests"]] == ['"world models" & more']
