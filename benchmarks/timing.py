@@ -1,0 +1,177 @@
+"""Whether the time of an answer tells who is a reader: the forms that take an address, on a served service.
+
+    python -m benchmarks.timing [--requests 400] [--pause SECONDS] [--json]
+
+A real uvicorn in a process of its own on 127.0.0.1 and a mail server beside it. One client posts addresses
+of readers, of nobody, and suppressed ones in random order, each address once and each post over a connection
+of its own. An AUC of .5 means that a time tells nothing, 1 that it tells all. `own` is of the time of the
+address's own post; `next` of the post after it, which would show what is still done for the address then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import multiprocessing
+import random
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from urllib.parse import urlencode
+
+import structlog
+import uvicorn
+
+from app import clock, db, main, subscribers, suppression
+from app.records import Wish
+from app.subscribers import Preferences
+from app.web.public import ANSWER_DELAY
+from benchmarks import workload
+from tests.mailserver import MailServer
+
+PEER = "127.0.0.1"  # believed when it says whom it asks for: every request is another visitor's
+KINDS = ("unknown", "reader", "suppressed")
+WARMING = 30
+WANTED = Preferences(interests=(Wish("robotics"),))
+FORM = {"interest": "robotics", "cadence": "daily", "hour": "8", "zone": "UTC"}
+
+
+def serve(folder: Path, bound: socket.socket, smtp_port: int) -> None:
+    """The service as it comes, without a threshold that the benchmark would pass."""
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    app = workload.build(
+        folder, trusted_proxies=(PEER,), smtp_host=PEER, smtp_port=smtp_port, signups_per_hour=10**6
+    )
+    config = uvicorn.Config(
+        main.create_app(app, ANSWER_DELAY), log_level="error", access_log=False, proxy_headers=False
+    )
+    uvicorn.Server(config).run([bound])
+
+
+@contextmanager
+def served(folder: Path, smtp_port: int) -> Iterator[int]:
+    bound = socket.socket()
+    bound.bind((PEER, 0))
+    bound.listen(100)
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(folder, bound, smtp_port))
+    process.start()
+    try:
+        yield bound.getsockname()[1]
+    finally:
+        process.terminate()
+        process.join()
+        bound.close()
+
+
+def take_mail(connection: Connection) -> None:
+    with MailServer() as server:
+        connection.send(server.port)
+        connection.recv()
+
+
+@contextmanager
+def mail_taken() -> Iterator[int]:
+    """A mail server in a process of its own, so that it does not take the client's time; its port."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=take_mail, args=(theirs,))
+    process.start()
+    yield ours.recv()
+    ours.send(None)
+    process.join()
+
+
+def fill(folder: Path, count: int) -> None:
+    """Readers and suppressed addresses."""
+    app, now = workload.build(folder), clock.utcnow()
+    with app.db.write() as session:
+        for number in range(count):
+            subscribers.add(session, address("reader", number), WANTED, now)
+            suppression.suppress(session, address("suppressed", number), "complained", now)
+    app.db.dispose()
+
+
+def address(kind: str, number: int) -> str:
+    return f"{kind[:3]}{number:06}@example.org"
+
+
+def post(port: int, path: str, email: str, visitor: str) -> float:
+    """Send the form over a new connection and return the milliseconds until the whole answer is there."""
+    connection = http.client.HTTPConnection(PEER, port)
+    connection.connect()
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "X-Forwarded-For": visitor}
+    began = time.perf_counter()
+    connection.request("POST", path, urlencode({**FORM, "email": email}), headers)
+    answer = connection.getresponse()
+    answer.read()
+    took = (time.perf_counter() - began) * 1000
+    connection.close()
+    if answer.status != 200:
+        raise RuntimeError(f"{path} answered {answer.status}")
+    return took
+
+
+def measure(port: int, path: str, requests: int, first: int, pause: float) -> dict[str, float]:
+    """Post addresses in random order and return the medians and the AUCs against unknown addresses."""
+    dice = random.Random(1)  # noqa: S311 - no secret
+    order = [kind for kind in KINDS for _ in range(requests)]
+    dice.shuffle(order)
+    own: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    following: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    before = ""
+    for number, kind in enumerate(order):
+        visitor = f"10.{first % 250}.{number // 250}.{number % 250}"
+        took = post(port, path, address(kind, first + len(own[kind])), visitor)
+        own[kind].append(took)
+        if before:
+            following[before].append(took)
+        before = kind
+        time.sleep(pause)
+    figures = {f"{kind}_ms": round(statistics.median(own[kind]), 2) for kind in KINDS}
+    for kind in KINDS[1:]:
+        figures[f"own_{kind}"] = auc(own["unknown"], own[kind])
+        figures[f"next_{kind}"] = auc(following["unknown"], following[kind])
+    return figures
+
+
+def auc(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return how well a threshold tells two samples apart: .5 not at all, 1 always."""
+    wins = sum((a < b) + (a == b) / 2 for a in one for b in other) / (len(one) * len(other))
+    return round(max(wins, 1 - wins), 3)
+
+
+def run(requests: int, pause: float) -> dict[str, dict[str, float]]:
+    with tempfile.TemporaryDirectory() as name, mail_taken() as smtp_port:
+        folder = Path(name)
+        db.migrate(workload.settings(folder).database_url)
+        fill(folder, 2 * requests + WARMING)
+        with served(folder, smtp_port) as port:
+            for number in range(WARMING):
+                post(port, "/subscribe", f"warm{number}@example.org", f"10.255.0.{number}")
+            return {
+                path: measure(port, path, requests, requests * place, pause)
+                for place, path in enumerate(("/subscribe", "/manage"))
+            }
+
+
+def cli() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("--requests", type=int, default=400, help="of each kind of address")
+    options.add_argument("--pause", type=float, default=0.0, help="seconds between two posts")
+    options.add_argument("--json", action="store_true")
+    chosen = options.parse_args()
+    figures = run(chosen.requests, chosen.pause)
+    if chosen.json:
+        print(json.dumps(figures))
+        return
+    for path, row in figures.items():
+        print(path, *(f"{name} {value}" for name, value in row.items()), sep="  ")
+
+
+if __name__ == "__main__":
+    cli()
