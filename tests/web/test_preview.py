@@ -12,7 +12,7 @@ from sqlmodel import func, select
 
 from app import clock, main
 from app.errors import TooManyRequests
-from app.models import Delivery, Event, Query, Subscriber
+from app.models import Delivery, Event, MailRequest, Query, Subscriber
 from app.pipeline import App
 from app.records import Wish
 from app.subscribers import Preferences
@@ -278,7 +278,8 @@ def test_signing_up_parts_nothing(app: App, client: TestClient) -> None:
     """What was typed is what is wished for."""
     client.post("/subscribe", data={**FORM, "email": "carol@example.org", "interest": "agents, RL"})
     with app.db.read() as session:
-        assert session.exec(select(Query.text)).all() == ["agents, RL"]
+        stored = session.exec(select(MailRequest.preferences)).one()
+    assert [wish["text"] for wish in stored["interests"]] == ["agents, RL"]
 
 
 @pytest.mark.usefixtures("shelf")
