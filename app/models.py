@@ -28,9 +28,9 @@ SQLModel.metadata.naming_convention = {
 }
 
 
-def _partial_index(name: str, column: str, condition: str) -> Index:
+def _partial_index(name: str, condition: str, *columns: str) -> Index:
     """Return an index of the few rows that meet a condition."""
-    return Index(name, column, sqlite_where=text(condition), postgresql_where=text(condition))
+    return Index(name, *columns, sqlite_where=text(condition), postgresql_where=text(condition))
 
 
 class SubscriberState(StrEnum):
@@ -189,7 +189,7 @@ class Subscriber(SQLModel, table=True):
 
     __table_args__ = (
         Index("ix_subscriber_due", "state", "next_due_at", "id"),  # the order in which shards are planned
-        _partial_index("ix_subscriber_paused_until", "paused_until", "paused_until IS NOT NULL"),
+        _partial_index("ix_subscriber_paused_until", "paused_until IS NOT NULL", "paused_until"),
     )
 
     id: int | None = Field(default=None, primary_key=True)
@@ -286,7 +286,7 @@ class Delivery(SQLModel, table=True):
         Index("ix_delivery_due", "state", "next_attempt_at"),
         Index("ix_delivery_edition", "edition"),  # not with the state, which every attempt changes twice
         Index("ix_delivery_created_at", "created_at"),
-        _partial_index("ix_delivery_give_up_at", "give_up_at", "next_attempt_at IS NOT NULL"),
+        _partial_index("ix_delivery_give_up_at", "next_attempt_at IS NOT NULL", "give_up_at"),
         {"sqlite_autoincrement": True},  # journals, links and signatures name ids: none is given twice
     )
 
@@ -314,10 +314,13 @@ class Delivery(SQLModel, table=True):
 class Contents(SQLModel, table=True):
     """What a digest of the ledger says. It stays as it was composed, while its row there changes often."""
 
+    __table_args__ = (_partial_index("ix_contents_unsigned", "signed_as = ''", "signed_as", "delivery_id"),)
+
     delivery_id: int = Field(primary_key=True, foreign_key="delivery.id", ondelete="CASCADE", sa_type=BigId)
     digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # with its cards: see deliver.cards
     signature: str = Field(default="", sa_type=Text)  # the DKIM-Signature header lines, made ahead
-    signed_as: str = Field(default="", max_length=64)  # the fingerprint of what they sign
+    # The fingerprint of what they sign. Empty: to be signed ahead.
+    signed_as: str = Field(default="", max_length=64)
 
 
 class Feedback(SQLModel, table=True):
@@ -351,7 +354,7 @@ class Event(SQLModel, table=True):
 
     __table_args__ = (
         Index("ix_event_kind_at", "kind", "at"),
-        _partial_index("ix_event_delivery_id", "delivery_id", "delivery_id IS NOT NULL"),
+        _partial_index("ix_event_delivery_id", "delivery_id IS NOT NULL", "delivery_id"),
     )
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)

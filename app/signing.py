@@ -1,17 +1,19 @@
-"""What was composed ahead of its hour is signed ahead, so that it leaves at the pace of the network then."""
+"""Sign digests ahead, while they wait for their hour, so that they leave at the pace of the network then."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 
 import structlog
 from sqlmodel import Session
 
 from app import deliver, leases
+from app.deliver import Signature
 from app.letters import Composer
 from app.parts import App
 from app.records import Letter
@@ -23,28 +25,26 @@ JOB = "sign"
 
 log = structlog.get_logger(__name__)
 
-Signed = tuple[int, str, str]  # the delivery, its signature, and the fingerprint of what that holds for
-
 
 def sign_ahead(app: App, now: datetime) -> int:
-    """Sign digests that wait for their hour; how many. What is not done in time is signed as it leaves.
+    """Sign digests that wait for their hour; return how many. The others are signed as they leave.
 
     No two processes sign the same digest.
     """
     until = monotonic() + ENOUGH.total_seconds()
-    signed = last = 0
+    count = 0
     with _turn(app, now) as mine, ThreadPoolExecutor() as pool:
         while mine and not app.stopping.is_set() and monotonic() < until:
-            ids, made = _sign_shard(app, pool, now, last)
-            if not ids:
+            signatures = _sign_shard(app, pool, now)
+            if not signatures:
                 break
-            last, signed = ids[-1], signed + made
-    return signed
+            count += sum(bool(signature.lines) for signature in signatures)
+    return count
 
 
 def anything_unsigned(app: App, session: Session, now: datetime) -> bool:
     """Return whether `sign_ahead` has something to do."""
-    return app.composer.signs and bool(deliver.lock_unsigned(session, now, after=0, limit=1))
+    return app.composer.signs and bool(deliver.lock_unsigned(session, now, limit=1))
 
 
 @contextmanager
@@ -59,30 +59,29 @@ def _turn(app: App, now: datetime) -> Iterator[bool]:
         yield mine
 
 
-def _sign_shard(app: App, pool: ThreadPoolExecutor, now: datetime, last: int) -> tuple[list[int], int]:
-    """Sign the digests after the one with the id `last`; their ids, and how many could be signed.
+def _sign_shard(app: App, pool: ThreadPoolExecutor, now: datetime) -> list[Signature]:
+    """Sign the next digests. Those that have left or cannot be signed get an empty signature.
 
     The rows are locked meanwhile where the database can do so. SQLite would lock out every other writer.
     """
     with app.db.write() if app.db.locks_rows else app.db.read() as session:
-        ids = deliver.lock_unsigned(session, now, after=last, limit=SHARD)
-        signed = _signed(app, pool, deliver.letters(session, ids, app.cards))
+        unsigned = deliver.lock_unsigned(session, now, limit=SHARD)
+        waiting = [number for number, waits in unsigned.items() if waits]
+        signatures = list(
+            pool.map(partial(_sign, app.composer), deliver.letters(session, waiting, app.cards))
+        )
+        signatures += [Signature(number) for number, waits in unsigned.items() if not waits]
         if app.db.locks_rows:
-            deliver.keep_signatures(session, signed)
+            deliver.store_signatures(session, signatures)
     if not app.db.locks_rows:
         with app.db.write() as session:
-            deliver.keep_signatures(session, signed)
-    return ids, len(signed)
+            deliver.store_signatures(session, signatures)
+    return signatures
 
 
-def _signed(app: App, pool: ThreadPoolExecutor, letters: Sequence[Letter]) -> list[Signed]:
-    made = pool.map(lambda letter: _sign(app.composer, letter), letters)
-    return [one for one in made if one]
-
-
-def _sign(composer: Composer, letter: Letter) -> Signed | None:
+def _sign(composer: Composer, letter: Letter) -> Signature:
     try:
-        return (letter.delivery_id, *composer.signature(composer.draft(letter)))
-    except Exception:  # it is told, and counted, when it is to leave
+        return Signature(letter.delivery_id, *composer.signature(composer.draft(letter)))
+    except Exception:  # the delivery reports it when it is to leave
         log.warning("this mail cannot be signed ahead", delivery=letter.delivery_id, exc_info=True)
-        return None
+        return Signature(letter.delivery_id)

@@ -12,7 +12,8 @@ LAST_HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 # Of the newest edition some mails wait, some are in the hands of a sender; all others have ended. One reader
-# of a hundred is paused, one of a hundred is due now, and each of them has two events.
+# of a hundred is paused, one of a hundred is due now, and each of them has two events. One digest of a
+# hundred is to be signed ahead.
 _STATE = """CASE WHEN day < :days - 1
     THEN CASE n % 20 WHEN 0 THEN 'skipped' WHEN 1 THEN 'failed' ELSE 'sent' END
     ELSE CASE WHEN n <= 300 THEN 'claimed' WHEN n % 10 = 0 THEN 'pending' WHEN n % 100 = 1 THEN 'deferred'
@@ -33,7 +34,8 @@ _STATEMENTS = (
         CASE state WHEN 'claimed' THEN {lease} END, '', at, at
     FROM (SELECT n, day, edition, at, give_up, {state} AS state FROM {days} CROSS JOIN {readers}) AS mails""",
     """INSERT INTO contents (delivery_id, digest, signature, signed_as)
-    SELECT day * :readers + n, '{{}}', '', '' FROM {days} CROSS JOIN {readers}""",
+    SELECT day * :readers + n, '{{}}', '', CASE n % 100 WHEN 0 THEN '' ELSE '-' END
+    FROM {days} CROSS JOIN {readers}""",
     """INSERT INTO event (at, kind, subscriber_id, delivery_id, detail)
     SELECT {first}, CASE n % 2 WHEN 0 THEN 'confirmed' ELSE 'bounce' END, n,
         CASE n % 2 WHEN 1 THEN n END, ''

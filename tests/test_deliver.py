@@ -44,10 +44,18 @@ def add_reader(session: Session, name: str, now: datetime, **fields: Any) -> int
     return reader.id
 
 
-def queue(app: App, now: datetime, *names: str, kind: MailKind = MailKind.DIGEST, **fields: Any) -> list[int]:
-    """One mail each for new readers; the ids of the deliveries."""
+def queue(
+    app: App,
+    now: datetime,
+    *names: str,
+    kind: MailKind = MailKind.DIGEST,
+    due_at: datetime | None = None,
+    **fields: Any,
+) -> list[int]:
+    """Enter one mail each for new readers, due at once or at `due_at`; return the ids of the deliveries."""
     digest = samples.digest() if kind is MailKind.DIGEST else None
-    mail = {"kind": kind, "edition": "2026-11-20", "due_at": now, "now": now, "give_up_at": now + NEXT_DAY}
+    due_at = due_at or now
+    mail = {"kind": kind, "edition": "2026-11-20", "due_at": due_at, "now": now, "give_up_at": now + NEXT_DAY}
     with app.db.write() as session:
         readers = [add_reader(session, name, now, **fields) for name in names]
         ids = [deliver.enqueue(session, subscriber_id=one, digest=digest, **mail) for one in readers]  # type: ignore[arg-type]

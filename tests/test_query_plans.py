@@ -126,6 +126,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "suppressed": lambda s: suppression.among(s, [f"reader.{number}@example.org" for number in SHARD]),
     "mail": lambda s: register.mail(s, a_reader(s), MailKind.MANAGE, NOW),
     "schedule": lambda s: register.schedule(s, a_reader(s), NOW),
+    "signing ahead": lambda s: deliver.lock_unsigned(s, NOW, limit=200),
     "find": lambda s: subscribers.find(s, "reader.77@example.org"),
 }
 # What sorts little: the rows of a reader, of a shard, or of what waits.
@@ -136,7 +137,6 @@ SORTING: dict[str, Callable[[Session], object]] = {
     "letters": lambda s: claims.sort_out(s, NEWEST, deliver.Cards()),
     "history": lambda s: subscribers.history(s, 77),
     "waiting": lambda s: deliver.waiting(s),
-    "signing ahead": lambda s: deliver.lock_unsigned(s, NOW - timedelta(days=1), after=0, limit=200),
     "an edition by state": lambda s: deliver.counts(s, ["2026-11-15"]),
     "digests of late": lambda s: deliver.of_late(s, NOW - timedelta(hours=1)),
 }

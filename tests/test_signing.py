@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from sqlmodel import select
 
-from app import dkim, main, pipeline, signing
+from app import deliver, dkim, main, pipeline, signing
 from app.errors import DeliveryError
 from app.letters import Composer, Draft
 from app.models import Contents, Delivery, Subscriber
+from app.models import DeliveryState as State
 from app.pipeline import App
 from app.records import Letter
 from app.settings import Settings
@@ -48,7 +49,7 @@ def test_at_the_hour_nothing_is_left_to_compute(
 ) -> None:
     """Each leaves with the signature that it was given ahead."""
     monkeypatch.setattr(signing, "SHARD", 2)
-    queue(signer, now + HOUR, *NAMES)
+    queue(signer, now, *NAMES, due_at=now + HOUR)
     assert signing.sign_ahead(signer, now) == 3
     assert signing.sign_ahead(signer, now) == 0
     ahead = signatures(signer)
@@ -61,7 +62,7 @@ def test_at_the_hour_nothing_is_left_to_compute(
 
 def test_what_changed_meanwhile_is_signed_anew(signer: App, mail_server: MailServer, now: datetime) -> None:
     """A signature of what a mail was is worse than none."""
-    queue(signer, now + HOUR, "alice")
+    queue(signer, now, "alice", due_at=now + HOUR)
     signing.sign_ahead(signer, now)
     with signer.db.write() as session:
         session.get_one(Subscriber, 1).email = "alice@elsewhere.org"
@@ -76,7 +77,7 @@ def test_one_that_cannot_be_written_costs_the_others_nothing(
     signer: App, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It will say so when it is to leave."""
-    queue(signer, now + HOUR, *NAMES)
+    queue(signer, now, *NAMES, due_at=now + HOUR)
     draft = Composer.draft
 
     def spoiled(composer: Composer, letter: Letter) -> Draft:
@@ -93,15 +94,29 @@ def test_only_what_waits_is_signed(signer: App, mail_server: MailServer, now: da
     """What left meanwhile, or is due already, is left alone; and nothing is signed in a hurry to end."""
     queue(signer, now, "alice")
     assert signing.sign_ahead(signer, now) == 0
-    queue(signer, now + HOUR, "bob")
+    queue(signer, now, "bob", due_at=now + HOUR)
     signer.stopping.set()
     assert signing.sign_ahead(signer, now) == 0
     assert set(signatures(signer).values()) == {""}
 
 
+def test_no_digest_is_looked_at_twice(signer: App, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be signed, has left or is due at once needs no second look."""
+    monkeypatch.setattr(Composer, "signature", None)
+    ids = queue(signer, now, "alice", "bob", due_at=now + HOUR)
+    queue(signer, now, "carol")
+    with signer.db.write() as session:
+        session.get_one(Delivery, ids[1]).state = State.SENT
+        session.flush()
+        assert deliver.lock_unsigned(session, now, limit=9) == {ids[0]: True, ids[1]: False}
+    assert signing.sign_ahead(signer, now) == 0
+    with signer.db.read() as session:
+        assert not signing.anything_unsigned(signer, session, now)
+
+
 def test_without_keys_nothing_is_signed(app: App, now: datetime) -> None:
     """The relay does it."""
-    queue(app, now + HOUR, "alice")
+    queue(app, now, "alice", due_at=now + HOUR)
     assert signing.sign_ahead(app, now) == 0
 
 
@@ -123,7 +138,7 @@ def test_four_processes_sign_each_mail_once(
 ) -> None:
     """Whatever one of them has in hand, the others leave alone."""
     monkeypatch.setattr(signing, "SHARD", 10)
-    queue(signer, now + HOUR, *(f"reader{n}" for n in range(120)))
+    queue(signer, now, *(f"reader{n}" for n in range(120)), due_at=now + HOUR)
     made = []
     signature = Composer.signature
 

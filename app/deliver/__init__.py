@@ -41,7 +41,7 @@ from app.deliver.outcomes import record, retry_delay
 from app.deliver.queries import Waiting, counts, digests, editions, of_late, totals, waiting
 from app.deliver.recovery import anything_to_do, recover
 from app.deliver.retention import prune_deliveries, prune_events
-from app.deliver.signatures import keep_signatures, lock_unsigned
+from app.deliver.signatures import Signature, lock_unsigned, store_signatures
 
 __all__ = [
     "EVERYTHING",
@@ -53,6 +53,7 @@ __all__ = [
     "Ledger",
     "Restored",
     "Shard",
+    "Signature",
     "Waiting",
     "anything_to_do",
     "balance",
@@ -63,7 +64,6 @@ __all__ = [
     "editions",
     "enqueue",
     "enter",
-    "keep_signatures",
     "letters",
     "lock_unsigned",
     "may_still_leave",
@@ -82,6 +82,7 @@ __all__ = [
     "resume",
     "retry_delay",
     "silences",
+    "store_signatures",
     "stored",
     "totals",
     "waiting",

@@ -12,6 +12,7 @@ from sqlmodel import Session, col, delete, insert, select
 
 from app.db import insert_all_new, skew
 from app.deliver.cards import paper_ids, stored
+from app.deliver.signatures import NOT_AHEAD
 from app.models import Contents, Delivery, MailKind
 from app.models import DeliveryState as State
 from app.records import Digest, Silence, Skip
@@ -42,8 +43,8 @@ def enter(session: Session, entries: Sequence[Entry], now: datetime) -> list[int
         session, Delivery, ("subscriber_id", "edition"), [_row(entry, now) for entry in entries]
     )
     written = [
-        {"delivery_id": number, "digest": digest}
-        for number, digest in zip(ids, says, strict=True)
+        {"delivery_id": number, "digest": digest, "signed_as": "" if entry.due_at > now else NOT_AHEAD}
+        for number, digest, entry in zip(ids, says, entries, strict=True)
         if number and digest
     ]
     if written:

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
-from typing import cast
+from typing import NamedTuple, cast
 
-from sqlalchemy import Table, bindparam, inspect, update
+from sqlalchemy import Table, bindparam, inspect, literal_column, update
 from sqlmodel import Session, col, select
 
 from app.models import Contents, Delivery
 from app.models import DeliveryState as State
 
+NOT_AHEAD = "-"  # the fingerprint of a digest that is signed as it leaves
 _ROWS = cast("Table", inspect(Contents).local_table)
 _STORE = (
     update(_ROWS)
     .where(_ROWS.c.delivery_id == bindparam("of_id"))
-    .values(signature=bindparam("made"), signed_as=bindparam("mark"))
+    .values(signature=bindparam("lines"), signed_as=bindparam("fingerprint"))
 )
 
 
-def lock_unsigned(session: Session, now: datetime, *, after: int, limit: int) -> list[int]:
-    """Return the first digests with a larger id than `after` that wait for their hour without a signature.
+class Signature(NamedTuple):
+    """The signature of a digest, and the fingerprint of what it holds for."""
+
+    delivery_id: int
+    lines: str = ""
+    fingerprint: str = NOT_AHEAD
+
+
+def lock_unsigned(session: Session, now: datetime, *, limit: int) -> dict[int, bool]:
+    """Return the first digests for which no `Signature` is stored: by id, whether each waits for its hour.
 
     On PostgreSQL they are locked until the transaction ends, and those that another process has locked are
     left out.
     """
     waits = (col(Delivery.state) == State.PENDING) & (col(Delivery.next_attempt_at) > now)
-    theirs = select(col(Contents.delivery_id)).join(Delivery, col(Delivery.id) == Contents.delivery_id)
-    bare = (col(Contents.signature) == "") & (col(Contents.delivery_id) > after)
-    first = theirs.where(waits, bare).order_by(col(Contents.delivery_id)).limit(limit)
-    return list(session.exec(first.with_for_update(skip_locked=True, of=Contents)))
+    unsigned = _ROWS.c.signed_as == literal_column("''")  # as in the index: a parameter would not match it
+    joined = select(_ROWS.c.delivery_id, waits).join(Delivery, col(Delivery.id) == _ROWS.c.delivery_id)
+    first = joined.where(unsigned).order_by(_ROWS.c.delivery_id).limit(limit)
+    found = session.connection().execute(first.with_for_update(skip_locked=True, of=_ROWS))
+    return {number: bool(waiting) for number, waiting in found}
 
 
-def keep_signatures(session: Session, signed: Sequence[tuple[int, str, str]]) -> None:
-    """Store the id, the signature and its fingerprint of each, where it still is."""
-    rows = [{"of_id": one, "made": signature, "mark": mark} for one, signature, mark in signed]
+def store_signatures(session: Session, signatures: Iterable[Signature]) -> None:
+    """Store signatures with digests that are still in the ledger."""
+    rows = [dict(zip(("of_id", "lines", "fingerprint"), each, strict=True)) for each in signatures]
     if rows:
         session.connection().execute(_STORE, rows)

@@ -265,6 +265,9 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['delivery_id'], ['delivery.id'], name=op.f('fk_contents_delivery_id_delivery'), ondelete='CASCADE'),
     sa.PrimaryKeyConstraint('delivery_id', name=op.f('pk_contents'))
     )
+    with op.batch_alter_table('contents', schema=None) as batch_op:
+        batch_op.create_index('ix_contents_unsigned', ['signed_as', 'delivery_id'], unique=False, sqlite_where=sa.text("signed_as = ''"), postgresql_where=sa.text("signed_as = ''"))
+
     op.create_table('feedback',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
     sa.Column('subscriber_id', sa.Integer(), nullable=False),
@@ -417,6 +420,9 @@ def downgrade() -> None:
 
     op.drop_table('interest')
     op.drop_table('feedback')
+    with op.batch_alter_table('contents', schema=None) as batch_op:
+        batch_op.drop_index('ix_contents_unsigned')
+
     op.drop_table('contents')
     with op.batch_alter_table('delivery', schema=None) as batch_op:
         batch_op.drop_index('ix_delivery_give_up_at')
