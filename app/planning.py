@@ -40,7 +40,8 @@ log = structlog.get_logger(__name__)
 def plan(app: App, now: datetime) -> Counter[str]:
     """Plan every digest that is due soon: how many were planned, skipped, or planned before.
 
-    ClockError: the time cannot be trusted. Whoever is due stays due.
+    Stop between two shards when the service is to end. Raise ClockError when the time cannot be trusted. In
+    both cases, whoever is due stays due.
     """
     planned = Counter[str]()
     with app.db.read() as session:
@@ -50,7 +51,7 @@ def plan(app: App, now: datetime) -> Counter[str]:
         desk = Desk(app, session, now)
     soon = _soon(app, now)
     _match_ahead(app, desk, soon)
-    while shard := _plan_shard(app, desk, now, soon):
+    while not app.stopping.is_set() and (shard := _plan_shard(app, desk, now, soon)):
         planned += shard
         for tell in app.when_planned:
             tell()

@@ -240,6 +240,18 @@ def test_shards_share_their_cards(app: App, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.once
+def test_planning_ends_between_two_shards(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the service is to end. Bob stays due."""
+    monkeypatch.setattr(planning, "SHARD", 1)
+    with app.db.write() as session:
+        shelves.reader(session, "bob@example.org", ["language agents"], HOUR)
+    app.when_planned.append(app.stopping.set)
+    assert planning.plan(app, AHEAD) == {"planned": 1}
+    with app.db.read() as session:
+        assert planning.anyone_due(app, session, AHEAD)
+
+
+@pytest.mark.once
 def test_who_changes_while_digests_are_composed_gets_what_they_want_now(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
