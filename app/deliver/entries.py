@@ -63,10 +63,13 @@ def enqueue(
     digest: Digest | Skip | None = None,
     give_up_at: datetime | None = None,
 ) -> int | None:
-    """Enter one. What is due at once is due by the database's clock, whatever this machine's shows."""
-    if due_at == now and kind is not MailKind.DIGEST:
-        due_at += skew(session)
-    return enter(session, [Entry(subscriber_id, edition, due_at, digest, kind, give_up_at)], now)[0]
+    """Enter one mail, by the database's clock where it is due at once, and return its id.
+
+    `now` is what this machine's clock shows, which may be wrong.
+    """
+    ahead = skew(session)
+    due_at += ahead if due_at == now and kind is not MailKind.DIGEST else timedelta()
+    return enter(session, [Entry(subscriber_id, edition, due_at, digest, kind, give_up_at)], now + ahead)[0]
 
 
 def _row(entry: Entry, now: datetime) -> dict[str, Any]:
