@@ -47,6 +47,7 @@ def poll(app: App, now: datetime, source_id: int | None) -> Refreshed:
     """Ask the sources that are due, or one, unless another process is at them."""
     if app.stopping.is_set():
         return Refreshed()
+    now = app.timeline(now).start
     with app.db.write() as session:
         catalogue.seed(session, app.settings.arxiv_categories, now)
         due = catalogue.wanted(session, now, source_id)

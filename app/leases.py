@@ -1,4 +1,4 @@
-"""Who may run what only one process of all machines may run at a time.
+"""Let only one process of all machines run a job at a time.
 
 A lease goes by the database's clock. It ends when it is given back, when its time is over, or when the
 process of its holder is dead (see `presence`).
@@ -23,12 +23,13 @@ from app.presence import new_holder as new_holder
 def turn(db: Database, name: str, now: datetime, lasting: timedelta, edition: str = "") -> Iterator[bool]:
     """Yield whether the caller has the lease for the block. It is given back however the block ends.
 
-    With an `edition` (a day, for example) the block runs once per edition on all machines: when it has ended
-    without an exception, nobody gets the lease for the same edition again.
+    `now` is what this machine's clock shows. With an `edition` (a day, for example) the block runs once per
+    edition on all machines: when it has ended without an exception, nobody gets the lease for that edition
+    again.
     """
     holder = new_holder()
     with db.write() as session:
-        taken = take(session, name, holder, now, lasting, edition)
+        taken = take(session, name, holder, now + skew(session), lasting, edition)
     try:
         yield taken
     except BaseException:
@@ -43,9 +44,11 @@ def turn(db: Database, name: str, now: datetime, lasting: timedelta, edition: st
 def take(
     session: Session, name: str, holder: str, now: datetime, lasting: timedelta, edition: str = ""
 ) -> bool:
-    """Take a lease that is free, or prolong one's own; return whether the caller has it."""
-    moment = now + skew(session)
-    held = {"holder": holder, "until": moment + lasting}
+    """Take a lease that is free, or prolong one's own; return whether the caller has it.
+
+    `now` is the time by the database's clock: see `clock.Timeline`.
+    """
+    held = {"holder": holder, "until": now + lasting}
     named = update(Lease).where(col(Lease.name) == name)
     connection = session.connection()
     if connection.execute(named.where(col(Lease.holder) == holder).values(held)).rowcount:
@@ -56,14 +59,14 @@ def take(
     row = connection.execute(lease.with_for_update(skip_locked=True)).first()
     if row is None:  # there is none, or another process is taking it at this moment
         return bool(insert_new(session, Lease, ["name"], name=name, edition="", **held))
-    if (edition and row.edition == edition) or not _is_free(session, row.holder, row.until, moment):
+    if (edition and row.edition == edition) or not _is_free(session, row.holder, row.until, now):
         return False
     connection.execute(named.values(held))
     return True
 
 
-def _is_free(session: Session, holder: str, until: datetime, moment: datetime) -> bool:
-    return not holder or until <= moment or presence.is_alive(session, holder) is False
+def _is_free(session: Session, holder: str, until: datetime, now: datetime) -> bool:
+    return not holder or until <= now or presence.is_alive(session, holder) is False
 
 
 def give_back(session: Session, name: str, holder: str, edition: str = "") -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from threading import Event, Thread
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from app.errors import Stopping
 
@@ -41,32 +42,41 @@ async def wait_for(work: Awaitable[T], seconds: float, stopping: Event) -> T:
             await asyncio.gather(task, return_exceptions=True)
 
 
+async def in_thread(work: Callable[[], T]) -> T:
+    """Return what `work` returns. Its thread is left behind when the caller is cancelled.
+
+    `asyncio.run` waits at its end for the threads of `asyncio.to_thread`. Use this one for work that takes
+    long, cannot be interrupted and changes nothing.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: Exception | None) -> None:
+        if answer.cancelled():
+            return
+        if error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(cast("T", result))
+
+    def run_work() -> None:
+        result, fault = None, None
+        try:
+            result = work()
+        except Exception as error:
+            fault = error
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(settle, result, fault)
+
+    Thread(target=run_work, name="abandonable", daemon=True).start()
+    return await answer
+
+
 class _Loop(asyncio.SelectorEventLoop):
     """An event loop that does not wait at its end for names that are still being resolved.
 
-    The resolver of the operating system takes half a minute to give up and cannot be interrupted. Threads of
-    an executor would be waited for; the threads here are left behind.
+    The resolver of the operating system takes half a minute to give up.
     """
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-        answer: asyncio.Future[Any] = self.create_future()
-
-        def settle(found: Any, error: Exception | None) -> None:
-            if answer.cancelled():
-                return
-            if error:
-                answer.set_exception(error)
-            else:
-                answer.set_result(found)
-
-        def resolve() -> None:
-            found, fault = None, None
-            try:
-                found = socket.getaddrinfo(host, port, **options)
-            except Exception as error:
-                fault = error
-            with suppress(RuntimeError):  # the loop was closed meanwhile
-                self.call_soon_threadsafe(settle, found, fault)
-
-        Thread(target=resolve, name="resolver", daemon=True).start()
-        return await answer
+        return await in_thread(partial(socket.getaddrinfo, host, port, **options))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 import feedparser
@@ -14,7 +14,7 @@ import feedparser
 from app import characters, sandbox
 from app.errors import ParsingTooExpensive, SourceError, UnreadableAnswer
 from app.records import PaperRecord, Parsed, Rejection
-from app.sources import arxiv, clean, rows
+from app.sources import arxiv, clean, deadlines, rows
 from app.sources.client import Client
 from app.sources.state import Piece, State
 
@@ -172,6 +172,7 @@ async def fetch(client: Client, state: State, now: datetime) -> AsyncIterator[Pi
         last_modified=state.last_modified,
         public_only=True,
     )
-    # In a thread: other sources are asked meanwhile.
-    parsed = await asyncio.to_thread(parse, reply.body, now.date()) if reply.changed else Parsed(0, ())
+    # In a thread: other sources are asked meanwhile, and a stop does not wait for it.
+    parse_reply = partial(parse, reply.body, now.date())
+    parsed = await deadlines.in_thread(parse_reply) if reply.changed else Parsed(0, ())
     yield Piece(parsed, now.date(), reply.etag, reply.last_modified)

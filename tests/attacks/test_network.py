@@ -22,20 +22,22 @@ import trustme
 import uvicorn
 from sqlmodel import select
 
-from app import catalogue, intake, jobs, leases, pipeline
+from app import catalogue, clock, intake, jobs, leases, pipeline
 from app.bounces import mailbox
 from app.cli import service
 from app.errors import InvalidInput, SourceError, UnreadableAnswer
 from app.jobs import Job
 from app.models import Lease, Paper, Run, Source, SourceKind, WrittenSummary
 from app.pipeline import App
-from app.sources import addresses, client, deadlines
+from app.records import Parsed
+from app.sources import addresses, client, deadlines, feed
 from app.sources.addresses import Allowed
 from app.sources.client import Reply, Wire
 from tests import shelves
 from tests.attacks.stranger import Stranger
 from tests.peer import Peer
 from tests.sources import answers
+from tests.test_presence import DEAD
 
 HERE = ("127.0.0.0/8",)
 PUBLIC = "93.184.215.14"
@@ -206,6 +208,31 @@ def test_a_source_that_kills_the_process_is_asked_ever_less_often(app: App, now:
     assert all(at and at > now + timedelta(hours=4) for at in polled)
 
 
+def test_a_process_that_was_killed_delays_no_source(app: App, now: datetime) -> None:
+    """Its lease has minutes to run yet: the lock of the process is gone, so the next poll takes it."""
+    [number] = feeds(app, now, "https://birds.test/rss")
+    with app.db.write() as session:
+        lease = catalogue.lease_of(catalogue.get(session, number))
+        assert leases.take(session, lease, DEAD, now, timedelta(minutes=15))
+    assert pipeline.refresh(on(app, lambda _: httpx.Response(200, text=answers.RSS)), now).polled
+    assert source(app, number).polled_at == now
+
+
+def test_sources_are_due_by_the_databases_clock(
+    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is a day ahead does not put off what the others would ask within the hour."""
+    if app.db.url.get_backend_name() == "sqlite":
+        pytest.skip("SQLite has no clock of its own")
+    [number] = feeds(app, now, "https://birds.test/rss")
+    right = clock.system_time
+    monkeypatch.setattr(clock, "system_time", lambda: right() + timedelta(days=1))
+    pipeline.refresh(on(app, lambda _: httpx.Response(200, text=answers.RSS)), now + timedelta(days=1))
+    polled_at = source(app, number).polled_at
+    assert polled_at
+    assert abs(polled_at - now) < timedelta(minutes=1)
+
+
 # --- servers that never end
 
 
@@ -345,6 +372,27 @@ def test_stopping_interrupts_the_wait_before_another_attempt(
     assert pipeline.refresh(on(app, handler), now).failed == {}
     assert len(asked) == 1
     assert pipeline.refresh(on(app, handler), now).polled == (), "nothing is begun"
+
+
+@pytest.mark.once
+def test_stopping_does_not_wait_for_a_feed_that_is_being_read(
+    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile one may take a child process ten seconds of CPU, and more by the clock."""
+    [number] = feeds(app, now, "https://birds.test/rss")
+    read, stopped = threading.Event(), threading.Event()
+
+    def parse(*_: object) -> Parsed:
+        app.stopping.set()
+        stopped.wait(20)
+        read.set()
+        return Parsed(0, ())
+
+    monkeypatch.setattr(feed, "parse", parse)
+    pipeline.refresh(on(app, lambda _: httpx.Response(200, text=answers.RSS)), now)
+    assert not read.is_set()
+    stopped.set()
+    assert "stopped" in (source(app, number).last_error or "")
 
 
 @pytest.mark.once
