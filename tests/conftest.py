@@ -24,7 +24,7 @@ from tests.mailserver import MailServer
 
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SECRET = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
-TAKE_LONG = ("faults", "realdata", "test_cli.py", "test_demo.py", "test_migrations.py")
+TAKE_LONG = ("faults", "realdata", "test_cli.py", "test_demo.py", "test_migrations.py", "test_query_plans.py")
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
 
 
