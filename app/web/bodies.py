@@ -49,9 +49,19 @@ class FormRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def with_form(request: Request) -> Response:
-            return await handle(FormRequest(request.scope, request.receive))
+            request.state.form_request = form_request = FormRequest(request.scope, request.receive)
+            return await handle(form_request)
 
         return with_form
+
+
+def parsed(request: Request) -> FormData | None:
+    """Return the form that the route has parsed already; None if there is none.
+
+    An error handler has a request of its own, and nothing is left for it to receive.
+    """
+    form_request: FormRequest | None = getattr(request.state, "form_request", None)
+    return form_request._form if form_request else None
 
 
 def parse(body: bytes) -> FormData:

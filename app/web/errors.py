@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -27,7 +28,7 @@ from app.errors import (
     SourceError,
     TooManyRequests,
 )
-from app.web import security
+from app.web import bodies, security
 from app.web.pages import page
 
 METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
@@ -41,7 +42,6 @@ _STATUS: dict[type[PaperboyError], int] = {
     SourceError: 502,
     NotReady: 503,
 }
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 UNAVAILABLE = (OperationalError, InterfaceError, PoolTimeout)
 
 
@@ -148,26 +148,19 @@ def _unreadable(request: Request, _error: Exception) -> Response:
     return _respond(request, 422)
 
 
-async def _busy(request: Request, error: Exception) -> Response:
-    """Keep what was typed: the page offers to send the same form again."""
+def _busy(request: Request, error: Exception) -> Response:
+    """Return a page that offers to send the same form again."""
     if not is_unavailable(error):
         raise error
     log.error("database unavailable", path=request.url.path, error=str(getattr(error, "orig", error)))
-    fields = await _fields(request)
     # The page has a form: with no-referrer, a browser would hide its Origin. No other site sees the address.
     headers = {"Retry-After": str(RETRY_AFTER), "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
-    return page(request, "busy.html", status=503, headers=headers, fields=fields, method=request.method)
-
-
-async def _fields(request: Request) -> list[tuple[str, str]]:
-    """Return the fields of the form that was sent; a file has to be chosen again."""
-    if not request.headers.get("content-type", "").startswith(_FORMS):
-        return []
-    try:
-        form = await request.form()
-    except RuntimeError:  # nobody has read it as a form
-        return []
-    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+    form = bodies.parsed(request) or FormData()
+    fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+    return page(
+        request, "busy.html", status=503, headers=headers, method=request.method, fields=fields,
+        file_lost=any(getattr(value, "filename", "") for value in form.values()),
+    )  # fmt: skip
 
 
 def _unknown(request: Request, _error: Exception) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +15,13 @@ import pytest
 import structlog
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 
 from app import db, journal, logs
 from app.db import Database
 from app.doctor import setup
 from app.settings import Settings
-from app.web import bodies, security
+from app.web import bodies, links, security
 from app.web.bodies import FormRequest
 
 MEGABYTE = 1_040_000
@@ -177,3 +179,23 @@ def test_what_is_stored_is_for_its_owner_alone(tmp_path: Path, settings: Setting
     file.parent.chmod(0o755)
     (found,) = [finding for finding in setup.look(ours) if finding.check == "database file"]
     assert f"chmod 600 {file}" in found.fix
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("path", "files", "kept"),
+    [("/confirm/{}", None, True), ("/preferences/{}/papers", {"file": ("a.bib", b"@a{b}")}, False)],
+)
+def test_a_form_that_meets_a_busy_database_can_be_sent_again(
+    path: str, files: dict[str, tuple[str, bytes]] | None, kept: bool, client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Also a button without fields. A file cannot be kept: the page says so."""
+
+    def locked(*_: object) -> None:
+        raise OperationalError("SELECT", {}, sqlite3.OperationalError("database is locked"))
+
+    monkeypatch.setattr(links, "granted", locked)
+    answer = client.post(path.format("x"), files=files)
+    assert answer.status_code == 503
+    assert ("Send again" in answer.text, "choose your file again" in answer.text) == (kept, not kept)
