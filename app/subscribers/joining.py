@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
+from secrets import token_hex
 
 from sqlmodel import Session, col, exists, select
 
@@ -96,11 +97,11 @@ def _answer_sign_up(session: Session, request: MailRequest, now: datetime) -> _A
         note(session, "signup_refused", None, now)
         return _NOTHING
     if subscriber is None or subscriber.state is State.PENDING:
-        subscriber = _get_or_create(session, request.email, now)
+        subscriber, _ = _get_or_create(session, request.email, now)
         note(session, "signed_up", subscriber, now, request.visitor)
     else:  # somebody who left: they stay as they are until they confirm
         note(session, "signup_asked", subscriber, now, request.visitor)
-    return _ask_to_confirm(session, request, subscriber, now)
+    return _ask_to_confirm(session, subscriber, now)
 
 
 def _answer_link(session: Session, request: MailRequest, now: datetime) -> _Answer:
@@ -140,11 +141,11 @@ def _send_manage_link(
     return mail(session, subscriber, MailKind.MANAGE, now), None
 
 
-def _ask_to_confirm(session: Session, request: MailRequest, subscriber: Subscriber, now: datetime) -> _Answer:
+def _ask_to_confirm(session: Session, subscriber: Subscriber, now: datetime) -> _Answer:
     """Each sign-up has a mail of its own: its link confirms these choices and no others."""
-    lifetime, suffix = LIFETIMES[Purpose.CONFIRM], f"-{request.id}"
-    delivery_id = enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix)
-    return delivery_id, subscriber.id
+    suffix = f"-{token_hex(4)}"  # random: an export shows it, and a row's number would count other sign-ups
+    lifetime = LIFETIMES[Purpose.CONFIRM]
+    return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix), subscriber.id
 
 
 # --- what the owner of the address says to it
@@ -180,7 +181,6 @@ def confirm(
     store_preferences(session, subscriber, choices.wanted)
     with suppress(InvalidInput):  # a former reader may have no room: the digest comes all the same
         feedback.like(session, subscriber_id, choices.liked, now)
-    mail_requests.close(session, subscriber_id)
     activate(session, subscriber, ip, now)
     note(session, "confirmed", subscriber, now, ip)
     return subscriber
@@ -191,21 +191,28 @@ def _can_confirm(subscriber: Subscriber, request: MailRequest | None, delivery_i
     return request is not None or (subscriber.state is State.PENDING and delivery_id is None)
 
 
-def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: int | None = None) -> None:
+def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: int | None = None) -> bool:
     """End a sign-up that the owner of the address did not ask for, and send no more of them for 90 days.
 
-    Nothing is kept of who never was a reader, except for the hash of the mailbox.
+    Nothing is kept of who never was a reader, except for the hash of the mailbox. The link works longer than
+    the sign-up waits: the decline is remembered all the same. Return False for a reader, who stays one.
     """
     subscriber = take(session, subscriber_id)
-    if subscriber.state in (*_READING, State.ERASED):
-        return
-    request = mail_requests.find_open(session, subscriber_id, delivery_id)
-    if request is None and subscriber.state is State.PENDING and delivery_id is not None:
-        request = mail_requests.by_delivery(session, delivery_id)
+    if subscriber.state in _READING:
+        return False
+    request = _find_request(session, subscriber_id, delivery_id)
     if request is not None:
         mail_requests.remember_decline(session, request, now)
-    if request is not None or subscriber.state is State.PENDING:
+    if subscriber.state is State.PENDING or (request is not None and request.subscriber_id is not None):
         _end_sign_up(session, subscriber, now)
+    return True
+
+
+def _find_request(session: Session, subscriber_id: int, delivery_id: int | None) -> MailRequest | None:
+    """Return the row that a mail answered, open or not; without a mail, the newest open row."""
+    if delivery_id is None:
+        return mail_requests.find_open(session, subscriber_id)
+    return mail_requests.by_delivery(session, delivery_id)
 
 
 def allow_again(session: Session, delivery_id: int) -> None:
@@ -227,14 +234,8 @@ def _end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> Non
 
 
 def add(session: Session, email: str, wanted: Preferences, now: datetime) -> int:
-    """An operator adds somebody who gave their consent elsewhere: active at once. Returns their id."""
-    email, wanted = normalise_address(email), check(wanted)
-    if suppression.is_suppressed(session, email):
-        raise Conflict(f"{email} is suppressed: lift that first, if its owner really wants mail again.")
-    subscriber = _get_or_create(session, email, now)
-    if subscriber.state is not State.PENDING:
-        raise Conflict(f"{email} is known already, and {subscriber.state}.")
-    store_preferences(session, subscriber, wanted)
+    """Make somebody who gave their consent elsewhere an active reader. Returns their id."""
+    subscriber, _ = _store_reader(session, email, wanted, now)
     activate(session, subscriber, "", now, version=GIVEN_ELSEWHERE)
     note(session, "added", subscriber, now)
     return subscriber.id or 0
@@ -242,21 +243,37 @@ def add(session: Session, email: str, wanted: Preferences, now: datetime) -> int
 
 def invite(session: Session, email: str, wanted: Preferences, now: datetime) -> int:
     """Add a pending reader and mail them the question for their consent. Returns their id."""
-    email = normalise_address(email)
+    subscriber, created = _store_reader(session, email, wanted, now)
+    if not created:
+        raise Conflict(f"{email} is known already, and {subscriber.state}.")
+    note(session, "signed_up", subscriber, now)
+    if send_link(session, subscriber.email, "", now) is None:
+        raise Conflict(f"{email} was asked often enough of late, or declined: no confirmation is sent.")
+    return subscriber.id or 0
+
+
+def _store_reader(
+    session: Session, email: str, wanted: Preferences, now: datetime
+) -> tuple[Subscriber, bool]:
+    """Return a pending reader with these preferences, and True if they are new.
+
+    Raise Conflict if the address is suppressed, or of a reader who is not pending.
+    """
+    email, wanted = normalise_address(email), check(wanted)
     if suppression.is_suppressed(session, email):
         raise Conflict(f"{email} is suppressed: lift that first, if its owner really wants mail again.")
-    known = session.exec(select(Subscriber).where(Subscriber.email == email)).one_or_none()
-    if known is not None:
-        raise Conflict(f"{email} is known already, and {known.state}.")
-    if sign_up(session, SignUp(email, wanted), "", now) is None:
-        raise Conflict(f"{email} was asked often enough of late, or declined: no confirmation is sent.")
-    return session.exec(select(Subscriber).where(Subscriber.email == email)).one().id or 0
+    subscriber, created = _get_or_create(session, email, now)
+    if subscriber.state is not State.PENDING:
+        raise Conflict(f"{email} is known already, and {subscriber.state}.")
+    store_preferences(session, subscriber, wanted)
+    return subscriber, created
 
 
 def activate(
     session: Session, subscriber: Subscriber, ip: str, now: datetime, version: str = CONSENT_VERSION
 ) -> None:
-    """Record the consent, and say when the first digest is due."""
+    """Record the consent, and say when the first digest is due. Open sign-ups and declines end."""
+    mail_requests.close(session, subscriber.id or 0)
     mail_requests.forget_decline(session, mail_requests.mailbox_hash(subscriber.email))
     subscriber.state = State.ACTIVE
     subscriber.confirmed_at = subscriber.confirmed_at or now
@@ -289,7 +306,8 @@ def _find(session: Session, email: str) -> Subscriber | None:
     return session.exec(mine.execution_options(populate_existing=True)).one_or_none()
 
 
-def _get_or_create(session: Session, email: str, now: datetime) -> Subscriber:
-    insert_new(session, Subscriber, ["email"], email=email, state=State.PENDING, created_at=now)
+def _get_or_create(session: Session, email: str, now: datetime) -> tuple[Subscriber, bool]:
+    """Return the locked row of an address, and True if it is new."""
+    new = insert_new(session, Subscriber, ["email"], email=email, state=State.PENDING, created_at=now)
     mine = select(Subscriber).where(Subscriber.email == email).with_for_update()
-    return session.exec(mine.execution_options(populate_existing=True)).one()
+    return session.exec(mine.execution_options(populate_existing=True)).one(), new is not None

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, update
+from sqlalchemy import ColumnElement, and_, update
 from sqlmodel import Session, col, delete, exists, or_, select
 
 from app.models import Cadence, MailRequest, RequestKind, WhenEmpty
@@ -175,8 +175,13 @@ def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
 
 
 def prune(session: Session, now: datetime) -> int:
-    """Delete choices past `CHOICES_KEPT` and rows past their use; return how many rows are gone."""
+    """Delete choices past `CHOICES_KEPT` and rows past their use; return how many rows are gone.
+
+    A row that was not processed within `GIVE_UP` never will be: nothing of it stays but the hash.
+    """
     _close(session, col(MailRequest.created_at) < now - CHOICES_KEPT)
+    late = (col(MailRequest.created_at) < now - GIVE_UP, col(MailRequest.processed_at).is_(None))
+    _close(session, and_(*late))
     useless = (
         col(MailRequest.created_at) < now - HISTORY,
         or_(col(MailRequest.declined_at).is_(None), col(MailRequest.declined_at) < now - DECLINE_LASTS),

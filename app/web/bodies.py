@@ -32,6 +32,11 @@ class FormRequest(Request):
         content_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         return self._urlencoded() if content_type == URLENCODED else super().form(**limits)
 
+    @property
+    def parsed_form(self) -> FormData | None:
+        """The form, if it has been parsed."""
+        return self._form
+
     async def _urlencoded(self) -> FormData:
         if self._form is None:
             body = await self.body()
@@ -61,7 +66,7 @@ def parsed(request: Request) -> FormData | None:
     An error handler has a request of its own, and nothing is left for it to receive.
     """
     form_request: FormRequest | None = getattr(request.state, "form_request", None)
-    return form_request._form if form_request else None
+    return form_request.parsed_form if form_request else None
 
 
 def parse(body: bytes) -> FormData:

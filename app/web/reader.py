@@ -78,7 +78,7 @@ def confirm(request: Request, grant: Confirm) -> Response:
 
 @router.get("/decline/{token}")
 def ask_decline(request: Request, grant: Decline) -> Response:
-    return page(request, "decline.html", done="", days=subscribers.DECLINE_LASTS.days)
+    return _declining(request, "")
 
 
 @router.post("/decline/{token}")
@@ -87,9 +87,12 @@ def decline(request: Request, grant: Decline, action: Text = "") -> Response:
     with db(request).write() as session:
         if action == "allow":
             subscribers.allow_again(session, grant.argument)
-        else:
-            subscribers.decline(session, grant.subscriber_id, clock.utcnow(), grant.argument or None)
-    done = "allowed" if action == "allow" else "declined"
+            return _declining(request, "allowed")
+        declined = subscribers.decline(session, grant.subscriber_id, clock.utcnow(), grant.argument or None)
+    return _declining(request, "declined" if declined else "subscribed")
+
+
+def _declining(request: Request, done: str) -> Response:
     return page(request, "decline.html", done=done, days=subscribers.DECLINE_LASTS.days)
 
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import keys
+from app import keys, subscribers
 from app.models import ApiKey, MailKind, Scope, Subscriber
 from app.pipeline import App
 from app.web import capacity
@@ -31,6 +31,17 @@ def test_a_key_that_may_write_cannot_make_an_active_reader(app: App, call: Call)
         assert call("POST", path, json={"email": "a@b.org", "reason": "none"}).status_code == 403
     with app.db.read() as session:
         assert session.exec(select(Subscriber.state)).all() == ["pending"]
+
+
+def test_who_is_invited_confirms_what_the_key_chose_for_them(app: App, call: Call) -> None:
+    """Their interests are in the answer, can be changed while they wait, and hold when they confirm."""
+    added = call("POST", "/subscribers", json=MALLORY).json()
+    assert [interest["text"] for interest in added["interests"]] == ["agents"]
+    call("PATCH", f"/subscribers/{added['id']}", json={"interests": [{"text": "robotics"}]})
+    asked = call("GET", f"/deliveries?subscriber_id={added['id']}").json()["items"][0]["id"]
+    with app.db.write() as session:
+        reader = subscribers.confirm(session, added["id"], "", NOW, asked)
+        assert [wish.text for wish in subscribers.preferences_of(session, reader).interests] == ["robotics"]
 
 
 def test_invitations_are_limited(client: TestClient, call: Call) -> None:

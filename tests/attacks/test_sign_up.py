@@ -16,6 +16,7 @@ from sqlmodel import Session, col, func, select
 from starlette.types import Message, Receive, Scope, Send
 
 from app import counters, main, pipeline, subscribers, suppression
+from app.errors import Conflict
 from app.models import Delivery, MailKind, MailRequest, RateLimit, Subscriber, SubscriberState
 from app.pipeline import App
 from app.records import PaperRecord, Wish
@@ -145,6 +146,39 @@ def test_an_operator_may_add_who_declined(app: App, now: datetime) -> None:
         alice = subscribers.add(session, ALICE, WANTED, now)
         subscribers.erase(session, alice, now, keep_off=False)
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + HOUR) is not None
+
+
+@pytest.mark.parametrize("former", [True, False], ids=["a former reader", "a stranger"])
+def test_a_decline_counts_after_the_sign_up_has_ended(app: App, now: datetime, former: bool) -> None:
+    """The link to decline lives 30 days, the sign-up a week: the page promised what was not remembered."""
+    with app.db.write() as session:
+        if former:
+            subscribers.unsubscribe(session, joined(session, ALICE, now - 60 * DAY), now - 60 * DAY)
+        asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
+        alice = session.get_one(Delivery, asked).subscriber_id
+    pipeline.prune(app, now + 10 * DAY)
+    with app.db.write() as session:
+        assert subscribers.decline(session, alice, now + 10 * DAY, asked)
+        assert subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now + 20 * DAY) is None
+
+
+def test_a_reader_who_declines_is_told_how_to_leave(mail_server: MailServer, client: TestClient) -> None:
+    """The page said that the address was forgotten, and digests went on."""
+    client.post("/subscribe", data=FORM)
+    text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    confirm, decline = re.findall(r"https://paperboy\.test(/(?:confirm|decline)/\S+)", text)
+    client.post(confirm)
+    assert "This sign-up was confirmed" in client.post(decline).text
+
+
+def test_a_sign_up_from_before_an_operators_add_brings_nobody_back(app: App, now: datetime) -> None:
+    """Its link replaced the preferences of whoever had left since, and made them a reader again."""
+    with app.db.write() as session:
+        asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
+        alice = subscribers.add(session, ALICE, WANTED, now)
+        subscribers.unsubscribe(session, alice, now)
+        with pytest.raises(Conflict):
+            subscribers.confirm(session, alice, "", now + HOUR, asked)
 
 
 @pytest.mark.once
@@ -425,6 +459,22 @@ def test_choices_wait_a_week_and_are_exported_and_erased(app: App, now: datetime
     assert not any(row.preferences or row.liked or row.email or row.visitor for row in rows(app))
     pipeline.prune(app, now + 31 * DAY)
     assert rows(app) == []
+
+
+def test_a_form_that_nobody_processed_leaves_no_address(app: App, now: datetime) -> None:
+    """After a day nobody waits for its answer; the address and the visitor stood there for a week."""
+    with app.db.write() as session:
+        subscribers.request_sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
+    pipeline.prune(app, now + DAY + HOUR)
+    assert [(row.email, row.visitor, row.preferences) for row in rows(app)] == [("", "", {})]
+
+
+def test_an_export_does_not_count_the_sign_ups_of_others(app: App, now: datetime) -> None:
+    """The edition of a confirmation ended with the number of its row."""
+    with app.db.write() as session:
+        session.add(MailRequest(id=4711, kind="link", mailbox="", created_at=now, processed_at=now))
+        alice = joined(session, ALICE, now)
+        assert "4712" not in str(subscribers.export(session, alice)["deliveries"])
 
 
 def rows(app: App) -> list[MailRequest]:
