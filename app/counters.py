@@ -10,6 +10,7 @@ from sqlalchemy import Executable, Table, bindparam, case, delete, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
+from app.errors import TooManyRequests
 from app.models import RateLimit
 
 _ROWS = cast("Table", inspect(RateLimit).local_table)
@@ -35,6 +36,13 @@ def hit(session: Session, name: str, now: datetime, lasting: timedelta) -> Windo
     values = {"name": name, "at": now, "until": now + lasting}
     row = session.connection().execute(statement, values).one()
     return Window(row.hits, row.expires_at)
+
+
+def limit(session: Session, name: str, most: int, now: datetime, lasting: timedelta) -> None:
+    """Count one hit, or raise TooManyRequests past `most`: then nothing in the transaction holds."""
+    window = hit(session, name, now, lasting)
+    if window.hits > most:
+        raise TooManyRequests(retry_after=window.seconds_left(now))
 
 
 @cache

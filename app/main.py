@@ -71,7 +71,6 @@ def create_app(app: App, answer_delay: float = 0.0) -> FastAPI:
     site.state.paperboy = app
     site.state.templates = pages.environment(app.settings)
     site.state.capacity = limits = capacity.Capacity()
-    site.state.limits = security.Limits(app.settings.signups_per_hour)
     site.state.admission = admission.Admission(
         app.db, app.settings.signups_per_hour, app.settings.secret_keys
     )

@@ -1,8 +1,9 @@
 """Admit the forms that ask for mail. Past a threshold, they cost the visitor work or a pause.
 
 The door is never closed: a whole laboratory may sign up from one address, and a flood must not keep
-everybody else out. The work is an ALTCHA challenge (PBKDF2, solved by static/work.js). Where no script runs,
-the same signed challenge admits its form after a pause. A challenge holds for one mailbox and admits once.
+everybody else out. The work is an ALTCHA challenge (PBKDF2, solved by static/challenge.js). Where no script
+runs, the same signed challenge admits its form after a pause. A challenge holds for one mailbox and admits
+once.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from app import counters
 from app.counters import Window
 from app.db import Database
 from app.subscribers import mailbox_hash
-from app.web.security import ALL_VISITORS, PER_ADDRESS_AN_HOUR, network
+from app.web.security import network
 
 HOUR = timedelta(hours=1)
+PER_MAILBOX = 5  # forms an hour
+ALL_VISITORS = 25  # together they may send as many forms as this many visitors
 ALGORITHM = "PBKDF2/SHA-256"
 ITERATIONS = 1_000  # of each attempt; the server makes as many for a challenge, and none to verify it
 ATTEMPTS = 1_500  # about a second of a laptop's browser
@@ -86,7 +89,7 @@ class Admission:
             visitor = counters.hit(session, f"visitor {network(ip)}", now, HOUR)
             address = counters.hit(session, f"mailbox {mailbox}", now, HOUR)
             everybody = counters.hit(session, "everybody", now, HOUR)
-        strain = max(_strain(visitor, self._per_visitor), _strain(address, PER_ADDRESS_AN_HOUR))
+        strain = max(_strain(visitor, self._per_visitor), _strain(address, PER_MAILBOX))
         if strain <= 1 and _strain(everybody, self._per_visitor * ALL_VISITORS) <= 1:
             return None
         return self._challenge(mailbox, strain, _pause(visitor, self._per_visitor), now)

@@ -1,37 +1,40 @@
-"""How much work requests may cause: places for expensive answers, and how often keys and visitors may ask.
+"""How much work requests may cause: places for expensive answers, and rate limits of keys and visitors.
 
-The web server answers from a pool of 40 threads. The places below take at most 36 of them together, so that
-the front page, unsubscribing and health checks always find a thread. Limits hold in this process.
+The web server answers from a pool of 40 threads. The places take at most 36 of them together, so that the
+front page, unsubscribing and health checks always find a thread. All of this holds in one process, whose own
+work it guards. What guards mailboxes is counted in the database: see `app.counters`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import ipaddress
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import BoundedSemaphore
-
-from limits import RateLimitItem, RateLimitItemPerHour, RateLimitItemPerMinute
-from limits.storage import MemoryStorage
-from limits.strategies import FixedWindowRateLimiter
+from threading import BoundedSemaphore, Lock
 
 from app.errors import TooManyRequests
 
-API_REQUESTS = 12  # at once, of all keys
+API_REQUESTS = 8  # at once, of all keys
 ANALYSES = 2  # at once: a backtest takes a second of CPU time and some 40 MB
 JOBS = 2  # refreshes and learning that keys asked for
 MAILS = 4  # single mails that are handed to the relay at once
-SEARCHES = 2
-PAGES = 2  # built at once: more would only share the same CPU
-WAITING, PATIENCE = 6, 5.0  # who waits for a search or a page, and for how many seconds
+PASTES = 3  # pasted papers that are read at once, and interests that a feed is made of: seconds at worst
+PREVIEWS = 3  # one is made at a time, the others wait for it
+SEARCHES, SEARCHES_WAITING = 2, 2
+PAGES, PAGES_WAITING = 2, 3  # built at once: more would only share the same CPU
+PATIENCE = 5.0  # seconds that a search or a page waits for its place
 RETRY_AFTER = 2  # seconds
 
+MINUTE, HOUR = 60, 3600  # seconds
 REQUESTS_A_MINUTE = 600  # a key
 WRONG_KEYS_A_MINUTE = 20  # a visitor
-INVITATIONS_AN_HOUR = 100  # a key without the scope `send`
 PAGES_A_MINUTE = 240  # a visitor; a page that is in the cache is not counted
+PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
+SEARCHES_A_MINUTE = 30  # a visitor: nobody reads so fast
+FEEDS_A_MINUTE = 30  # a visitor; one that was made lately is not counted
+PASTES_AN_HOUR = 20  # a reader: to read a file that is LaTeX throughout may take six seconds
 
 
 class WorkSlots:
@@ -64,52 +67,69 @@ def _held(places: BoundedSemaphore, patience: float) -> Iterator[None]:
         places.release()
 
 
-class RequestLimits:
-    """Count requests by key, wrong keys by visitor, invitations by key and built pages by visitor."""
+class RateLimiter:
+    """Limit the hits of each name to `most` within a window of so many seconds.
+
+    A window begins with its first hit. Windows that have ended are dropped, so the memory is bounded by the
+    hits of one window.
+    """
+
+    def __init__(self, most: int, seconds: int) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._lock = Lock()
+        self._windows: dict[str, tuple[float, int]] = {}  # end and hits, those that end first at the front
+
+    def hit(self, name: str) -> None:
+        """Count one hit, or raise TooManyRequests."""
+        with self._lock:
+            ends_at, hits = self._window(name)
+            self._windows[name] = ends_at, hits + 1
+
+    def check(self, name: str) -> None:
+        """Raise TooManyRequests if the next hit would be refused."""
+        with self._lock:
+            self._window(name)
+
+    def _window(self, name: str) -> tuple[float, int]:
+        now = time.monotonic()
+        while self._windows:
+            oldest = next(iter(self._windows))
+            if self._windows[oldest][0] > now:
+                break
+            del self._windows[oldest]
+        ends_at, hits = self._windows.get(name, (now + self._seconds, 0))
+        if hits >= self._most:
+            raise TooManyRequests(retry_after=math.ceil(ends_at - now))
+        return ends_at, hits
+
+
+class KeyLimits:
+    """Limit the requests of each key, and the wrong keys of each visitor."""
 
     def __init__(self) -> None:
-        self._window = FixedWindowRateLimiter(MemoryStorage())
-        self._requests = RateLimitItemPerMinute(REQUESTS_A_MINUTE)
-        self._wrong_keys = RateLimitItemPerMinute(WRONG_KEYS_A_MINUTE)
-        self._invitations = RateLimitItemPerHour(INVITATIONS_AN_HOUR)
-        self._pages = RateLimitItemPerMinute(PAGES_A_MINUTE)
+        self._requests = RateLimiter(REQUESTS_A_MINUTE, MINUTE)
+        self._wrong = RateLimiter(WRONG_KEYS_A_MINUTE, MINUTE)
         self._valid: set[bytes] = set()  # digests of keys that were valid, as many as there are keys
 
-    def before_lookup(self, key: str, ip: str) -> None:
-        """Raise TooManyRequests if too many wrong keys came from this network.
+    def before_lookup(self, key: str, visitor: str) -> None:
+        """Raise TooManyRequests if the visitor sent too many wrong keys.
 
         A key that was valid before is looked up all the same: a stranger behind the same proxy must not
         lock the operator out.
         """
-        network = network_of(ip)
-        if _digest(key) not in self._valid and not self._window.test(self._wrong_keys, "wrong", network):
-            self._refuse(self._wrong_keys, "wrong", network)
+        if _digest(key) not in self._valid:
+            self._wrong.check(visitor)
 
-    def wrong_key(self, key: str, ip: str) -> None:
-        """Count a key that is unknown, revoked or expired."""
+    def wrong_key(self, key: str, visitor: str) -> None:
+        """Count a key that is unknown, revoked or expired, or raise TooManyRequests."""
         self._valid.discard(_digest(key))
-        self._window.hit(self._wrong_keys, "wrong", network_of(ip))
+        self._wrong.hit(visitor)
 
     def valid_key(self, key: str, key_id: int) -> None:
         """Count a request with a valid key, or raise TooManyRequests."""
         self._valid.add(_digest(key))
-        self._count(self._requests, "key", str(key_id))
-
-    def invitation(self, key_id: int) -> None:
-        """Count a confirmation mail that a key asked for, or raise TooManyRequests."""
-        self._count(self._invitations, "invitation", str(key_id))
-
-    def page(self, ip: str) -> None:
-        """Count a public page that has to be built, or raise TooManyRequests."""
-        self._count(self._pages, "page", network_of(ip))
-
-    def _count(self, limit: RateLimitItem, kind: str, name: str) -> None:
-        if not self._window.hit(limit, kind, name):
-            self._refuse(limit, kind, name)
-
-    def _refuse(self, limit: RateLimitItem, kind: str, name: str) -> None:
-        reset = self._window.get_window_stats(limit, kind, name).reset_time
-        raise TooManyRequests(retry_after=max(1, round(reset - time.time())))  # the library's clock
+        self._requests.hit(str(key_id))
 
 
 class Capacity:
@@ -120,21 +140,16 @@ class Capacity:
         self.analyses = WorkSlots(ANALYSES)
         self.jobs = WorkSlots(JOBS)
         self.mails = WorkSlots(MAILS)
-        self.searches = WorkSlots(SEARCHES, WAITING, PATIENCE)
-        self.pages = WorkSlots(PAGES, WAITING, PATIENCE)
-        self.requests = RequestLimits()
-
-
-def network_of(ip: str) -> str:
-    """Return the network that one visitor may have to themselves: an IPv4 address, or an IPv6 /56."""
-    try:
-        address = ipaddress.ip_address(ip)
-    except ValueError:
-        return ip
-    if isinstance(address, ipaddress.IPv6Address):
-        mapped = address.ipv4_mapped
-        return str(mapped or ipaddress.ip_network((int(address), 56), strict=False))
-    return ip
+        self.pastes = WorkSlots(PASTES)
+        self.previews = WorkSlots(PREVIEWS)
+        self.searches = WorkSlots(SEARCHES, SEARCHES_WAITING, PATIENCE)
+        self.pages = WorkSlots(PAGES, PAGES_WAITING, PATIENCE)
+        self.keys = KeyLimits()
+        self.page_limit = RateLimiter(PAGES_A_MINUTE, MINUTE)
+        self.preview_limit = RateLimiter(PREVIEWS_A_MINUTE, MINUTE)
+        self.search_limit = RateLimiter(SEARCHES_A_MINUTE, MINUTE)
+        self.feed_limit = RateLimiter(FEEDS_A_MINUTE, MINUTE)
+        self.paste_limit = RateLimiter(PASTES_AN_HOUR, HOUR)
 
 
 def _digest(key: str) -> bytes:

@@ -18,14 +18,14 @@ from fastapi import Request, Response
 
 from app import clock
 from app.errors import TooManyRequests
-from app.web.capacity import Capacity, WorkSlots
-from app.web.security import PUBLIC_REFERRER, client_ip
+from app.web.capacity import PAGES, PAGES_WAITING, Capacity, WorkSlots
+from app.web.security import PUBLIC_REFERRER, visitor
 
 KEEP = timedelta(minutes=5)  # feeds and the sitemap
 KEEP_PAGES = timedelta(minutes=1)
 STALE_PAGES = timedelta(minutes=5)  # more, while they are made anew
 ROOM = 200  # answers, of some tens of kilobytes mostly
-AT_ONCE = 8  # who may wait for what is being made, in all: threads are left for everybody else
+AT_ONCE = PAGES + PAGES_WAITING  # who may wait for what is being made: threads are left for everybody else
 
 Key = tuple[str, ...]
 
@@ -135,7 +135,7 @@ def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Res
     limits: Capacity = request.app.state.capacity
 
     def build() -> Made:
-        limits.requests.page(client_ip(request))
+        limits.page_limit.hit(visitor(request))
         return Made(bytes(make().body), "text/html; charset=utf-8")
 
     return answer(request, pages.of(key, clock.utcnow(), build), PUBLIC_REFERRER)

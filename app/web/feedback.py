@@ -20,9 +20,9 @@ from app.sources import clean
 from app.tokens import Grant, Purpose
 from app.web import following, pasting
 from app.web.bodies import FormRoute
+from app.web.capacity import Capacity
 from app.web.forms import Filled, Text
 from app.web.links import allows, back, db, page
-from app.web.security import Limits
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
@@ -138,9 +138,9 @@ def paste(request: Request, grant: Change, liked: Text = "", file: UploadFile | 
     try:
         if not liked.strip() and not file:
             raise InvalidInput("Paste at least one paper, or choose a file.", "liked")
-        limits: Limits = request.app.state.limits
-        limits.paste(grant.subscriber_id)
-        with limits.at_work():
+        limits: Capacity = request.app.state.capacity
+        limits.paste_limit.hit(str(grant.subscriber_id))
+        with limits.pastes.take():
             pasted = _given(liked, file)
         if not pasted.rows:
             raise InvalidInput("No paper is named in that.", "file" if file else "liked")

@@ -25,7 +25,7 @@ from app.web.api.values import Day
 from app.web.capacity import Capacity
 from app.web.conditional import Kept, Made
 from app.web.links import PRIVATE, allows
-from app.web.security import Limits, client_ip
+from app.web.security import visitor
 from app.web.syndication import Entry, Feed
 
 router = APIRouter(include_in_schema=False)
@@ -125,10 +125,10 @@ def _of_last_days(request: Request, now: datetime) -> Made:
 
 def _of_interest(request: Request, text: str, now: datetime) -> Made:
     app = _app(request)
-    limits: Limits = request.app.state.limits
-    limits.feed(client_ip(request))
+    limits: Capacity = request.app.state.capacity
+    limits.feed_limit.hit(visitor(request))
     try:
-        with limits.at_work():
+        with limits.pastes.take():
             editions = pipeline.backtest(app, now, [Wish(text)], BACK)
     except InvalidInterest as error:
         raise HTTPException(400, str(error)) from None

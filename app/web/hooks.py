@@ -8,6 +8,7 @@ Message-ID together with the address that it went to.
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -69,9 +70,18 @@ async def _body(request: Request, _caller: Annotated[keys.Holder, Depends(_calle
 
 @router.post("/bounces/{shape}")
 def take_bounces(
-    shape: Shape, app: access.Paperboy, now: access.Now, body: Annotated[bytes, Depends(_body)]
+    shape: Shape,
+    app: access.Paperboy,
+    now: access.Now,
+    body: Annotated[bytes, Depends(_body)],
+    limits: access.Limited,
 ) -> JSONResponse:
-    """Settle what the relay tells, and say how many of what; told twice is told once."""
+    """Process the notices of a relay and return how many of each kind there were."""
+    with limits.api.take():
+        return _process(app, shape, body, now)
+
+
+def _process(app: App, shape: Shape, body: bytes, now: datetime) -> JSONResponse:
     if url := bounces.subscription(body):
         _show_subscription(app, url, now)
         return JSONResponse({"subscription": "it waits for the operator: see the runs of the job “bounces”"})
@@ -89,7 +99,7 @@ def take_bounces(
     return JSONResponse({"counts": dict(counts)})
 
 
-def _show_subscription(app: App, url: str, now: access.Now) -> None:
+def _show_subscription(app: App, url: str, now: datetime) -> None:
     """Whoever confirms a subscription fetches a URL that somebody sent: that is for a person to judge."""
     with runs.recorded(app.db, "bounces", now) as run:
         run.add({"subscriptions": 1})

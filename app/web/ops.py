@@ -71,9 +71,10 @@ def _operator(request: Request, now: access.Now, given: access.Given) -> None:
 def metrics(request: Request) -> Response:
     """Counts and times in the format of Prometheus. No address and no text of a reader is in them."""
     registry = CollectorRegistry()
-    registry.register(_Figures(request.app.state.paperboy, _ledger_check(request)))
-    ProcessCollector(registry=registry)
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    with access.capacity(request).api.take():
+        registry.register(_Figures(request.app.state.paperboy, _ledger_check(request)))
+        ProcessCollector(registry=registry)
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def _ledger_check(request: Request) -> deliver.Balance:

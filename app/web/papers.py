@@ -24,7 +24,7 @@ from app.web.capacity import Capacity
 from app.web.conditional import public_page
 from app.web.errors import Trouble
 from app.web.pages import page
-from app.web.security import PUBLIC_REFERRER, Limits, client_ip
+from app.web.security import PUBLIC_REFERRER, visitor
 from app.web.shelf import Week
 
 router = APIRouter(include_in_schema=False)
@@ -137,9 +137,9 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
     app: App = request.app.state.paperboy
     library: Library = request.app.state.library
     now, found, missing = clock.utcnow(), Found((), 0), ""
+    capacity: Capacity = request.app.state.capacity
     if form.q.strip():
-        limits: Limits = request.app.state.limits
-        limits.search(client_ip(request))
+        capacity.search_limit.hit(visitor(request))
     with app.db.read() as session:
         try:
             if number := called(session, form.q):
@@ -151,8 +151,7 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
         if not asked.problems:
             _keep_up(library, session, now, later)
     if not (asked.problems or missing):
-        slots: Capacity = request.app.state.capacity
-        with slots.searches.take():
+        with capacity.searches.take():
             found = library.search(asked.query, asked.only, (form.number - 1) * ON_PAGE, ON_PAGE)
     return page(
         request, "search.html", status=422 if asked.problems else 200, headers=PUBLIC_REFERRER, form=form,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from threading import BoundedSemaphore, Lock
+from threading import Lock
 
 import structlog
 from fastapi import Request
@@ -17,8 +17,9 @@ from app.parts import App
 from app.records import Digest, Skip
 from app.subscribers import MAX_INTERESTS, Preferences
 from app.web import forms
+from app.web.capacity import Capacity
 from app.web.forms import Filled
-from app.web.security import Limits, client_ip
+from app.web.security import visitor
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +30,6 @@ NARROW = 2  # papers in two weeks
 
 FRESH = timedelta(minutes=1)  # for so long everybody is shown the papers of the same moment
 MATCHED = 300  # interests that are kept for so long: a row for each, as wide as three weeks of papers
-AT_ONCE = 8  # previews that may wait for their turn: threads are left for those who sign up
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,12 @@ def asked(request: Request, form: Filled, split: str = "") -> tuple[Filled, Prev
 
     What has a problem is left out. The form is looked over only where a preview may be had.
     """
-    limits: Limits = request.app.state.limits
+    limits: Capacity = request.app.state.capacity
     try:
-        limits.preview(client_ip(request))
+        limits.preview_limit.hit(visitor(request))
         form = forms.looked_over(form, split)
-        return form, _of(request.app.state.previews, form)
+        with limits.previews.take():
+            return form, _of(request.app.state.previews, form)
     except TooManyRequests as error:
         return form, Preview.busy(error.retry_after)
     except Exception:
@@ -100,19 +101,13 @@ class Previews:
     def __init__(self, app: App) -> None:
         self._app = app
         self._turn = Lock()
-        self._places = BoundedSemaphore(AT_ONCE)
         self._laid_out: tuple[Desk, datetime] | None = None
         self._matched: set[str] = set()
 
     def of(self, wanted: Preferences, now: datetime) -> Preview:
         """What somebody who wants this, all of which can be understood, would get."""
-        if not self._places.acquire(blocking=False):
-            raise TooManyRequests(retry_after=2)
-        try:
-            with self._turn:
-                return self._made(wanted, now)
-        finally:
-            self._places.release()
+        with self._turn:
+            return self._made(wanted, now)
 
     def _made(self, wanted: Preferences, now: datetime) -> Preview:
         desk, wishes = self._current(now), subscribers.distinct(wanted.interests)

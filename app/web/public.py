@@ -29,7 +29,7 @@ from app.web.conditional import public_page
 from app.web.forms import Filled, Text, Texts
 from app.web.pages import page
 from app.web.preview import Preview
-from app.web.security import PUBLIC_REFERRER, Limits, client_ip, same_site
+from app.web.security import PUBLIC_REFERRER, client_ip, same_site
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 log = structlog.get_logger(__name__)
@@ -197,8 +197,8 @@ def _read(request: Request, liked: str) -> Parsed:
     """What was pasted. Who pasted nothing need not wait for others to be done."""
     if not liked.strip():
         return Parsed()
-    limits: Limits = request.app.state.limits
-    with limits.at_work():
+    capacity: Capacity = request.app.state.capacity
+    with capacity.pastes.take():
         return pasting.parse(liked)
 
 

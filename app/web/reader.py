@@ -19,6 +19,7 @@ from app.pipeline import App
 from app.tokens import Grant, Purpose, lifetime_in_words
 from app.web import feedback, feeds, forms, preview, public
 from app.web.bodies import FormRoute
+from app.web.capacity import Capacity
 from app.web.forms import Filled, Text, Texts
 from app.web.links import PRIVATE, allows, back, db, page
 from app.web.preview import Preview
@@ -134,7 +135,8 @@ def ask_export(request: Request, grant: Export) -> Response:
 
 @router.post("/export/{token}")
 def export(request: Request, grant: Export) -> Response:
-    with db(request).read() as session:
+    capacity: Capacity = request.app.state.capacity
+    with capacity.analyses.take(), db(request).read() as session:
         held = subscribers.export(session, grant.subscriber_id)
     name = {"Content-Disposition": 'attachment; filename="paperboy-export.json"'}
     content = json.dumps(held, indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Headers on every answer, a limit on what a form may send, where a request comes from, and how often.
+"""Headers on every answer, a limit on what a form may send, and where a request comes from.
 
 Two things keep forms from being sent by other sites: pages behind a signed link need none, because the
 link itself is the permission; the others ask the browser (`same_site`).
@@ -7,23 +7,14 @@ link itself is the permission; the others ask the browser (`same_site`).
 from __future__ import annotations
 
 import ipaddress
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
-from threading import BoundedSemaphore
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
-from limits import RateLimitItem, RateLimitItemPerHour, RateLimitItemPerMinute
-from limits.storage import MemoryStorage
-from limits.strategies import MovingWindowRateLimiter
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import clock, counters, subscribers
-from app.db import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, Database, wait_for_locks
-from app.errors import TooManyRequests
+from app.db import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_locks
 from app.settings import Settings
 
 # What is pasted may be three times as much as a form writes it; and with a file, as it is, there is room for
@@ -31,13 +22,6 @@ from app.settings import Settings
 MAX_FORM_BYTES = 1024 * 1024
 MAX_API_BYTES = 256 * 1024  # the body is read before the key is looked at
 MAX_HELD_BYTES = 64 * 1024 * 1024  # of all bodies at once: strangers may send many large ones slowly
-PER_ADDRESS_AN_HOUR = 5
-PASTES_AN_HOUR = 20  # a reader: to read a file that is LaTeX throughout may take six seconds
-PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
-SEARCHES_A_MINUTE = 30  # a visitor: nobody reads so fast
-FEEDS_A_MINUTE = 30  # a visitor; one that was made lately is not counted
-AT_WORK = 4  # answers that take some tenths of a second each, or seconds: threads are left for everybody else
-ALL_VISITORS = 25  # together they may ask for as much as this many addresses of the internet
 
 PAGE_CSP = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -173,74 +157,9 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-class Limits:
-    """How often mail, previews, searches and feeds may be asked for, and papers pasted.
-
-    Limits that guard mail are counted in the database, where there is one: all processes share them. The
-    others are frequent and guard this process's own work, so they are counted in its memory.
-    """
-
-    def __init__(self, per_visitor: int, db: Database | None = None) -> None:
-        self._db = db
-        self._window = MovingWindowRateLimiter(MemoryStorage())
-        self._per_visitor = RateLimitItemPerHour(per_visitor)
-        self._in_all = RateLimitItemPerHour(per_visitor * ALL_VISITORS)
-        self._per_address = RateLimitItemPerHour(PER_ADDRESS_AN_HOUR)
-        self._pastes = RateLimitItemPerHour(PASTES_AN_HOUR)
-        self._previews = RateLimitItemPerMinute(PREVIEWS_A_MINUTE)
-        self._searches = RateLimitItemPerMinute(SEARCHES_A_MINUTE)
-        self._feeds = RateLimitItemPerMinute(FEEDS_A_MINUTE)
-        self._places = BoundedSemaphore(AT_WORK)
-
-    def visitor(self, ip: str) -> None:
-        """Count a mail that a visitor, or a key, asks for, or raise TooManyRequests."""
-        self._count_mail(self._per_visitor, "visitor", network(ip))
-        self._count_mail(self._in_all, "all", "")
-
-    def address(self, email: str) -> None:
-        """Count a mail asked for, whether or not we know the address, or raise TooManyRequests."""
-        self._count_mail(self._per_address, "address", subscribers.mailbox_hash(email))
-
-    def paste(self, subscriber_id: int) -> None:
-        """Count a reader's paste, or raise TooManyRequests."""
-        self._count(self._pastes, "paste", str(subscriber_id))
-
-    def preview(self, ip: str) -> None:
-        """Count a look at what interests would bring, which signing up never waits for."""
-        self._count(self._previews, "preview", network(ip))
-
-    def search(self, ip: str) -> None:
-        """Count a search of the archive, or raise TooManyRequests."""
-        self._count(self._searches, "search", network(ip))
-
-    def feed(self, ip: str) -> None:
-        """Count a feed that is made for an interest, or raise TooManyRequests."""
-        self._count(self._feeds, "feed", network(ip))
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Do what takes a while, or raise TooManyRequests where enough do already."""
-        if not self._places.acquire(blocking=False):
-            raise TooManyRequests(retry_after=2)
-        try:
-            yield
-        finally:
-            self._places.release()
-
-    def _count_mail(self, limit: RateLimitItem, kind: str, key: str) -> None:
-        if self._db is None:
-            self._count(limit, kind, key)
-            return
-        now = clock.utcnow()
-        with self._db.write() as session:
-            window = counters.hit(session, f"test {kind} {key}", now, timedelta(hours=1))
-            if window.hits > limit.amount:  # what is refused is not counted: the block rolls it back
-                raise TooManyRequests(retry_after=window.seconds_left(now))
-
-    def _count(self, limit: RateLimitItem, kind: str, key: str) -> None:
-        if not self._window.hit(limit, kind, key):
-            reset = self._window.get_window_stats(limit, kind, key).reset_time
-            raise TooManyRequests(retry_after=max(1, round(reset - time.time())))  # the library's clock
+def visitor(request: Request) -> str:
+    """Return the network that a request comes from, by which visitors are counted."""
+    return network(client_ip(request))
 
 
 def network(ip: str) -> str:

@@ -59,9 +59,10 @@ ACCEPTED = ["2xx", "3xx", "401", "403", "404", "409", "422", "429"]
 @pytest.fixture
 def site(app: App, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """The real application without limits on requests. Its archive holds a paper, and alice reads it."""
-    for name in ("REQUESTS_A_MINUTE", "WRONG_KEYS_A_MINUTE", "INVITATIONS_AN_HOUR"):
+    for name in ("REQUESTS_A_MINUTE", "WRONG_KEYS_A_MINUTE"):
         monkeypatch.setattr(capacity, name, 10**9)
-    monkeypatch.setattr(api, "TESTS_PER_HOUR", 10**9)
+    monkeypatch.setattr(api.subscribers, "INVITATIONS_AN_HOUR", 10**9)
+    monkeypatch.setattr(api.digests, "TESTS_AN_HOUR", 10**9)
     monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: None)  # no source is asked
     with app.db.write() as session:
         source = shelves.source(session, NOW)

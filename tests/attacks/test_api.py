@@ -10,9 +10,10 @@ from fastapi.testclient import TestClient
 from sqlmodel import select
 
 from app import keys, subscribers
-from app.models import ApiKey, MailKind, Scope, Subscriber
+from app.models import ApiKey, MailKind, RateLimit, Scope, Subscriber
 from app.pipeline import App
 from app.web import capacity
+from app.web.api.subscribers import INVITATIONS_AN_HOUR
 from tests.api.conftest import Call
 from tests.conftest import NOW
 
@@ -44,11 +45,11 @@ def test_who_is_invited_confirms_what_the_key_chose_for_them(app: App, call: Cal
         assert [wish.text for wish in subscribers.preferences_of(session, reader).interests] == ["robotics"]
 
 
-def test_invitations_are_limited(client: TestClient, call: Call) -> None:
+def test_invitations_are_limited(app: App, call: Call) -> None:
     """A key with `write` alone is no way to fill mailboxes with questions for consent."""
-    limits = client.app.state.capacity.requests  # type: ignore[attr-defined]
-    for _ in range(capacity.INVITATIONS_AN_HOUR):
-        limits.invitation(1)
+    assert call("POST", "/subscribers", json={**MALLORY, "email": "first@example.org"}).status_code == 201
+    with app.db.write() as session:
+        session.exec(select(RateLimit)).one().hits = INVITATIONS_AN_HOUR
     refused = call("POST", "/subscribers", json=MALLORY)
     assert (refused.status_code, "Retry-After" in refused.headers) == (429, True)
     both = call("POST", "/subscribers", json=MALLORY, scope=(Scope.SEND, Scope.WRITE))
@@ -72,7 +73,7 @@ def test_a_key_is_limited(client: TestClient, key_of: Callable[..., str]) -> Non
     """The answer past the limit says when to ask again. Another key is not held up."""
     greedy, other = ({"Authorization": f"Bearer {key_of(scope)}"} for scope in (Scope.READ, Scope.SEND))
     statuses = [client.get("/api/v1/runs", headers=greedy).status_code for _ in range(2)]
-    limits = client.app.state.capacity.requests  # type: ignore[attr-defined]
+    limits = client.app.state.capacity.keys  # type: ignore[attr-defined]
     for _ in range(capacity.REQUESTS_A_MINUTE - 2):
         limits.valid_key("x", 1)
     refused = client.get("/api/v1/runs", headers=greedy)
@@ -135,13 +136,16 @@ def test_jobs_of_keys_take_two_threads(client: TestClient, call: Call) -> None:
 
 
 @pytest.mark.once
-def test_all_calls_together_leave_threads(client: TestClient, call: Call) -> None:
-    """However many keys there are, twelve calls at once are under way."""
+def test_all_calls_together_leave_threads(client: TestClient, call: Call, key_of: Callable[..., str]) -> None:
+    """However many keys there are, eight calls at once are under way; metrics and webhooks are among them."""
     slots = client.app.state.capacity.api  # type: ignore[attr-defined]
     places = [slots.take() for _ in range(capacity.API_REQUESTS)]
     for place in places:
         place.__enter__()
     assert call("GET", "/runs").status_code == 429
+    key = {"Authorization": f"Bearer {key_of(Scope.BOUNCES, Scope.READ)}"}
+    assert client.get("/metrics", headers=key).status_code == 429
+    assert client.post("/hooks/bounces/ses", headers=key, json={}).status_code == 429
     assert client.get("/healthz").status_code == 200
     for place in places:
         place.__exit__(None, None, None)

@@ -21,7 +21,7 @@ from app.errors import TooManyRequests
 from app.pipeline import App
 from app.settings import Settings
 from app.web import capacity, conditional, connections
-from app.web.capacity import RequestLimits, WorkSlots
+from app.web.capacity import WorkSlots
 from app.web.conditional import KEEP_PAGES, STALE_PAGES, Kept, Made
 from tests import live, shelves
 from tests.conftest import NOW, SECRET
@@ -163,17 +163,11 @@ def test_a_visitor_who_asks_for_ever_other_pages_is_limited(app: App, client: Te
         source = shelves.source(session, NOW)
         shelves.paper(session, source, "Language Agents", NOW.date(), NOW)
     assert client.get("/").status_code == 200
-    limits: RequestLimits = client.app.state.capacity.requests  # type: ignore[attr-defined]
-    with pytest.raises(TooManyRequests):
-        exhaust(limits)
+    limit = client.app.state.capacity.page_limit  # type: ignore[attr-defined]
+    for _ in range(capacity.PAGES_A_MINUTE - 1):
+        limit.hit("testclient")
     assert client.get(f"/day/{NOW.date()}").status_code == 429
     assert client.get("/").status_code == 200
-
-
-def exhaust(limits: RequestLimits) -> None:
-    """Build as many pages as one visitor may, and one more."""
-    for _ in range(capacity.PAGES_A_MINUTE + 1):
-        limits.page("testclient")
 
 
 @pytest.mark.once
@@ -195,9 +189,10 @@ def test_an_old_page_serves_where_there_is_no_room_to_build_it() -> None:
 @pytest.mark.once
 def test_the_places_together_leave_threads_for_everybody_else() -> None:
     """The web server has 40; what waits holds one, too."""
-    waiting = capacity.WAITING + capacity.SEARCHES + conditional.AT_ONCE
-    others = capacity.API_REQUESTS + capacity.JOBS + capacity.MAILS
-    assert waiting + others <= 40 - 4
+    searches, previews = capacity.SEARCHES + capacity.SEARCHES_WAITING, capacity.PREVIEWS
+    pages_and_feeds, pastes, exports = 2 * conditional.AT_ONCE, capacity.PASTES, capacity.ANALYSES
+    keys = capacity.API_REQUESTS + capacity.JOBS
+    assert searches + previews + pages_and_feeds + pastes + exports + keys + capacity.MAILS <= 40 - 4
 
 
 @pytest.mark.once

@@ -16,7 +16,7 @@ from app.pipeline import App
 from app.records import PaperRecord
 from app.subscribers import Recognised
 from app.tokens import Purpose
-from app.web import security
+from app.web import capacity
 from app.web.feedback import Wish
 from tests import shelves
 from tests.web.conftest import ALICE, Link
@@ -236,15 +236,15 @@ def test_pasting_again_and_again_has_to_wait(
     path = link(Purpose.PREFERENCES, alice) + "/papers"
     answers = [
         client.post(path, data={"liked": f"Title Number {number}"})
-        for number in range(security.PASTES_AN_HOUR + 1)
+        for number in range(capacity.PASTES_AN_HOUR + 1)
     ]
     assert {answer.status_code for answer in answers[:-1]} == {200}
     refused = answers[-1]
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) > 0
     assert 'id="problem-liked"' in refused.text
-    assert f"\nTitle Number {security.PASTES_AN_HOUR}</textarea>" in refused.text
-    assert len(said_by(app, alice)) == security.PASTES_AN_HOUR
+    assert f"\nTitle Number {capacity.PASTES_AN_HOUR}</textarea>" in refused.text
+    assert len(said_by(app, alice)) == capacity.PASTES_AN_HOUR
     assert client.post(
         link(Purpose.PREFERENCES, bob) + "/papers", data={"liked": "A Paper That Was Pasted"}
     ).is_success
@@ -252,11 +252,11 @@ def test_pasting_again_and_again_has_to_wait(
 
 def test_a_paste_waits_for_its_turn(client: TestClient, alice: int, link: Link) -> None:
     """Reading takes seconds at worst: threads are left for everybody else, and nothing typed is lost."""
-    limits: security.Limits = client.app.state.limits  # type: ignore[attr-defined]
+    limits: capacity.Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     asked = ((link(Purpose.PREFERENCES, alice) + "/papers", {}), ("/subscribe", FORM))
     with ExitStack() as busy:
-        for _ in range(security.AT_WORK):
-            busy.enter_context(limits.at_work())
+        for _ in range(capacity.PASTES):
+            busy.enter_context(limits.pastes.take())
         for path, form in asked:
             refused = client.post(path, data={**form, "liked": "A Typed Title"})
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")

@@ -23,8 +23,8 @@ from app.records import Digest, Pick, Section, Wish
 from app.subscribers import Preferences
 from app.tokens import Purpose
 from app.web import feeds, preview
+from app.web.capacity import FEEDS_A_MINUTE, PASTES, PREVIEWS_A_MINUTE, Capacity
 from app.web.conditional import KEEP
-from app.web.security import AT_WORK, FEEDS_A_MINUTE, PREVIEWS_A_MINUTE, Limits
 from tests import samples, shelves
 from tests.web.conftest import BOB, WANTED, Link
 
@@ -330,17 +330,17 @@ def test_interests_are_not_asked_for_without_end(app: App, client: TestClient) -
     assert 0 < int(made[-1].headers["retry-after"]) <= 61
     assert "an hour" not in made[-1].text
     assert client.get("/feed.atom").status_code == 200
-    limits: Limits = client.app.state.limits  # type: ignore[attr-defined]
+    limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     for _ in range(PREVIEWS_A_MINUTE):
-        limits.preview("testclient")
+        limits.preview_limit.hit("testclient")
 
 
 def test_a_few_interests_are_matched_at_once(app: App, client: TestClient) -> None:
     """A feed reader comes again; whoever signs up meanwhile need not wait."""
-    limits: Limits = client.app.state.limits  # type: ignore[attr-defined]
+    limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     with ExitStack() as busy:
-        for _ in range(AT_WORK):
-            busy.enter_context(limits.at_work())
+        for _ in range(PASTES):
+            busy.enter_context(limits.pastes.take())
         answer = client.get("/feed.atom", params={"interest": "agents"})
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) > 0
@@ -354,10 +354,10 @@ def test_a_poll_within_some_minutes_costs_nothing(
     """However busy everything is, and however the blanks of an interest are spelled."""
     list_paper(app, "Agents that Plan")
     sent = client.get("/feed.atom", params={"interest": "agents plan"})
-    limits: Limits = client.app.state.limits  # type: ignore[attr-defined]
+    limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     with ExitStack() as busy:
-        for _ in range(AT_WORK):
-            busy.enter_context(limits.at_work())
+        for _ in range(PASTES):
+            busy.enter_context(limits.pastes.take())
         for text in ["agents plan", "  agents  plan "] * 40:
             assert client.get("/feed.atom", params={"interest": text}).content == sent.content
         minutes_pass(monkeypatch)

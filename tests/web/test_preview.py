@@ -17,8 +17,9 @@ from app.pipeline import App
 from app.records import Wish
 from app.subscribers import Preferences
 from app.tokens import Purpose
-from app.web import forms, pages, preview, security
-from app.web.preview import Preview, Previews
+from app.web import capacity, forms, pages, preview
+from app.web.capacity import WorkSlots
+from app.web.preview import Previews
 from tests import shelves
 from tests.web.conftest import Link
 
@@ -186,7 +187,7 @@ def test_a_flood_of_lines_does_not_come_back(
         assert (answer.status_code, len(answer.content) < usual + 200_000) == (status, True)
         assert 'id="problem-muted"' in answer.text
         assert 'id="problem-interests"' in answer.text
-    monkeypatch.setattr(client.app.state.limits, "preview", refuse)  # type: ignore[attr-defined]
+    monkeypatch.setattr(client.app.state.capacity.preview_limit, "hit", refuse)  # type: ignore[attr-defined]
     monkeypatch.setattr(forms, "looked_over", None)
     assert client.post("/preview", data=typed).status_code == 429
 
@@ -235,8 +236,7 @@ def test_a_reader_looks_ahead_beside_their_preferences(
     stored = client.get(path).text
     assert re.findall(r'name="interest" value="([^"]+)"', stored) == ["diffusion models", "robotics"]
     assert "Your digest, if it came now" in stored
-    monkeypatch.setattr(client.app.state, "limits", security.Limits(1))
-    monkeypatch.setattr(client.app.state.limits, "preview", refuse)
+    monkeypatch.setattr(client.app.state.capacity.preview_limit, "hit", refuse)
     refused = client.post(path, data=typed)
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "7")
     assert 'value="language agents"' in refused.text
@@ -287,7 +287,7 @@ def test_who_looks_too_often_is_told_and_signs_up_all_the_same(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page is there, with all that was typed."""
-    monkeypatch.setattr(security, "PREVIEWS_A_MINUTE", 2)
+    monkeypatch.setattr(capacity, "PREVIEWS_A_MINUTE", 2)
     with TestClient(main.create_app(app), base_url="https://paperboy.test") as client:
         looked(client, "agents")
         looked(client, "video")
@@ -320,21 +320,17 @@ def test_a_preview_that_fails_is_no_end(app: App) -> None:
     assert "secret" not in answer.text
 
 
-def test_previews_leave_room_for_others(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("shelf")
+def test_previews_leave_room_for_others(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only so many may wait for their turn, and each gives its place back, whatever happens."""
-    monkeypatch.setattr(preview, "AT_ONCE", 1)
-    previews = Previews(app)
-
-    def asked_meanwhile(*_: object) -> Preview:
-        with pytest.raises(TooManyRequests):
-            previews.of(AGENT, clock.utcnow())
-        raise LookupError
-
+    state = client.app.state  # type: ignore[attr-defined]
+    state.capacity.previews = WorkSlots(1)
+    with state.capacity.previews.take():
+        assert client.post("/preview", data=FORM).status_code == 429
     with monkeypatch.context() as patch:
-        patch.setattr(previews, "_made", asked_meanwhile)
-        with pytest.raises(LookupError):
-            previews.of(AGENT, clock.utcnow())
-    assert previews.of(AGENT, clock.utcnow()).interests
+        patch.setattr(state.previews, "_made", None)
+        assert client.post("/preview", data=FORM).status_code == 500
+    assert client.post("/preview", data=FORM).status_code == 200
 
 
 def test_its_address_leads_back_to_the_form(client: TestClient) -> None:

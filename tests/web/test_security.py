@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import time
+from datetime import datetime, timedelta
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlmodel import col, select
+from sqlmodel import select
 
-from app import main
+from app import counters, main
 from app.errors import TooManyRequests
 from app.models import RateLimit
 from app.pipeline import App
 from app.web import pages, security
-from app.web.security import Limits, nearest_stranger
+from app.web.capacity import RateLimiter
+from app.web.security import nearest_stranger
 
 
 def test_every_answer_carries_the_headers(client: TestClient) -> None:
@@ -92,54 +95,52 @@ def test_a_forwarded_address_is_believed_as_far_as_our_proxies_wrote_it(
     assert nearest_stranger(chain, trusted) == visitor
 
 
-def test_visitors_are_counted_apart_and_together() -> None:
-    """One who asks too often waits; a flood from everywhere waits too."""
-    limits = Limits(per_visitor=2)
-    for _ in range(2):
-        limits.visitor("192.0.2.1")
-    with pytest.raises(TooManyRequests) as raised:
-        limits.visitor("192.0.2.1")
-    assert 0 < raised.value.retry_after <= 3600
-    for number in range(48):
-        limits.visitor(f"198.51.100.{number}")
-    with pytest.raises(TooManyRequests):
-        limits.visitor("203.0.113.1")
-
-
-def test_limits_that_guard_mail_are_shared_by_all_processes(app: App) -> None:
-    """What is refused is not counted, so who goes on asking does not wait for ever."""
-    here, there = Limits(2, app.db), Limits(2, app.db)
-    for limits in (here, there):
-        limits.visitor("key 1")
-        limits.address("alice@example.org")
-    for _ in range(3):
+def test_names_are_limited_apart_and_forgotten_when_their_window_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A list for each visitor stayed in memory for ever, and each request looked through all of them."""
+    seconds = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: seconds)
+    limiter = RateLimiter(2, 60)
+    for number in range(1000):
+        limiter.hit(f"198.51.100.{number}")
+    seconds = 30.0
+    limiter.hit("192.0.2.1")
+    limiter.hit("192.0.2.1")
+    for refused in (limiter.hit, limiter.check, limiter.hit):
         with pytest.raises(TooManyRequests) as raised:
-            there.visitor("key 1")
-    assert 0 < raised.value.retry_after <= 3600
+            refused("192.0.2.1")
+        assert raised.value.retry_after == 60
+    limiter.check("192.0.2.2")
+    seconds = 60.0
+    limiter.check("192.0.2.2")
+    assert list(vars(limiter)["_windows"]) == ["192.0.2.1"]
+    seconds = 90.0
+    limiter.hit("192.0.2.1")
+
+
+def test_limits_that_guard_mail_are_shared_by_all_processes(app: App, now: datetime) -> None:
+    """What is refused is not counted, so who goes on asking does not wait for ever."""
+    hour = timedelta(hours=1)
+    for _ in range(2):
+        with app.db.write() as session:
+            counters.limit(session, "tests of key 1", 2, now, hour)
+    for _ in range(3):
+        with pytest.raises(TooManyRequests) as raised, app.db.write() as session:
+            counters.limit(session, "tests of key 1", 2, now + hour / 2, hour)
+        assert raised.value.retry_after == 1800
     with app.db.read() as session:
-        assert (
-            session.exec(select(RateLimit.hits).where(col(RateLimit.name) == "test visitor key 1")).one() == 2
-        )
+        assert session.exec(select(RateLimit.hits)).one() == 2
 
 
-def test_searches_are_counted_by_the_minute(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_are_counted_by_the_minute(client: TestClient) -> None:
     """Nobody reads so fast; to look through the archive page by page is not counted."""
-    monkeypatch.setattr(security, "SEARCHES_A_MINUTE", 2)
-    client.app.state.limits = Limits(per_visitor=1)  # type: ignore[attr-defined]
+    client.app.state.capacity.search_limit = RateLimiter(2, 60)  # type: ignore[attr-defined]
     answers = [client.get("/search?q=zebra") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert 0 < int(answers[-1].headers["retry-after"]) <= 61
     assert "Please wait a little" in answers[-1].text
     assert client.get("/search").status_code == 200
-
-
-def test_a_whole_ipv6_network_is_one_visitor() -> None:
-    """Everybody has more than enough addresses of their own."""
-    limits = Limits(per_visitor=1)
-    limits.visitor("2001:db8:1:2::1")
-    with pytest.raises(TooManyRequests):
-        limits.visitor("2001:db8:1:ff:ffff::9")
-    limits.visitor("2001:db8:1:100::1")
 
 
 @pytest.mark.parametrize(

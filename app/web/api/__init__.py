@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from app.pipeline import App
-from app.web import pages, security
+from app.web import pages
 from app.web.api import (
     changes,
     deliveries,
@@ -45,7 +45,6 @@ RESOURCES = (
     changes,
     statistics,
 )
-TESTS_PER_HOUR = 20  # a key: one that leaked must not become somebody's bulk mailer
 DESCRIPTION = """\
 Everything that an operator can do. Send a key that `paperboy key create` made as
 `Authorization: Bearer pb_…`; each operation names the scope that the key needs: read, write or send.
@@ -76,7 +75,6 @@ def create(app: App, capacity: Capacity | None = None) -> FastAPI:
     api.state.paperboy = app
     api.state.capacity = capacity or Capacity()
     api.state.templates = pages.environment(app.settings)
-    api.state.test_limits = security.Limits(TESTS_PER_HOUR, app.db)
     problems.install(api)
     for resource in RESOURCES:
         api.include_router(resource.router, prefix="/v1")

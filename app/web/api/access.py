@@ -17,7 +17,7 @@ from app.models import Scope
 from app.pipeline import App
 from app.web.api.values import FROM_URL
 from app.web.capacity import Capacity
-from app.web.security import client_ip
+from app.web.security import visitor
 
 WRONG_KEY = "this key is not known here: it may be mistyped, revoked or expired (see `paperboy key list`)"
 
@@ -61,12 +61,12 @@ def authenticate(request: Request, key: str, now: datetime) -> keys.Holder | Non
 
     A wrong key costs one indexed read, and nothing once too many came from its network.
     """
-    limits, ip = capacity(request).requests, client_ip(request)
-    limits.before_lookup(key, ip)
+    limits, sender = capacity(request).keys, visitor(request)
+    limits.before_lookup(key, sender)
     with _the_app(request).db.read() as session:
         caller = keys.holder(session, key, now)
     if caller is None:
-        limits.wrong_key(key, ip)
+        limits.wrong_key(key, sender)
     else:
         limits.valid_key(key, caller.id)
     return caller

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import audit, hindsight, pipeline, subscribers
+from app import audit, counters, hindsight, pipeline, subscribers
 from app.errors import Conflict, NotFound
 from app.explaining import Explanation
 from app.pipeline import App
@@ -20,9 +20,12 @@ from app.web.api import problems
 from app.web.api.access import Analysis, Id, Now, Paperboy, Reader, Sender
 from app.web.api.subscribers import InterestIn, Text
 from app.web.api.values import FROM_JSON, Day, Integer, Moment
-from app.web.security import Limits
 
 router = APIRouter(tags=["digests"])
+
+HOUR = timedelta(hours=1)
+TESTS_AN_HOUR = 20  # a key: one that leaked must not become somebody's bulk mailer
+TESTS_TO_A_MAILBOX = 5  # an hour
 
 Named = Annotated[
     str,
@@ -111,11 +114,6 @@ class Outcome(BaseModel):
     answer: str = Field(examples=["2.0.0 Ok: queued"])
 
 
-def _limits(request: Request) -> Limits:
-    limits: Limits = request.app.state.test_limits
-    return limits
-
-
 @router.post("/previews")
 def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted, _place: Analysis) -> Preview:
     """The digest that a new reader with these interests would get."""
@@ -172,7 +170,6 @@ def send_test(
     now: Now,
     subscriber_id: Id,
     wanted: Recipient,
-    limits: Annotated[Limits, Depends(_limits)],
     _place: Analysis,
 ) -> Outcome:
     """Send this reader's digest, as it would be now, to an address of your own.
@@ -183,9 +180,9 @@ def send_test(
     _, digest = _foreseen(app, subscriber_id, now)
     if isinstance(digest, Skip):
         raise Conflict(f"there would be no digest: {digest.reason}")
-    limits.visitor(f"key {key.id}")
-    limits.address(to)
     with app.db.write() as session:
+        counters.limit(session, f"tests of key {key.id}", TESTS_AN_HOUR, now, HOUR)
+        counters.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
         audit.note(session, key.name, "digest.test", subscriber_id, now, to=to)
     answer = pipeline.send_test(app, digest, to, now)
     return Outcome(verdict=answer.verdict, code=answer.code, answer=answer.text)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session, col, select
 
-from app import audit, subscribers
+from app import audit, counters, subscribers
 from app.models import Scope, Subscriber, SubscriberState
 from app.records import Cadence, WhenEmpty, Wish
 from app.subscribers import Preferences
 from app.web.api import problems
-from app.web.api.access import Analysis, Id, Limited, Now, Paperboy, Reader, Sender, Writer
+from app.web.api.access import Analysis, Id, Now, Paperboy, Reader, Sender, Writer
 from app.web.api.paging import Page, Paging, newest_first
 from app.web.api.values import Integer, Moment, Number
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
+
+INVITATIONS_AN_HOUR = 100  # a key without the scope `send`
+HOUR = timedelta(hours=1)
 
 Text = Annotated[
     str,
@@ -165,23 +168,20 @@ def list_subscribers(
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
-def add_subscriber(
-    app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber, limits: Limited
-) -> SubscriberOut:
+def add_subscriber(app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber) -> SubscriberOut:
     """Add a reader who agreed elsewhere. The address must not be known, nor suppressed.
 
     With a key that has the scope `send`, too, the reader is active at once. With any other key the reader is
     pending, gets a mail that asks for confirmation, and no digest without it.
     """
-    add = subscribers.add
-    if Scope.SEND not in key.scopes:
-        limits.requests.invitation(key.id)
-        add = subscribers.invite
     settings = app.settings
     defaults = Preferences(
         hour=settings.default_hour, zone=settings.default_zone, beyond=settings.default_beyond
     )
+    add = subscribers.add if Scope.SEND in key.scopes else subscribers.invite
     with app.db.write() as session:
+        if add is subscribers.invite:
+            counters.limit(session, f"invitations of key {key.id}", INVITATIONS_AN_HOUR, now, HOUR)
         number = add(session, wanted.email, wanted.applied_to(defaults), now)
         audit.note(session, key.name, "subscriber.add", number, now, consent=wanted.consent)
         return _shown(session, [subscribers.get(session, number)])[0]
