@@ -28,4 +28,4 @@ def forget(session: Session, subscriber_id: int, address_hash: str) -> None:
     session.execute(by_hash.values(subject=ERASED, detail={}), execution_options=_UNSYNCED)
 
 
-_UNSYNCED = {"synchronize_session": False}  # nobody reads an audit in the transaction that erases
+_UNSYNCED = {"synchronize_session": False}  # the transaction that erases reads no audit

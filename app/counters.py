@@ -17,7 +17,7 @@ _ROWS = cast("Table", inspect(RateLimit).local_table)
 
 
 class Window(NamedTuple):
-    """A counter's current window."""
+    """Hold the hits of a counter in its current window, and the end of that."""
 
     hits: int
     expires_at: datetime

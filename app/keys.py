@@ -1,4 +1,4 @@
-"""The keys of the admin API: created once, shown once, stored as a hash, and expiring."""
+"""Create, look up and revoke the keys of the admin API: shown once, stored as a hash, and expiring."""
 
 from __future__ import annotations
 

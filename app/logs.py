@@ -14,9 +14,9 @@ from app.settings import Settings
 from app.tokens import RETURN_PATH_DIGITS, TOKEN_CHARS
 
 # Whoever reads a log must not be able to unsubscribe a reader, to call the API or to forge a bounce. Any run
-# of characters that is long enough to hold a token, a key or a return path is cut, whatever it is glued to:
+# of characters that is long enough to hold a token, a key or a return path is cut, whatever stands beside it:
 # also percent-encoded, and where quoted-printable or a header breaks the line. Its first letters stay, so
-# that two lines can be told to be about one.
+# that lines on the same link can be matched.
 _LEAST_CHARS = min(TOKEN_CHARS, RETURN_PATH_DIGITS)  # a key has 46
 _SHOWN_CHARS = 7
 _LINE_BREAK = r"=?(?:\r?\n|(?:\\r)?\\n)[ \t]?"
@@ -25,7 +25,7 @@ _HARMLESS = (int, float, type(None))
 # Of the web server's lines only these parameters are logged with their values: others may hold addresses,
 # interests and what somebody searches for.
 _HARMLESS_PARAMETERS = "page|day|source|code|state|kind|job|failed|limit|edition|said|of|v"
-_QUERY = re.compile(rf"([?&])(?!(?:{_HARMLESS_PARAMETERS})=)([^?&=\s\"]{{1,30}})=[^&\s\"]+")
+_QUERY = re.compile(rf"([?&])(?!(?:{_HARMLESS_PARAMETERS})=)([^?&=\s\"]+)=[^&\s\"]+")
 _QUIET = ("httpx", "httpcore", "apscheduler", "alembic", "aiosmtplib", "mail.log")
 
 
@@ -77,7 +77,7 @@ def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """A processor that leaves of every secret its beginning, and of queries the harmless part."""
+    """Cut secrets down to their first letters, and logged queries to their harmless parameters."""
     if event.get("logger") == "uvicorn.access":
         event["event"] = _QUERY.sub(r"\1\2=…", str(event["event"]))
     return {name: _concealed(value) for name, value in event.items()}

@@ -50,7 +50,8 @@ _SIZES = {
     _LINK_STREAM: _PAYLOAD.size,
     _VERP_STREAM: _DELIVERY.size,
 }  # of a hash in bytes; for links, _MAC_BYTES
-# With it, a token's 38 bytes are 39, so that base64 ends where the token does. What is too long is cut.
+# A token has 38 bytes. With this one they are 39, a multiple of three, so that the base64 of one token ends
+# before the next begins. The extra character is cut off.
 _FILLER = b"\0"
 _BETWEEN_STREAMS = bytes(_MAC_BYTES + len(_FILLER))
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")

@@ -54,7 +54,7 @@ def serve(
 
 
 class Server(uvicorn.Server):
-    """A web server that announces its end at once, not when the last visitor was served.
+    """Set `stopping` as soon as a signal arrives, not when the last visitor was served.
 
     uvicorn waits for requests before the lifespan ends, and a refresh that was asked for by the API is one.
     """

@@ -1,7 +1,7 @@
 """Signing up, confirming, declining, and asking for a link by mail.
 
-A form stores one row and is answered; nothing before the response depends on what is known of the address.
-`process` then decides what follows: a confirmation, the link to the preferences, or nothing.
+A form stores one row. Nothing before the response depends on whether the address is a reader's. `process`
+then decides what follows: a confirmation, the link to the preferences, or nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ GIVEN_ELSEWHERE = "given to the operator"
 _READING = (State.ACTIVE, State.PAUSED)
 
 
-# --- what the forms ask for
+# --- storing and processing forms
 
 
 def request_sign_up(session: Session, asked: SignUp, visitor: str, now: datetime) -> int:
@@ -83,7 +83,7 @@ def process(session: Session, request_id: int, now: datetime) -> int | None:
     return delivery_id
 
 
-# The mail that goes out, and the reader whose choices it can confirm.
+# The id of the mail that goes out, and the id of the reader whose choices it can confirm.
 _Answer = tuple[int | None, int | None]
 _NOTHING: _Answer = (None, None)
 
@@ -142,13 +142,13 @@ def _send_manage_link(
 
 
 def _ask_to_confirm(session: Session, subscriber: Subscriber, now: datetime) -> _Answer:
-    """Each sign-up has a mail of its own: its link confirms these choices and no others."""
+    """Enqueue a mail of its own for each sign-up: its link confirms these choices and no others."""
     suffix = f"-{token_hex(4)}"  # random: an export shows it, and a row's number would count other sign-ups
     lifetime = LIFETIMES[Purpose.CONFIRM]
     return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix), subscriber.id
 
 
-# --- what the owner of the address says to it
+# --- the answers of the address's owner
 
 
 def awaiting(session: Session, subscriber_id: int, delivery_id: int | None = None) -> Choices | None:
@@ -179,7 +179,7 @@ def confirm(
     if choices is None:
         raise Conflict("This sign-up has ended. You are welcome to sign up again.")
     store_preferences(session, subscriber, choices.wanted)
-    with suppress(InvalidInput):  # a former reader may have no room: the digest comes all the same
+    with suppress(InvalidInput):  # a former reader may have no room for more papers: they confirm without
         feedback.like(session, subscriber_id, choices.liked, now)
     activate(session, subscriber, ip, now)
     note(session, "confirmed", subscriber, now, ip)
@@ -187,7 +187,7 @@ def confirm(
 
 
 def _can_confirm(subscriber: Subscriber, request: MailRequest | None, delivery_id: int | None) -> bool:
-    """An old mail has no open row left: it must not bring back who left."""
+    """Return whether there is something to confirm. An old link must not bring back who left."""
     return request is not None or (subscriber.state is State.PENDING and delivery_id is None)
 
 
@@ -248,7 +248,7 @@ def invite(session: Session, email: str, wanted: Preferences, now: datetime) -> 
         raise Conflict(f"{email} is known already, and {subscriber.state}.")
     note(session, "signed_up", subscriber, now)
     if send_link(session, subscriber.email, "", now) is None:
-        raise Conflict(f"{email} was asked often enough of late, or declined: no confirmation is sent.")
+        raise Conflict(f"{email} declined, or got several confirmations lately: no confirmation is sent.")
     return subscriber.id or 0
 
 
@@ -284,7 +284,7 @@ def activate(
 
 
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
-    """Forget those who signed up and never confirmed; return how many there were."""
+    """Delete those who signed up and never confirmed; return how many there were."""
     asked_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
         col(Delivery.kind) == MailKind.CONFIRM,

@@ -1,4 +1,4 @@
-"""Unsubscribing, new links, exporting, erasing."""
+"""Unsubscribe, replace links, export and erase readers."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
     }
 
 
-# Numbers of rows among them: the next one would tell what happened to others since.
+# Internal fields. Row numbers are among them: the next one would tell what happened to others since.
 _MACHINERY = {
     "subscriber": {"id", "link_epoch", "due_since"},
     "delivery": {"lease_owner", "lease_until", "maybe_delivered"},

@@ -21,7 +21,7 @@ from app.subscribers.feedback import Recognised
 from app.subscribers.preferences import Preferences, fold_address
 from app.tokens import LIFETIMES, Purpose
 
-# At most so many mails to one mailbox that anybody can ask for, within so long.
+# How many mails that anybody can ask for may go to one mailbox, within how long.
 MOST_MAILS = (
     (timedelta(hours=1), 2),
     (timedelta(days=1), 3),
@@ -36,7 +36,7 @@ GIVE_UP = timedelta(days=1)  # after so long, nobody waits for the answer any mo
 
 @dataclass(frozen=True, slots=True)
 class SignUp:
-    """What somebody asks for with the form on the front page."""
+    """Hold what a visitor enters into the sign-up form."""
 
     email: str
     wanted: Preferences
@@ -45,7 +45,7 @@ class SignUp:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a sign-up asks for, as its owner is asked to confirm it."""
+    """Hold the choices of a sign-up, which the owner of the address confirms."""
 
     wanted: Preferences
     liked: Recognised = field(default_factory=Recognised)

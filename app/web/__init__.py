@@ -1,10 +1,10 @@
 """The web door, thin: it turns requests into calls of the stages, and what they say into pages.
 
-security      headers, sizes, where a request comes from, and how often it may come
-capacity      places for expensive answers, and how often keys and visitors may ask
+security      headers, sizes, and where a request comes from
+capacity      places for expensive answers, and rate limits of keys and visitors
 pages         the one template environment of the web pages
 errors        what went wrong, as a status and a page
-bodies        forms that strangers send, parsed without holding up other requests
+bodies        parses large forms in a thread
 forms         what people typed, kept as it was typed
 shelf         papers as pages show them: of a day, of a week, one alone; and words to begin an interest with
 preview       what interests would bring: today's digest, and how many papers a day

@@ -43,7 +43,7 @@ MOST_CHARS = 2_000  # of a proof; one of ours has about 900
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What a visitor has to do before their form is taken."""
+    """Hold the work or the pause that a form needs before it is admitted."""
 
     puzzle: str  # JSON, for the script that solves it
     attempts: int  # at most so many until it is solved
@@ -53,7 +53,7 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class _Permit:
-    """A challenge of ours that came back."""
+    """Hold an authentic challenge that was sent back with a form."""
 
     nonce: str
     solved: bool
@@ -96,7 +96,7 @@ class Admission:
 
     def _challenge(self, mailbox: str, strain: float, pause: timedelta | None, now: datetime) -> Challenge:
         attempts = math.ceil(self._attempts * min(max(strain, 1), MOST_WORK))
-        made = altcha.create_challenge(
+        challenge = altcha.create_challenge(
             ALGORITHM,
             ITERATIONS,
             counter=attempts // 2 + secrets.randbelow(attempts // 2 + 1),
@@ -109,10 +109,10 @@ class Admission:
             hmac_secret=self._secrets[0],
             hmac_key_secret=self._secrets[0],
         )
-        return _shown(made, math.ceil(pause.total_seconds()) if pause else None)
+        return _shown(challenge, math.ceil(pause.total_seconds()) if pause else None)
 
     def _again(self, permit: _Permit, now: datetime) -> Challenge:
-        """The same challenge, where its form came back too early: the visitor keeps their place."""
+        """Return the same challenge for a form that came too early: its pause goes on."""
         left = permit.ready_at - now if permit.ready_at else None
         return _shown(permit.parameters, math.ceil(left.total_seconds()) if left else None)
 

@@ -1,4 +1,4 @@
-"""Forms that strangers send, parsed without holding up other requests.
+"""Parse large forms in a thread, so that they hold up no other request.
 
 Starlette parses forms in the event loop: a form of 1 MB that is all percent signs stopped every answer for
 half a second and more. Here a large one is parsed in a thread, two at a time.
@@ -25,7 +25,7 @@ _places = anyio.CapacityLimiter(2)
 
 
 class FormRequest(Request):
-    """A request whose urlencoded form is parsed in a thread where it is large."""
+    """Parse a large urlencoded form in a thread."""
 
     def form(self, **limits: Any) -> Any:
         """Return the form, to be awaited."""
@@ -34,7 +34,7 @@ class FormRequest(Request):
 
     @property
     def parsed_form(self) -> FormData | None:
-        """The form, if it has been parsed."""
+        """Return the form, if it has been parsed."""
         return self._form
 
     async def _urlencoded(self) -> FormData:
@@ -48,7 +48,7 @@ class FormRequest(Request):
 
 
 class FormRoute(APIRoute):
-    """A route whose forms are parsed by `FormRequest`."""
+    """Parse the forms of a route with `FormRequest`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

@@ -1,4 +1,4 @@
-"""How much work requests may cause: places for expensive answers, and rate limits of keys and visitors.
+"""Bound the work of requests: places for expensive answers, and rate limits of keys and visitors.
 
 The web server answers from a pool of 40 threads. The places take at most 36 of them together, so that the
 front page, unsubscribing and health checks always find a thread. All of this holds in one process, whose own
@@ -20,7 +20,7 @@ API_REQUESTS = 8  # at once, of all keys
 ANALYSES = 2  # at once: a backtest takes a second of CPU time and some 40 MB
 JOBS = 2  # refreshes and learning that keys asked for
 MAILS = 4  # single mails that are handed to the relay at once
-PASTES = 3  # pasted papers that are read at once, and interests that a feed is made of: seconds at worst
+PASTES = 3  # at once: to read pasted papers, or to build the feed of an interest, takes seconds at worst
 PREVIEWS = 3  # one is made at a time, the others wait for it
 SEARCHES, SEARCHES_WAITING = 2, 2
 PAGES, PAGES_WAITING = 2, 3  # built at once: more would only share the same CPU
@@ -38,7 +38,7 @@ PASTES_AN_HOUR = 20  # a reader: to read a file that is LaTeX throughout may tak
 
 
 class WorkSlots:
-    """Places for one kind of work. `waiting` more may wait for a place, for `patience` seconds each."""
+    """Limit one kind of work to so many places. `waiting` more may wait for one, for `patience` seconds."""
 
     def __init__(self, places: int, waiting: int = 0, patience: float = 0) -> None:
         self._room = BoundedSemaphore(places + waiting)
@@ -133,7 +133,7 @@ class KeyLimits:
 
 
 class Capacity:
-    """The places and limits of one web application."""
+    """Hold the places and limits of one web application."""
 
     def __init__(self) -> None:
         self.api = WorkSlots(API_REQUESTS)

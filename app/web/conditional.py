@@ -23,9 +23,9 @@ from app.web.security import PUBLIC_REFERRER, visitor
 
 KEEP = timedelta(minutes=5)  # feeds and the sitemap
 KEEP_PAGES = timedelta(minutes=1)
-STALE_PAGES = timedelta(minutes=5)  # more, while they are made anew
+STALE_PAGES = timedelta(minutes=5)  # longer, while they are rebuilt
 ROOM = 200  # answers, of some tens of kilobytes mostly
-AT_ONCE = PAGES + PAGES_WAITING  # who may wait for what is being made: threads are left for everybody else
+AT_ONCE = PAGES + PAGES_WAITING  # threads that build or wait: others are left for everybody else
 
 Key = tuple[str, ...]
 
@@ -54,8 +54,8 @@ class _Turn:
 class Kept:
     """What was made lately for everybody; what was made first gives way. Nobody's private page is in here.
 
-    While one thread makes something anew, others get it as it was for as long as `stale`, if there is no room
-    to make it, too. Otherwise they wait.
+    While one thread rebuilds an answer, or no place is free to do so, others get the old one for as long as
+    `stale`. Without an old one they wait.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Connections of the web server: deadlines for slow peers, and descriptors left over for everything else.
+"""Close slow connections at a deadline, and keep descriptors for sending and the database.
 
 Uvicorn has no deadline for a request that never ends, and accepts connections until the process has no
 descriptor left. Then pages fail, and so does sending. Here a connection that keeps the server waiting is
-closed at its deadline. If all places are taken, the one that has kept it waiting the longest is closed for
-the newcomer, so that whoever sends a whole request at once always gets in.
+closed at its deadline. If all places are taken, the connection that has waited longest for its peer is closed
+for the new one. So whoever sends a whole request at once always gets in.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESERVED = 80
 
 
 class Phase(Enum):
-    """What a connection waits for."""
+    """Name what a connection waits for."""
 
     HEAD = "head"  # the head of a request: from a new peer, or after an answer
     BODY = "body"  # the rest of a request
@@ -40,7 +40,7 @@ DEADLINES = {Phase.HEAD: 10.0, Phase.BODY: 60.0, Phase.ANSWER: 300.0, Phase.READ
 
 
 class GuardedProtocol(H11Protocol):
-    """HTTP/1.1 with deadlines. Use a subclass with its own `waiting`, as `protocol` makes them."""
+    """Serve HTTP/1.1 with deadlines. Use a subclass with its own `waiting`: see `protocol`."""
 
     most = MOST_CONNECTIONS
     deadlines = DEADLINES

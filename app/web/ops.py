@@ -40,7 +40,7 @@ CHECKED_EVERY = timedelta(minutes=10)
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """The process answers. A restart would help where it does not. It waits for no thread."""
+    """Report that the process answers; if it does not, restart it. This needs no thread of the pool."""
     return {"status": "ok"}
 
 

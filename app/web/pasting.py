@@ -1,4 +1,4 @@
-"""What people paste, or choose as a file, is read where it can hold up nobody else."""
+"""Parse pasted papers and files: small ones here, large ones in a child process with a deadline."""
 
 from __future__ import annotations
 

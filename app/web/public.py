@@ -175,7 +175,7 @@ def _challenge(request: Request, ip: str, email: str, proof: str, now: datetime)
 def _ask_for_work(
     request: Request, action: str, challenge: Challenge, fields: Sequence[tuple[str, str]]
 ) -> Response:
-    """The form once more, to be sent by a script after some work, or by hand after a pause."""
+    """Return the form again, to be sent by a script after some work, or by hand after a pause."""
     wait = str(challenge.pause or round(LONGEST_PAUSE.total_seconds()))
     return page(
         request, "challenge.html", status=429, headers={**PUBLIC_REFERRER, "Retry-After": wait},

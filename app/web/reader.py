@@ -366,7 +366,7 @@ def _preferences(
 
 
 def _links(request: Request, reader: Subscriber, now: datetime) -> dict[str, str]:
-    """The links beside the preferences. None to download or erase everything: those are mailed."""
+    """Return the links beside the preferences. Those that download or erase everything are mailed instead."""
     app: App = request.app.state.paperboy
     purposes = (Purpose.PREFERENCES, Purpose.UNSUBSCRIBE)
     links = {

@@ -1,4 +1,4 @@
-"""Headers on every answer, a limit on what a form may send, and where a request comes from.
+"""Set the headers of every answer, bound what a form may send, and tell where a request comes from.
 
 Two things keep forms from being sent by other sites: pages behind a signed link need none, because the
 link itself is the permission; the others ask the browser (`same_site`).
@@ -37,7 +37,7 @@ MAIL_CSP = (
 PUBLIC_REFERRER = {"Referrer-Policy": "same-origin"}
 
 
-NOT_STORED = {"Cache-Control": "no-store"}  # by no browser and no proxy: answers to keys
+NOT_STORED = {"Cache-Control": "no-store"}  # for answers to keys
 
 
 def headers(settings: Settings) -> dict[str, str]:
@@ -83,7 +83,7 @@ class Guard:
                     present.setdefault(name, value)
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                wait_for_locks(BUSY_TIMEOUT_MS)  # what follows in the background keeps nobody waiting
+                wait_for_locks(BUSY_TIMEOUT_MS)  # background tasks follow: no visitor waits for them
 
         wait_for_locks(WEB_BUSY_TIMEOUT_MS)
         size = MAX_API_BYTES if scope["path"].startswith("/api/") else MAX_FORM_BYTES

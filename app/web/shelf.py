@@ -184,7 +184,7 @@ def _day(at: datetime) -> str:
 
 
 class Newest:
-    """The newest day as the front page shows it, read at most once a minute."""
+    """Cache the newest day of the front page for a minute."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

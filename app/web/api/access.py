@@ -38,8 +38,8 @@ Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 def capacity(request: Request) -> Capacity:
     """Return the limits of the application that answers this request."""
-    found: Capacity = request.app.state.capacity
-    return found
+    limits: Capacity = request.app.state.capacity
+    return limits
 
 
 def holder(request: Request, app: Paperboy, now: Now, needed: SecurityScopes, given: Given) -> keys.Holder:
@@ -73,7 +73,7 @@ def authenticate(request: Request, key: str, now: datetime) -> keys.Holder | Non
 
 
 def note_use(app: App, caller: keys.Holder, now: datetime) -> None:
-    """Remember that a key is in use, at most once a minute."""
+    """Store when a key was used, at most once a minute."""
     if caller.is_stale(now):
         with app.db.write() as session:
             keys.note_use(session, caller.id, now)
@@ -99,6 +99,6 @@ def _scope(scope: Scope) -> Security:
 Reader = Annotated[keys.Holder, _scope(Scope.READ)]
 Writer = Annotated[keys.Holder, _scope(Scope.WRITE)]
 Sender = Annotated[keys.Holder, _scope(Scope.SEND)]
-# A route that takes a second of CPU time declares this after its key: a stranger takes no place.
+# For a route that takes a second of CPU time. It comes after the key: without one, nobody takes a place.
 Analysis = Annotated[None, params.Depends(_analysis, scope="function")]
 Limited = Annotated[Capacity, Depends(capacity)]

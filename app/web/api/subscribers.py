@@ -82,7 +82,7 @@ class Choice(BaseModel):
 
 
 class NewSubscriber(Choice):
-    """A reader who agreed elsewhere."""
+    """A reader to be added, who agreed elsewhere."""
 
     email: str = Field(max_length=320, examples=["alice@example.org"])
     consent: str = Field(

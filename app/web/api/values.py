@@ -1,4 +1,4 @@
-"""Values as the documentation has them. Pydantic takes more: 0 as a day, false as a number, "1" as true."""
+"""Accept values only as documented. Pydantic also accepts 0 as a day, false as a number and "1" as true."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def _boolean_in_url(value: object) -> object:
 
 Day = Annotated[date, BeforeValidator(_day)]
 Moment = Annotated[AwareDatetime, BeforeValidator(_moment)]
-FROM_JSON = BeforeValidator(_number)  # the same of a number in a body
+FROM_JSON = BeforeValidator(_number)  # for a number in a body
 Integer = Annotated[int, FROM_JSON]
 Number = Annotated[float, BeforeValidator(_number)]
-FROM_URL = BeforeValidator(_integer_in_url)  # of an integer with bounds, after which it has to stand
+FROM_URL = BeforeValidator(_integer_in_url)  # for an integer in a URL; it has to come after the bounds
 UrlBoolean = Annotated[bool, BeforeValidator(_boolean_in_url)]
