@@ -208,7 +208,7 @@ def test_declining_forgets(app: App, client: TestClient, pending: int, link: Lin
     """And is as kind the second time."""
     path = link(Purpose.DECLINE, pending)
     for _ in range(2):
-        assert "Forgotten" in client.post(path).text
+        assert "The request is deleted" in client.post(path).text
     assert state_of(app, pending) is SubscriberState.ERASED
     with app.db.read() as session:
         assert not suppression.is_suppressed(session, "bob@example.org")
