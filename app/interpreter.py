@@ -1,18 +1,22 @@
-"""Interpreter-wide settings: the garbage collector and how threads take turns. Nothing else changes them.
+"""Process-wide settings: garbage collection, turns of threads, memory arenas. Nothing else changes them.
 
 They belong to the whole process, so overlapping threads must not each save and restore them.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 COLLECT_AFTER = 50_000  # new objects
 SWITCH_AFTER = 0.0005  # seconds
+ARENAS = 2
+_M_ARENA_MAX = -8  # of glibc's malloc.h
 
 _lock = Lock()
 _users = 0
@@ -63,3 +67,15 @@ def freeze_live_objects() -> None:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
+
+
+def limit_malloc_arenas() -> None:
+    """Have glibc serve all threads from ARENAS memory arenas, instead of eight for each core.
+
+    Each arena keeps what it once held, and a single mail runs in new threads, which take any arena. Memory
+    grew by some megabytes an arena, though nothing leaked. MALLOC_ARENA_MAX in the environment has
+    precedence. Other C libraries have no such arenas.
+    """
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        with suppress(AttributeError, OSError):
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)

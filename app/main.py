@@ -9,7 +9,7 @@ import structlog
 from fastapi import FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
 
-from app import clock, jobs
+from app import clock, interpreter, jobs
 from app.db import Database
 from app.letters import Composer
 from app.pipeline import App
@@ -46,6 +46,7 @@ log = structlog.get_logger(__name__)
 
 def build(settings: Settings) -> App:
     """Assemble the application. The caller calls `app.db.dispose()` when done."""
+    interpreter.limit_malloc_arenas()
     signer = Signer(settings.secret_keys, settings.base_url)
     renderer = Renderer(settings, signer)
     return App(

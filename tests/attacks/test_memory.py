@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import platform
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -11,9 +14,10 @@ from threading import Event
 
 import pytest
 
-from app import main, pipeline
+from app import interpreter, main, pipeline
 from app.models import MailKind
 from app.pipeline import App
+from app.posting import MANY
 from app.settings import Settings
 from tests.mailserver import MailServer
 from tests.test_deliver import queue
@@ -21,6 +25,8 @@ from tests.test_deliver import queue
 pytestmark = pytest.mark.once
 
 LATER = "451 4.3.0 later"
+NOBODYS = range(10**6, 10**6 + MANY)  # ids of no mail
+AT_MOST = 100  # seconds, until the test's own time is over
 WARMING, SINGLE = 20, 60  # mails
 GROWTH = 300  # objects: a leak of five objects a mail would exceed it
 
@@ -35,22 +41,22 @@ def test_senders_that_overlap_restore_the_collector(
     """Alice's sender begins first and ends first; Bob's must not restore what Alice's had changed."""
     usual = interpreter_settings()
     bob_is_sending, alice_is_sent = Event(), Event()
+    # Each sender may take its own mail only, and so many ids that it tunes the interpreter.
+    alice, bob = ([*queue(app, now, name), *NOBODYS] for name in ("alice", "bob"))
     with MailServer() as second, ThreadPoolExecutor() as threads:
         other = main.build(settings.model_copy(update={"smtp_port": second.port}))
 
         def let_bob_begin() -> None:
-            queue(app, now, "bob")
-            threads.submit(pipeline.send_pending, other, now)
-            assert bob_is_sending.wait(30)
+            threads.submit(pipeline.send_pending, other, now, bob)
+            assert bob_is_sending.wait(AT_MOST)
 
         def wait_for_alice() -> None:
             bob_is_sending.set()
-            alice_is_sent.wait(30)
+            alice_is_sent.wait(AT_MOST)
 
         mail_server.reply("end", LATER, times=1, first=let_bob_begin)
         second.reply("end", LATER, times=1, first=wait_for_alice)
-        queue(app, now, "alice")
-        assert pipeline.send_pending(app, now) == {"deferred": 1}
+        assert pipeline.send_pending(app, now, alice) == {"deferred": 1}
         alice_is_sent.set()
     other.db.dispose()
     assert interpreter_settings() == usual
@@ -71,6 +77,37 @@ def test_a_single_mail_changes_no_setting_and_leaves_nothing(
     assert objects() - before < GROWTH
     assert seen == {usual}
     assert not list(Path(app.settings.journal_dir).glob("*.journal"))
+
+
+COUNT_ARENAS = """
+import ctypes, os, threading
+from app import interpreter
+interpreter.limit_malloc_arenas()
+all_at_once = threading.Barrier(12)
+def work():
+    ctypes.create_string_buffer(100_000)
+    all_at_once.wait(60)
+threads = [threading.Thread(target=work) for _ in range(12)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+reading, writing = os.pipe()
+file = ctypes.c_void_p(libc.fdopen(writing, b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+print(os.read(reading, 1 << 16).count(b"<heap nr="))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas")
+def test_threads_share_few_memory_arenas() -> None:
+    """Twelve at once, as single mails and requests are: each arena would keep megabytes for ever."""
+    environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+    ran = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", COUNT_ARENAS], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(ran.stdout) <= interpreter.ARENAS
 
 
 def objects() -> int:
