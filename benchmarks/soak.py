@@ -1,13 +1,15 @@
 """Memory over thousands of sign-ups and single mails: it must stay as it was after warming up.
 
-    python -m benchmarks.soak [--quick] [--before COMMIT] [--json]
+    python -m benchmarks.soak [--quick] [--count N] [--before COMMIT] [--json]
 
 A real uvicorn in a process of its own on 127.0.0.1, and a real SMTP server that counts what it takes.
 Visitors sign up over HTTP, each from a network of their own; each sign-up sends one confirmation in the
-background. Then as many single mails leave by `pipeline.send_pending(ids)`, four at once in that process.
-The resident memory of that process is read from /proc after every hundredth. Above LIMIT megabytes of growth
-after the warm-up, this ends with status 1. --before runs the same with the code of an earlier commit first,
-from a git worktree that is removed again. --quick: a tenth of it.
+background, and is waited for. Then as many single mails leave by `pipeline.send_pending(ids)`, four at once
+in that process. Every mail must arrive. The resident memory of that process is read from /proc after every
+hundredth mail. Above LIMIT megabytes of growth after the warm-up, this ends with status 1. The warm-up is the
+first quarter of the sign-ups: meanwhile threads, pooled connections with their page caches and compiled
+statements come into being, each of them up to a bound. --before runs the same with the code of an earlier
+commit first, from a git worktree that is removed again. --quick: a tenth of it.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ COUNT, QUICK_COUNT = 2_000, 200
 LIMIT = 20.0  # megabytes
 PEER = "127.0.0.1"
 SENDERS = 4
+PLACES = 16  # for mails at once: a mail's place is free only some time after the mail has arrived
+OVERLAP = 2  # mails that may be on their way when the next visitor signs up
+PATIENCE = 60.0  # seconds
 OFTEN = 100
 FORM = {"cadence": "daily", "weekday": "0", "hour": "8", "zone": "UTC"}
 
@@ -53,6 +58,7 @@ class Sink:
 
     def __init__(self) -> None:
         self.taken, self.port = 0, 0
+        self._arrived = threading.Condition()
         self._loop = asyncio.new_event_loop()
 
     def __enter__(self) -> Sink:
@@ -62,6 +68,12 @@ class Sink:
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many mails have arrived."""
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: self.taken >= count, PATIENCE):
+                raise SystemExit(f"{count - self.taken} of {count} mails have not arrived")
 
     async def _listen(self) -> None:
         server = await asyncio.start_server(self._talk, PEER, 0)
@@ -75,7 +87,9 @@ class Sink:
                 writer.write(b"354 go on\r\n")
                 while await reader.readline() != b".\r\n":
                     pass
-                self.taken += 1
+                with self._arrived:
+                    self.taken += 1
+                    self._arrived.notify_all()
             writer.write(b"250 ok\r\n" if verb != b"QUIT" else b"221 bye\r\n")
             await writer.drain()
         writer.close()
@@ -87,6 +101,10 @@ def serve(folder: Path, bound: socket.socket, relay: int) -> None:
         folder, trusted_proxies=(PEER,), signups_per_hour=10**6, smtp_port=relay, smtp_host=PEER
     )
     site: FastAPI = main.create_app(app)
+    if hasattr(site.state, "capacity"):  # earlier commits have none
+        from app.web.capacity import WorkSlots
+
+        site.state.capacity.mails = WorkSlots(PLACES)
 
     def send(number: int) -> Response:
         pipeline.send_pending(app, clock.utcnow(), ids=[number])
@@ -145,32 +163,46 @@ def enter(app: App, count: int) -> list[int]:
 
 
 def soak(count: int) -> dict[str, Any]:
-    """Memory in megabytes at the start, after a quarter of the sign-ups, and so on."""
+    """Return the memory in megabytes at the start, after the warm-up, and so on."""
     with tempfile.TemporaryDirectory() as name, Sink() as sink:
         folder = Path(name)
         db.migrate(workload.settings(folder).database_url)
         with served(folder, sink.port) as (url, pid), httpx.Client(base_url=url, timeout=120) as client:
             wait(client)
-            seen = [megabytes(pid)]
-            for number in range(count):
-                sign_up(client, number)
-                if number % OFTEN == OFTEN - 1:
-                    seen.append(megabytes(pid))
-            signed_up = seen[-1]
+            start = megabytes(pid)
+            by_sign_ups = list(sign_ups(client, sink, pid, count))
             app = workload.build(folder)
             ids = enter(app, count)
             app.db.dispose()
-            with ThreadPoolExecutor(SENDERS) as senders:
-                for start in range(0, count, OFTEN):
-                    paths = [f"/soak/{number}" for number in ids[start : start + OFTEN]]
-                    for answer in senders.map(client.get, paths):
-                        answer.raise_for_status()
-                    seen.append(megabytes(pid))
-        warm = seen[max(1, count // OFTEN // 4)]
-        return {
-            "start_mb": round(seen[0], 1), "warm_mb": round(warm, 1), "signed_up_mb": round(signed_up, 1),
-            "end_mb": round(seen[-1], 1), "grown_mb": round(seen[-1] - warm, 1), "mails": sink.taken,
-        }  # fmt: skip
+            by_mails = list(single_mails(client, pid, ids))
+            sink.wait_for(2 * count)
+    warm_up = max(1, len(by_sign_ups) // 4)
+    warm, end = by_sign_ups[warm_up - 1], by_mails[-1]
+    thousands = (2 * count - warm_up * OFTEN) / 1000
+    figures = {
+        "start_mb": start, "warm_mb": warm, "signed_up_mb": by_sign_ups[-1], "end_mb": end,
+        "grown_mb": end - warm, "grown_per_thousand_mb": (end - warm) / thousands, "mails": sink.taken,
+    }  # fmt: skip
+    return {key: round(value, 1) for key, value in figures.items()}
+
+
+def sign_ups(client: httpx.Client, sink: Sink, pid: int, count: int) -> Iterator[float]:
+    """Sign up so many visitors; yield the memory after every hundred."""
+    for number in range(count):
+        sign_up(client, number)
+        sink.wait_for(number + 1 - OVERLAP)
+        if number % OFTEN == OFTEN - 1:
+            sink.wait_for(number + 1)
+            yield megabytes(pid)
+
+
+def single_mails(client: httpx.Client, pid: int, ids: list[int]) -> Iterator[float]:
+    """Have these mails sent, some at once; yield the memory after every hundred."""
+    with ThreadPoolExecutor(SENDERS) as senders:
+        for start in range(0, len(ids), OFTEN):
+            for answer in senders.map(client.get, [f"/soak/{each}" for each in ids[start : start + OFTEN]]):
+                answer.raise_for_status()
+            yield megabytes(pid)
 
 
 def wait(client: httpx.Client) -> None:
@@ -184,7 +216,7 @@ def wait(client: httpx.Client) -> None:
     raise SystemExit("the service did not start")
 
 
-def before(commit: str, quick: bool) -> dict[str, Any]:
+def before(commit: str, count: int) -> dict[str, Any]:
     """The same with an earlier commit's code under this file."""
     root = Path(__file__).resolve().parent.parent
     with tempfile.TemporaryDirectory() as name:
@@ -193,7 +225,7 @@ def before(commit: str, quick: bool) -> dict[str, Any]:
         subprocess.run([*git, "add", "--detach", str(tree), commit], check=True, capture_output=True)  # noqa: S603 - a commit of ours
         try:
             (tree / "benchmarks" / "soak.py").write_text(Path(__file__).read_text())
-            command = [sys.executable, "-m", "benchmarks.soak", "--json", *["--quick"] * quick]
+            command = [sys.executable, "-m", "benchmarks.soak", "--json", "--count", str(count)]
             environment = os.environ | {"PYTHONPATH": str(tree)}
             ran = subprocess.run(  # noqa: S603
                 command, cwd=tree, env=environment, capture_output=True, text=True, check=False
@@ -207,11 +239,13 @@ def before(commit: str, quick: bool) -> dict[str, Any]:
 def cli() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--quick", action="store_true")
+    options.add_argument("--count", type=int, default=0, metavar="N", help="sign-ups, and as many mails")
     options.add_argument("--json", action="store_true")
     options.add_argument("--before", metavar="COMMIT")
     chosen = options.parse_args()
-    found = {"before": before(chosen.before, chosen.quick)} if chosen.before else {}
-    found["now"] = soak(QUICK_COUNT if chosen.quick else COUNT)
+    count = chosen.count or (QUICK_COUNT if chosen.quick else COUNT)
+    found = {"before": before(chosen.before, count)} if chosen.before else {}
+    found["now"] = soak(count)
     if chosen.json:
         print(json.dumps(found, indent=2))
     else:
