@@ -17,6 +17,7 @@ The stages, in the order in which data passes through them:
     ingest        records → new, changed, unchanged or rejected rows of the archive
     duplicates    which papers of the archive new records may be, found before anything is locked
     dedupe        PURE: is this the same paper?
+    votes         the votes for a paper as one source counted them, over time
     merges        two rows are one paper, and how that is taken back
     archive       the papers as the later stages see them
     words         PURE: a text → its words, stemmed
@@ -82,7 +83,7 @@ The ground:
     sandbox       parsers in a child process, with a limit of time and of memory
     db            sessions and column types
     presence      which processes live, told by locks that end with them
-    interpreter   the garbage collector's settings, and how threads take turns: their one owner
+    interpreter   what belongs to the whole process: garbage collection, threads, memory arenas
     counters      how often something was asked for, counted by all processes together
     leases        who may run what only one process may run at a time
     settings      what an operator can set

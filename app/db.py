@@ -198,6 +198,22 @@ def _insert_new(session: Session, rows: Table, unique: Sequence[str]) -> sqlite.
     return insert(rows).on_conflict_do_nothing(index_elements=unique)
 
 
+def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator[int]:
+    """Return ids for so many new rows, so that rows that name each other can be inserted all at once.
+
+    On SQLite they are reserved as long as the transaction, which must be one that writes.
+    """
+    if not count:
+        return iter(())
+    key = inspect(table).local_table.primary_key.columns[0]
+    if session.get_bind().dialect.name == "sqlite":
+        last = session.execute(select(func.max(key))).scalar() or 0
+        return iter(range(last + 1, last + 1 + count))
+    sequence = func.pg_get_serial_sequence(key.table.name, key.name)
+    drawn = select(func.nextval(sequence)).select_from(func.generate_series(1, count))
+    return iter(session.execute(drawn).scalars().all())
+
+
 def one_of(session: Session, column: Any, values: Iterable[Any]) -> ColumnElement[bool]:
     """`column IN values` as one parameter. As one for each of hundreds, they take longer than the search."""
     if session.get_bind().dialect.name == "postgresql":

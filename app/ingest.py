@@ -9,16 +9,17 @@ title where it has no id. Where two identities prove to be one paper, one row ab
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 
 from sqlalchemy import or_
 from sqlalchemy.exc import OperationalError, StatementError
 from sqlmodel import Session, col, select
 
-from app import dedupe, merges
-from app.db import Database, one_of, take_turns
+from app import dedupe, merges, votes
+from app.db import Database, one_of, reserve_ids, take_turns
 from app.duplicates import MOST_ALIKE, Row, Titles, ids_by_title, of_record
 from app.merges import id_of
 from app.merges import undo_merge as undo_merge
@@ -177,19 +178,33 @@ class _Batch:
     by_key: dict[str, list[Paper]] = field(default_factory=dict)
     listings: dict[tuple[int, date], Listing] = field(default_factory=dict)
     votes: dict[int, list[Votes]] = field(default_factory=dict)
+    seen: list[Listing | Votes] = field(default_factory=list)  # rows to insert after those of their papers
+    reserved: Iterator[int] = field(default_factory=lambda: iter(()))  # ids of rows to come
 
     def store(self, rows: Sequence[Row]) -> Summary:
         self._load([record for _, record in rows])
         self._load_candidates([number for number, _ in rows])
         summary = sum((self._store_one(number, record) for number, record in rows), Summary(rows=len(rows)))
-        self.session.flush()
+        self._flush()
         return summary
+
+    def _flush(self) -> None:
+        """Insert all new rows, those of one table at once."""
+        self.session.flush()
+        for table in (Listing, Votes):
+            rows = [row for row in self.seen if isinstance(row, table)]
+            for row, row_id in zip(rows, reserve_ids(self.session, table, len(rows)), strict=True):
+                row.id = row_id
+        self.session.add_all(self.seen)
+        self.seen.clear()
+        self.session.flush()
 
     # --- what is known already
 
     def _load(self, records: Sequence[PaperRecord]) -> None:
         for known in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
             known.clear()
+        self.seen.clear()
         keys = {dedupe.title_key(record.title) for record in records}
         any_of = or_(
             col(Paper.arxiv_id).in_({record.arxiv_id for record in records if record.arxiv_id}),
@@ -202,8 +217,8 @@ class _Batch:
         for listing in self.session.exec(select(Listing).where(*mine)):
             self.listings[listing.seen_as_id, listing.listed_on] = listing
         mine = col(Votes.seen_as_id).in_(self.papers), Votes.source_id == self.source.id
-        for votes in self.session.exec(select(Votes).where(*mine).order_by(col(Votes.at))):
-            self.votes.setdefault(votes.seen_as_id, []).append(votes)
+        for row in self.session.exec(select(Votes).where(*mine).order_by(col(Votes.at))):
+            self.votes.setdefault(row.seen_as_id, []).append(row)
 
     def _load_candidates(self, numbers: Sequence[int]) -> None:
         """Read those that are not there yet, at once."""
@@ -289,21 +304,34 @@ class _Batch:
         return root
 
     def _create(self, record: PaperRecord) -> Paper:
+        fields = dedupe.fields_of(record, self.source.kind)
+        # All fields are given: pydantic takes longer to find out how to call a default's factory than
+        # everything else that is done for a row.
         paper = Paper(
+            id=self._reserve_id(),
             arxiv_id=record.arxiv_id or None,
             doi=record.doi if record.doi and record.doi not in self.by_doi else None,
-            title=record.title,
             title_key=dedupe.title_key(record.title),
-            content_hash="",
+            author_count=fields.author_count,
+            published_on=fields.published_on,
+            content_hash=dedupe.content_hash(fields),
+            versions=dict(fields.versions),
             created_at=self.now,
             updated_at=self.now,
+            **fields.values,
         )
-        merges.write(paper, dedupe.fields_of(record, self.source.kind))
         self.session.add(paper)
-        self.session.flush()
         self._know(paper)
         self.titled.append(paper)
         return paper
+
+    def _reserve_id(self) -> int:
+        """Return the id of a new row. Its INSERT waits for the end of the batch, with all others."""
+        reserved = next(self.reserved, None)
+        if reserved is None:
+            self.reserved = reserve_ids(self.session, Paper, len(self.candidates) or 1)
+            reserved = next(self.reserved)
+        return reserved
 
     def _recognise(self, identity: Paper, number: int, record: PaperRecord) -> bool:
         """Merge a new row with the paper that it proves to be, if there is one."""
@@ -339,6 +367,7 @@ class _Batch:
         return [key for key in ahead if key] + self.titles.near_recent(record)
 
     def _merge(self, a: Paper, b: Paper, reason: str) -> None:
+        self._flush()  # what was seen of either moves in the database
         merges.merge(self.session, self._root(a), self._root(b), reason, self.now)
 
     def _learn(self, identity: Paper, record: PaperRecord) -> bool:
@@ -378,7 +407,7 @@ class _Batch:
                 rank=record.rank,
                 submitted_by=record.submitted_by,
             )
-            self.session.add(listing)
+            self.seen.append(listing)
             self.listings[id_of(identity), day] = listing
             return NEW_LISTING
         rank = min((place for place in (listing.rank, record.rank) if place), default=None)
@@ -393,19 +422,21 @@ class _Batch:
         if record.upvotes is None:  # a source without votes: zero would be a lie
             return False
         series = self.votes.setdefault(id_of(identity), [])
-        at = self._observed_at(record)
-        earlier = [row for row in series if row.at <= at]
-        last = _figures(earlier[-1]) if earlier else None
-        told = (record.upvotes, record.comments or 0, record.stars or 0)
-        reached = _largest(told, last or (0, 0, 0))
-        if reached == last:
-            return False
-        if earlier and earlier[-1].at == at:
-            _set_figures(earlier[-1], reached)
-        else:
-            self._add_votes(identity, series, at, reached)
-        self._raise_later(series, at, reached)
-        return True
+        at, counted = self._observed_at(record), (record.upvotes, record.comments or 0, record.stars or 0)
+        new = partial(
+            Votes,
+            paper_id=id_of(self._root(identity)),
+            seen_as_id=id_of(identity),
+            source_id=id_of(self.source),
+        )
+        change = votes.observe(series, at, counted, new)
+        self.seen += change.added
+        for row in change.removed:
+            if row in self.seen:
+                self.seen.remove(row)
+            else:
+                self.session.delete(row)
+        return change.changed
 
     def _observed_at(self, record: PaperRecord) -> datetime:
         if self.polled or record.listed_on is None:
@@ -413,31 +444,8 @@ class _Batch:
         ended = datetime.combine(record.listed_on + timedelta(days=1), time(), UTC)
         return min(self.now, ended)
 
-    def _add_votes(self, identity: Paper, series: list[Votes], at: datetime, figures: Figures) -> None:
-        row = Votes(
-            paper_id=id_of(self._root(identity)),
-            seen_as_id=id_of(identity),
-            source_id=id_of(self.source),
-            at=at,
-        )
-        _set_figures(row, figures)
-        self.session.add(row)
-        series.append(row)
-        series.sort(key=lambda votes: votes.at)
-
-    def _raise_later(self, series: list[Votes], at: datetime, reached: Figures) -> None:
-        """Votes only grow: a row of later that now says nothing new goes."""
-        for row in [row for row in series if row.at > at]:
-            raised = _largest(_figures(row), reached)
-            if raised == reached:
-                series.remove(row)
-                self.session.delete(row)
-            _set_figures(row, raised)
-            reached = raised
-
 
 NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
-Figures = tuple[int, int, int]
 
 
 def _outcome(*, new: bool, merged: bool, changed: bool) -> Summary:
@@ -453,15 +461,3 @@ def _known(row: Paper, root: Paper) -> dedupe.Known:
     return dedupe.Known(
         row.title, root.arxiv_id or "", row.doi or "", row.abstract or root.abstract, tuple(root.authors)
     )
-
-
-def _figures(row: Votes) -> Figures:
-    return row.upvotes, row.comments, row.stars
-
-
-def _set_figures(row: Votes, figures: Figures) -> None:
-    row.upvotes, row.comments, row.stars = figures
-
-
-def _largest(a: Figures, b: Figures) -> Figures:
-    return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2])

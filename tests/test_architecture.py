@@ -21,7 +21,7 @@ STAGES = {
     "corpus", "lexicon", "concordance", "interest", "passages", "filters", "trend", "match", "taste",
     "cadence", "summaries", "gist", "ranking", "compose", "render", "message", "fragments", "letters", "dkim",
     "wire", "pace", "conversation", "smtp", "refusals", "deliver", "bounces", "suppression", "subscribers",
-    "catalogue", "runs", "keys", "audit", "journal", "duplicates",
+    "catalogue", "runs", "keys", "audit", "journal", "duplicates", "votes",
 }  # fmt: skip
 PIPELINE = {
     "pipeline", "intake", "planning", "desk", "search", "explaining", "hindsight", "posting", "signing",
@@ -38,6 +38,7 @@ STAGE_USES = {
     ("ingest", "dedupe"),
     ("ingest", "duplicates"),
     ("ingest", "merges"),
+    ("ingest", "votes"),
     ("merges", "dedupe"),
     ("abbreviations", "words"),
     ("space", "words"),

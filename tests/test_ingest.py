@@ -58,6 +58,15 @@ def rows(session: Session, table: type[Any]) -> list[dict[str, Any]]:
     return [row.model_dump() for row in session.exec(select(table).order_by(table.id))]
 
 
+def test_an_earlier_day_in_one_answer_takes_back_what_says_nothing_new(app: App, now: datetime) -> None:
+    """Fewer votes on the day than on the day before: one row is left of the two."""
+    before = replace(PIGEONS, listed_on=DAY - timedelta(days=1), upvotes=9)
+    keep(app, now, PIGEONS, before)
+    with app.db.read() as session:
+        assert [row.upvotes for row in session.exec(select(Votes))] == [9]
+        assert len(session.exec(select(Listing)).all()) == 2
+
+
 def papers(app: App) -> list[Paper]:
     with app.db.read() as session:
         return list(session.exec(select(Paper).where(col(Paper.merged_into_id).is_(None))))

@@ -205,6 +205,22 @@ def test_a_large_file_is_stored_in_short_transactions(app: App, now: datetime, t
     assert pipeline.read_files(app, [file], now).summary.unchanged == 220
 
 
+def test_the_rows_of_a_batch_are_inserted_at_once(app: App, now: datetime) -> None:
+    """One statement a table for new papers, their listings and their votes: others wait for all of them."""
+    inserts: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        inserts.extend(re.findall(r"^INSERT INTO (paper|listing|votes)\b", statement))
+
+    records = similar(ingest.BATCH, upvotes=3, listed_on=now.date())
+    records = tuple(replace(record, arxiv_id=f"2611.{n:05}") for n, record in enumerate(records))
+    event.listen(app.db.engine, "before_cursor_execute", note)
+    summary = ingest.store_in_batches(app.db, Parsed(len(records), records), now, source_of)
+    event.remove(app.db.engine, "before_cursor_execute", note)
+    assert (summary.papers_new, summary.listings) == (ingest.BATCH, ingest.BATCH)
+    assert sorted(inserts) == ["listing", "paper", "votes"]
+
+
 def test_a_crash_between_batches_loses_nothing_and_repeats_nothing(app: App, now: datetime) -> None:
     """The source is asked for the same again, for its state moved on with the last batch alone."""
     parsed = Parsed(130, similar(130, upvotes=3))
