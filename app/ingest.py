@@ -25,52 +25,12 @@ from app.merges import id_of
 from app.merges import undo_merge as undo_merge
 from app.models import Listing, Paper, Source, Votes
 from app.records import PaperRecord, Parsed, Rejection
+from app.records import Summary as Summary
 
 REFUSED = "the database refused the row"
 UNKNOWABLE = "the row has nothing to recognise a paper by"
 COMMON = "too many papers have this title to tell this one from them without an arXiv id or a DOI"
 BATCH = 50  # records: stored in some tens of milliseconds, for which all other writers wait
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What storing did. Always: rows = papers_new + papers_merged + changed + unchanged + rejected rows.
-
-    A row is *merged* when it proved to be a paper known from elsewhere, *changed* when it altered
-    anything at all (a field, a listing, votes), *unchanged* when the archive had it already.
-    Rejections without a row number (an answer's missing end) are counted in `rejected` and are no rows.
-    """
-
-    rows: int = 0
-    papers_new: int = 0
-    papers_merged: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    listings: int = 0
-    rejections: tuple[Rejection, ...] = ()
-
-    @property
-    def rejected(self) -> int:
-        return len(self.rejections)
-
-    def __add__(self, other: Summary) -> Summary:
-        return Summary(
-            self.rows + other.rows,
-            self.papers_new + other.papers_new,
-            self.papers_merged + other.papers_merged,
-            self.changed + other.changed,
-            self.unchanged + other.unchanged,
-            self.listings + other.listings,
-            self.rejections + other.rejections,
-        )
-
-    def of(self, origin: str) -> Summary:
-        """Return the same with the file or source that the rejections came in."""
-        return replace(self, rejections=tuple(replace(each, origin=origin) for each in self.rejections))
-
-    def counts(self) -> dict[str, int]:
-        names = ("rows", "papers_new", "papers_merged", "changed", "unchanged", "listings", "rejected")
-        return {name: getattr(self, name) for name in names}
 
 
 def store(

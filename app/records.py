@@ -106,6 +106,47 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """What storing did. Always: rows = papers_new + papers_merged + changed + unchanged + rejected rows.
+
+    A row is *merged* when it proved to be a paper known from elsewhere, *changed* when it altered
+    anything at all (a field, a listing, votes), *unchanged* when the archive had it already.
+    Rejections without a row number (an answer's missing end) are counted in `rejected` and are no rows.
+    """
+
+    rows: int = 0
+    papers_new: int = 0
+    papers_merged: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    listings: int = 0
+    rejections: tuple[Rejection, ...] = ()
+
+    @property
+    def rejected(self) -> int:
+        return len(self.rejections)
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(
+            self.rows + other.rows,
+            self.papers_new + other.papers_new,
+            self.papers_merged + other.papers_merged,
+            self.changed + other.changed,
+            self.unchanged + other.unchanged,
+            self.listings + other.listings,
+            self.rejections + other.rejections,
+        )
+
+    def of(self, origin: str) -> Summary:
+        """Return the same with the file or source that the rejections came in."""
+        return replace(self, rejections=tuple(replace(each, origin=origin) for each in self.rejections))
+
+    def counts(self) -> dict[str, int]:
+        names = ("rows", "papers_new", "papers_merged", "changed", "unchanged", "listings", "rejected")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
 class VotePoint:
     """The votes of a paper, summed over its sources, as they stood from `at` on."""
 
