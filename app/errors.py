@@ -10,7 +10,8 @@ PaperboyError
 ├── Conflict                the request contradicts what is already so
 ├── LinkError               a signed link that grants nothing
 │   ├── LinkForged
-│   └── LinkExpired
+│   └── LinkExpired         its time is over
+│       └── LinkReplaced    all links of its reader were replaced
 ├── TooManyRequests         carries retry_after, in seconds
 ├── NotReady                what answers is still being made; carries retry_after, in seconds
 ├── ClockError              the clocks disagree: what is planned would be wrong
@@ -78,6 +79,10 @@ class LinkForged(LinkError):
 
 class LinkExpired(LinkError):
     """This link has expired."""
+
+
+class LinkReplaced(LinkExpired):
+    """This link was replaced by newer ones, or what it was for has ended."""
 
 
 class TooManyRequests(PaperboyError):

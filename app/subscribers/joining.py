@@ -215,6 +215,12 @@ def _find_request(session: Session, subscriber_id: int, delivery_id: int | None)
     return mail_requests.by_delivery(session, delivery_id)
 
 
+def is_declined(session: Session, delivery_id: int) -> bool:
+    """Return whether the sign-up that this mail answered was declined, and not allowed again since."""
+    request = mail_requests.by_delivery(session, delivery_id)
+    return request is not None and request.declined_at is not None
+
+
 def allow_again(session: Session, delivery_id: int) -> None:
     """Take a decline back: the link in that mail proves that the mailbox's owner asks for it."""
     request = mail_requests.by_delivery(session, delivery_id)

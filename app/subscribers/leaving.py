@@ -16,6 +16,7 @@ from app.models import SubscriberState as State
 from app.subscribers import feedback, mail_requests
 from app.subscribers.preferences import Preferences
 from app.subscribers.register import (
+    LINKS_REPLACED,
     get,
     mail,
     not_erased,
@@ -51,7 +52,7 @@ def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
     if delivery_id is None:
         raise Conflict("New links were mailed less than an hour ago. Use those, or try again later.")
     subscriber.link_epoch += 1
-    note(session, "new_links", subscriber, now)
+    note(session, LINKS_REPLACED, subscriber, now)
     session.add(subscriber)
     return delivery_id
 

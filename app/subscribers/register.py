@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from app import cadence, deliver
 from app.errors import Conflict, NotFound
@@ -17,6 +17,7 @@ from app.subscribers.preferences import Preferences, normalise_address
 
 # A mail that somebody asks for again within the hour is on its way already.
 BETWEEN_MAILS = timedelta(hours=1)
+LINKS_REPLACED = "new_links"  # the event
 # What could still be of the same local day, wherever on earth the reader moved.
 LOOK_BACK = timedelta(days=3)
 # What is noted where the state of a reader changes, and how they are from then on.
@@ -132,12 +133,21 @@ def mail(
     *,
     lifetime: timedelta = timedelta(days=1),
 ) -> int | None:
-    """Put a mail that was asked for into the ledger; None when one has gone within the hour."""
+    """Put a mail that was asked for into the ledger; None when one has gone within the hour.
+
+    A mail whose links were replaced since does not count: its reader cannot use it any more.
+    """
     lately = select(Delivery.id).where(
         Delivery.subscriber_id == subscriber.id,
         Delivery.kind == kind,
         col(Delivery.created_at) > now - BETWEEN_MAILS,
     )
+    if kind is not MailKind.NEW_LINKS:
+        replaced = select(func.max(Event.at)).where(
+            Event.subscriber_id == subscriber.id, Event.kind == LINKS_REPLACED
+        )
+        if (at := session.exec(replaced).one()) is not None:
+            lately = lately.where(col(Delivery.created_at) > at)
     if session.exec(lately).first() is not None:
         return None
     return enqueue_mail(session, subscriber, kind, now, lifetime)

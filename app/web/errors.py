@@ -22,6 +22,7 @@ from app.errors import (
     InvalidInput,
     LinkExpired,
     LinkForged,
+    LinkReplaced,
     NotFound,
     NotReady,
     PaperboyError,
@@ -60,16 +61,24 @@ _FORGED = Trouble(
     "copy all of it; or ask for a fresh link.",
     offer_link=True,
 )
+_REPLACED = Trouble(
+    "This link does not work any more",
+    "It was replaced by newer links, or what it was for has ended. Open the link in our newest mail, or ask "
+    "for a fresh one.",
+    offer_link=True,
+)
 _TROUBLES = {
     400: Trouble("That could not be understood", "Please change it, and try again."),
     403: Trouble("That is not allowed", "Please open the page itself and try again from there."),
     404: Trouble("There is no such page", "The address may be mistyped, or the page was never here."),
     405: Trouble("That cannot be done here", "The page is there, but not for this kind of request."),
-    409: Trouble("That does not fit any more", "Something has changed since this page was opened."),
+    409: Trouble(
+        "That cannot be done now", "It was done already, or something has changed since this page was opened."
+    ),
     410: Trouble(
         "This link has expired",
         "Links that change something work for a limited time, so that an old mail in the wrong hands "
-        "cannot be used against you. A fresh one is on its way as soon as you ask for it.",
+        "cannot be used against you. Ask for a fresh one, and we mail it to you.",
         offer_link=True,
     ),
     413: Trouble(
@@ -134,6 +143,8 @@ def _known(request: Request, error: Exception) -> Response:
     said = str(error) if isinstance(error, (InvalidInput, NotFound, Conflict)) else ""
     if isinstance(error, LinkForged):
         return _respond(request, 403, trouble=_FORGED)
+    if isinstance(error, LinkReplaced):
+        return _respond(request, 410, trouble=_REPLACED)
     return _respond(request, status_of(error), said, extra)
 
 

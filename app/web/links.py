@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 
 from app import clock
 from app.db import Database
-from app.errors import LinkExpired, LinkForged
+from app.errors import LinkForged, LinkReplaced
 from app.models import Subscriber, SubscriberState
 from app.pipeline import App
 from app.tokens import Grant, Purpose
@@ -22,7 +22,7 @@ _DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
 
 
 def granted(request: Request, purpose: Purpose, token: str) -> Grant:
-    """What the link allows; LinkForged, or LinkExpired when its time or its reader's links have ended."""
+    """Return what the link allows. Raise LinkForged, LinkExpired or LinkReplaced."""
     app: App = request.app.state.paperboy
     grant = app.signer.verify(purpose, token, clock.utcnow())
     with app.db.read() as session:
@@ -33,7 +33,7 @@ def granted(request: Request, purpose: Purpose, token: str) -> Grant:
         return grant
     # Leaving must work from a mail of any age.
     if grant.epoch != reader.link_epoch and purpose is not Purpose.UNSUBSCRIBE:
-        raise LinkExpired
+        raise LinkReplaced
     return grant
 
 

@@ -34,9 +34,9 @@ SAID = {
     "paused": "Paused.",
     "resumed": "Your digests go on.",
     "back": "Welcome back: your digests go on.",
-    "exporting": "We have sent you a mail with the link that downloads everything. "
+    "exporting": "The link that downloads everything is in a mail to you, of now or of the last hour. "
     f"It works for {lifetime_in_words(Purpose.EXPORT)}.",
-    "erasing": "We have sent you a mail with the link that erases everything. "
+    "erasing": "The link that erases everything is in a mail to you, of now or of the last hour. "
     f"It works for {lifetime_in_words(Purpose.ERASE)}.",
 }
 
@@ -79,6 +79,11 @@ def confirm(request: Request, grant: Confirm) -> Response:
 
 @router.get("/decline/{token}")
 def ask_decline(request: Request, grant: Decline) -> Response:
+    """Ask whether to decline; where that is done already, offer to allow sign-ups again."""
+    with db(request).read() as session:
+        declined = subscribers.is_declined(session, grant.argument)
+    if declined:
+        return _declining(request, "declined")
     return _declining(request, "")
 
 

@@ -123,6 +123,26 @@ def test_an_export_takes_a_fresh_mail(
         assert client.post(links["export"]).status_code == 410
 
 
+@pytest.mark.once
+def test_an_export_after_new_links_takes_a_new_mail(
+    mail_server: MailServer, app: App, client: TestClient, alice: int
+) -> None:
+    """The link mailed before is void, so the mail of the last hour does not count; its page says why."""
+    digest = links_of(send_digest(app, mail_server, alice))
+    client.post(digest["preferences"] + "/export")
+    before = links_of(mail_server.messages[-1])
+    client.post(digest["preferences"] + "/links")
+    fresh = links_of(mail_server.messages[-1])
+    for _ in range(2):
+        client.post(fresh["preferences"] + "/export")
+    after = links_of(mail_server.messages[-1])
+    assert len(mail_server.messages) == 4, "one mail an hour for each set of links"
+    assert opens(client, after["export"])
+    replaced = client.get(before["export"])
+    assert replaced.status_code == 410
+    assert "replaced by newer links" in replaced.text
+
+
 # --- new links
 
 

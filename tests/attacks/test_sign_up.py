@@ -132,6 +132,7 @@ def test_who_declined_may_take_it_back_by_the_link_in_that_mail(
 
     sign_up()
     assert len(mail_server.messages) == 1
+    assert "Allow sign-ups again" in client.get(decline[1]).text, "the link itself takes it back"
     assert "allowed again" in client.post(decline[1], data={"action": "allow"}).text
     sign_up()
     assert len(mail_server.messages) == 2
