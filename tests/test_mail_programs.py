@@ -135,4 +135,6 @@ def test_without_styles_a_mail_begins_well(mails: dict[str, str]) -> None:
         "confirm": ["One click, and digests come at the hour that you chose.", "«Paperboy»", "Hello,"],
         "manage": ["Your interests, your hour, and how many papers.", "«Paperboy»", "Hello,"],
         "erase": ["This cannot be undone, so please make sure.", "«Paperboy»", "Hello,"],
+        "export": ["Everything that is stored about you, as one file.", "«Paperboy»", "Hello,"],
+        "new_links": ["Links in earlier mails don’t work any more.", "«Paperboy»", "Hello,"],
     }

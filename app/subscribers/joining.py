@@ -251,7 +251,7 @@ def invite(session: Session, email: str, wanted: Preferences, now: datetime) -> 
     """Add a pending reader and mail them the question for their consent. Returns their id."""
     subscriber, created = _store_reader(session, email, wanted, now)
     if not created:
-        raise Conflict(f"{email} is known already, and {subscriber.state}.")
+        raise Conflict(f"{subscriber.email} is known already, and {subscriber.state}.")
     note(session, "signed_up", subscriber, now)
     if send_link(session, subscriber.email, "", now) is None:
         raise Conflict(f"{email} declined, or got several confirmations lately: no confirmation is sent.")

@@ -150,7 +150,8 @@ def mail(
             lately = lately.where(col(Delivery.created_at) > at)
     if session.exec(lately).first() is not None:
         return None
-    return enqueue_mail(session, subscriber, kind, now, lifetime)
+    # The suffix tells this mail from one of the same second whose links have been replaced.
+    return enqueue_mail(session, subscriber, kind, now, lifetime, f"-{subscriber.link_epoch}")
 
 
 def enqueue_mail(

@@ -34,10 +34,10 @@ SAID = {
     "paused": "Paused.",
     "resumed": "Your digests go on.",
     "back": "Welcome back: your digests go on.",
-    "exporting": "The link that downloads everything is in a mail to you, of now or of the last hour. "
-    f"It works for {lifetime_in_words(Purpose.EXPORT)}.",
-    "erasing": "The link that erases everything is in a mail to you, of now or of the last hour. "
-    f"It works for {lifetime_in_words(Purpose.ERASE)}.",
+    "exporting": "We have sent you a mail with a link that downloads everything. "
+    f"It works for {lifetime_in_words(Purpose.EXPORT)}. We send one such mail an hour.",
+    "erasing": "We have sent you a mail with a link that erases everything. "
+    f"It works for {lifetime_in_words(Purpose.ERASE)}. We send one such mail an hour.",
 }
 
 

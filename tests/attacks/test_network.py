@@ -469,7 +469,7 @@ def test_a_mailbox_that_never_answers_is_left(
 def test_the_web_server_tells_of_its_end_at_once() -> None:
     """It waits for requests first, and a refresh that was asked for by the API is one."""
     stopping = threading.Event()
-    server = service.Server(uvicorn.Config(app=lambda: None), stopping)  # type: ignore[arg-type]
+    server = service.Server(uvicorn.Config(app=lambda: None, log_config=None), stopping)  # type: ignore[arg-type]
     server.handle_exit(signal.SIGTERM, None)
     assert stopping.is_set()
     assert server.should_exit

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import create_engine, event, text
 from sqlmodel import Session, insert, select
 
-from app import catalogue, dedupe, duplicates, ingest, intake, keys, main, pipeline
+from app import catalogue, dedupe, duplicates, ingest, intake, keys, leases, main, pipeline
 from app.errors import SourceError
 from app.models import Paper, Scope, Source, SourceKind
 from app.pipeline import App
@@ -248,7 +248,9 @@ def test_a_poll_prolongs_its_lease_and_moves_on_at_the_end(app: App, now: dateti
     """With each batch; the watermark of the piece comes with the last."""
     with app.db.write() as session:
         source = source_of(session)
-    turn = intake._Turn(app, now)
+    turn = intake._Turn(app, now, "poll-1", leases.new_holder(), [source], alone=False)
+    with app.db.write() as session:
+        assert turn.taken(session)
     piece = Piece(Parsed(120, similar(120)), etag="new")
     summary = intake._store_piece(turn, source, piece)
     assert summary.papers_new == 120

@@ -282,7 +282,7 @@ def test_erasing_takes_a_fresh_mail(
 ) -> None:
     """The preferences ask for it, the mail brings the link, its button erases; as often as pressed."""
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/erase")
-    assert "sent you a mail" in answer.text
+    assert "sent you a mail with a link that erases everything" in answer.text
     assert state_of(app, alice) is SubscriberState.ACTIVE
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     path = next(word for word in text.split() if "/erase/" in word).removeprefix("https://paperboy.test")
