@@ -180,7 +180,7 @@ def measure(
 
 def ipv6(number: int) -> str:
     """A visitor of a network of their own."""
-    return f"2001:db8:{number >> 16:x}:{number & 0xFFFF:x}::1"
+    return f"2001:db8:{number >> 8:x}:{(number & 0xFF) << 8:x}::1"  # limits count by /56
 
 
 def _wait(client: httpx.Client) -> None:

@@ -85,11 +85,18 @@ def new_database_url(
 
     admin = create_engine(url_of("postgres"), isolation_level="AUTOCOMMIT")
 
+    def run(*statements: str) -> None:
+        with admin.connect() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+
     def create(template: str) -> str:
         name = f"t{uuid.uuid4().hex}"
-        with admin.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+        run(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
+
+    # Nothing here outlives the machine, and tests that kill the server leave the kernel's cache as it was.
+    run("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
 
     template = create("template0")
     db.migrate(url_of(template))
@@ -100,9 +107,15 @@ def new_database_url(
 
 
 @pytest.fixture
-def database_url(new_database_url: Callable[[], str]) -> str:
-    """A migrated database of the test's own."""
-    return new_database_url()
+def database_url(new_database_url: Callable[[], str]) -> Iterator[str]:
+    """A migrated database of the test's own. One has 300 files, so it is removed after the test."""
+    url = make_url(new_database_url())
+    yield url.render_as_string(hide_password=False)
+    if url.get_backend_name() == "postgresql":
+        admin = create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT")
+        with admin.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {url.database} WITH (FORCE)"))
+        admin.dispose()
 
 
 @pytest.fixture
