@@ -28,9 +28,10 @@ format: .venv/dev.stamp  ## Lay the code out
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-lint: .venv/dev.stamp  ## Layout and lint
+lint: .venv/dev.stamp  ## Layout, lint, and which package may import which
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
+	.venv/bin/lint-imports --no-cache
 
 types: .venv/dev.stamp  ## mypy, strict
 	.venv/bin/mypy

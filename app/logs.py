@@ -10,8 +10,8 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor
 
+from app.links import RETURN_PATH_DIGITS, TOKEN_CHARS
 from app.settings import Settings
-from app.tokens import RETURN_PATH_DIGITS, TOKEN_CHARS
 
 # Whoever reads a log must not be able to unsubscribe a reader, to call the API or to forge a bounce. Any run
 # of characters that is long enough to hold a token, a key or a return path is cut, whatever stands beside it:

@@ -24,22 +24,25 @@ from typing import Any
 
 from sqlmodel import Session
 
-from app import archive, db, dedupe, main, match, pipeline
-from app.models import Listing, Paper, Source, SourceKind, Votes
-from app.pipeline import App
-from app.records import Digest, Skip, Wish
+from app import main, pipeline
+from app.application import Application
+from app.papers import dedupe, queries
+from app.relevance import matching
 from app.settings import Settings
+from app.storage import database
+from app.storage.models import Listing, Paper, Source, VoteCount
 from app.subscribers import Preferences
+from app.types import Digest, Interest, Skip, SourceKind
 
 PAPERS, A_DAY, DAYS, REPEATS = 10_000, 50, 14, 7
 INTERESTS = 5  # of one reader
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 
-def filled(folder: str, shared: Path) -> App:
+def filled(folder: str, shared: Path) -> Application:
     """The application on an archive whose newest papers were listed today."""
     url = f"sqlite:///{folder}/papers.db"
-    db.migrate(url)
+    database.migrate(url)
     app = main.build(Settings(_env_file=None, database_url=url, secret_keys=("0" * 32,), scheduler=False))
     sys.path.insert(0, str(shared / "eval"))
     import relevance as evaluation  # type: ignore[import-not-found]
@@ -65,27 +68,27 @@ def add(session: Session, source: Source, paper: dict[str, Any], listed: datetim
     )
     session.add(row)
     session.flush()
-    one = {"paper_id": row.id, "seen_as_id": row.id, "source_id": source.id}
+    one = {"paper_id": row.id, "original_paper_id": row.id, "source_id": source.id}
     session.add(Listing(**one, listed_on=day))
-    session.add(Votes(**one, at=listed - timedelta(hours=3), upvotes=paper["upvotes"]))
-    session.add(Votes(**one, at=listed + timedelta(hours=20), upvotes=paper["upvotes_final"]))
+    session.add(VoteCount(**one, at=listed - timedelta(hours=3), upvotes=paper["upvotes"]))
+    session.add(VoteCount(**one, at=listed + timedelta(hours=20), upvotes=paper["upvotes_final"]))
 
 
-def readers(shared: Path) -> Iterator[list[Wish]]:
+def readers(shared: Path) -> Iterator[list[Interest]]:
     """Interests, no two the same, as long as there are any."""
     lists = json.loads((shared / "data/topics/interests.json").read_text())
     keywords = iter(dict.fromkeys(keyword for one in lists for keyword in one["keywords"]))
-    while wishes := [Wish(keyword) for keyword in itertools.islice(keywords, INTERESTS)]:
+    while wishes := [Interest(keyword) for keyword in itertools.islice(keywords, INTERESTS)]:
         yield wishes
 
 
-def previews(app: App, wishes: list[Wish]) -> list[Digest | Skip]:
+def previews(app: Application, wishes: list[Interest]) -> list[Digest | Skip]:
     """The baseline: each day for itself, so that it knows nothing of the days before."""
     days = (NOW.date() - timedelta(days=back) for back in reversed(range(DAYS)))
     return [pipeline.preview(app, Preferences(interests=tuple(wishes)), NOW, day=day) for day in days]
 
 
-def backtest(app: App, wishes: list[Wish]) -> list[Digest | Skip]:
+def backtest(app: Application, wishes: list[Interest]) -> list[Digest | Skip]:
     return [edition.digest for edition in pipeline.backtest(app, NOW, wishes, DAYS)]
 
 
@@ -105,19 +108,19 @@ def picked(digests: list[Digest | Skip]) -> list[int]:
     return [pick.paper_id for digest in digests if isinstance(digest, Digest) for pick in digest.picks]
 
 
-def parts(app: App) -> None:
+def parts(app: Application) -> None:
     """Where the time of a look goes that finds nothing prepared."""
     with app.db.read() as session:
-        corpus = app.lexicon.current(session)
+        corpus = app.models.current(session)
         since = NOW.date() - timedelta(days=DAYS + 8)
         found: list[Any] = []
-        read = milliseconds(lambda: found.extend(archive.candidates(session, since, NOW.date())))
-    indexed = milliseconds(lambda: match.Index(found, corpus))
+        read = milliseconds(lambda: found.extend(queries.candidates(session, since, NOW.date())))
+    indexed = milliseconds(lambda: matching.MatchIndex(found, corpus))
     print(f"{len(found)} candidates: read {told([read])}")
     print(f"{'':16} index {told([indexed])}")
 
 
-def compare(app: App, wished: Iterator[list[Wish]]) -> None:
+def compare(app: Application, wished: Iterator[list[Interest]]) -> None:
     """One way after the other: in turn, the many indices of the first would push out that of the second."""
     ways = {"14 × preview": previews, "backtest": backtest}
     for name, way in ways.items():

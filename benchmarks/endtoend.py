@@ -33,9 +33,24 @@ from typing import Any
 import structlog
 from sqlmodel import Session, SQLModel, insert
 
-from app import db, dedupe, deliver, match, pipeline, planning, signing
-from app.models import Interest, Listing, Paper, Query, Source, SourceKind, Subscriber, SubscriberState, Votes
-from app.pipeline import App
+from app import pipeline
+from app.application import Application
+from app.delivery import ledger, presigning
+from app.digests import planning, reconciliation
+from app.papers import dedupe
+from app.relevance import matching
+from app.storage import database
+from app.storage.models import (
+    InterestQuery,
+    InterestRow,
+    Listing,
+    Paper,
+    Source,
+    Subscriber,
+    SubscriberState,
+    VoteCount,
+)
+from app.types import SourceKind
 from benchmarks import forks, postfix_tools, rivals, sending, workload
 
 READERS, QUICK = 100_000, 3_000
@@ -81,18 +96,18 @@ _SENTENCES = (
 )
 
 
-def fill(app: App, readers: int) -> None:
+def fill(app: Application, readers: int) -> None:
     """An archive with its model, and so many readers, all of them due at the hour."""
     draw = random.Random(4)  # noqa: S311 - no secret
     with app.db.write() as session:
         _put(session, Source, [{"name": "arXiv", "kind": SourceKind.ARXIV, "created_at": HOUR}])
         _put(session, Paper, (_paper(number, draw) for number in range(1, PAPERS + 1)))
         _put(session, Listing, (_listing(number) for number in range(1, PAPERS + 1)))
-        _put(session, Votes, (_votes(number, draw) for number in range(1, PAPERS + 1)))
-        _put(session, Query, ({"text": text} for text in _interests(draw)))
+        _put(session, VoteCount, (_votes(number, draw) for number in range(1, PAPERS + 1)))
+        _put(session, InterestQuery, ({"text": text} for text in _interests(draw)))
     with app.db.write() as session:
         _put(session, Subscriber, map(_reader, range(1, readers + 1)))
-        _put(session, Interest, (row for number in range(1, readers + 1) for row in _wishes(number, draw)))
+        _put(session, InterestRow, (row for number in range(1, readers + 1) for row in _wishes(number, draw)))
     pipeline.learn(app, HOUR - timedelta(days=1))
 
 
@@ -136,12 +151,12 @@ def _day(number: int) -> date:
 
 
 def _listing(number: int) -> dict[str, Any]:
-    return {"paper_id": number, "seen_as_id": number, "source_id": 1, "listed_on": _day(number)}
+    return {"paper_id": number, "original_paper_id": number, "source_id": 1, "listed_on": _day(number)}
 
 
 def _votes(number: int, draw: random.Random) -> dict[str, Any]:
     at = datetime.combine(_day(number), datetime.min.time(), UTC)
-    ids = {"paper_id": number, "seen_as_id": number, "source_id": 1}
+    ids = {"paper_id": number, "original_paper_id": number, "source_id": 1}
     return {**ids, "at": at, "upvotes": int(draw.paretovariate(1)), "comments": number % 7}
 
 
@@ -240,7 +255,7 @@ def prepare(folder: Path, readers: int) -> None:
     """A database of its own, filled."""
     structlog.configure(processors=[_drop])
     folder.mkdir()
-    db.migrate(workload.settings(folder).database_url)
+    database.migrate(workload.settings(folder).database_url)
     app = workload.build(folder)
     fill(app, readers)
     app.db.dispose()
@@ -251,22 +266,22 @@ def live(folder: Path, readers: int, port: int, key: str) -> Morning:
     structlog.configure(processors=[_drop])
     app = workload.build(folder, smtp_host="127.0.0.1", smtp_port=port, dkim_keys=(key,))
     watch = Watch()
-    watch.look_into(match.Index, "match")
-    watch.look_into(deliver, "enter")
-    counts = watch.take("match, compose, enter", lambda: planning.plan(app, AHEAD))
+    watch.look_into(matching.MatchIndex, "match")
+    watch.look_into(ledger, "enter")
+    counts = watch.take("match, compose, enter", lambda: planning.plan(app.digest_context, AHEAD))
     counts += watch.take("sign ahead", lambda: _sign(app))
     counts += watch.take("send, record", lambda: pipeline.send_pending(app, HOUR))
     with app.db.read() as session:
-        balance = deliver.recent(session, HOUR).as_dict()
+        balance = reconciliation.reconcile_recent(session, HOUR).as_dict()
     inside = [Stage(f"  of it {name}", seconds, seconds) for name, seconds in watch.inside.items()]
     stages = [watch.stages[0], *inside, *watch.stages[1:]]
     return Morning(readers, int(balance["sent"]), _octets(app), stages, _peak(), {**counts}, balance)
 
 
-def _sign(app: App) -> Counter[str]:
+def _sign(app: Application) -> Counter[str]:
     """As the minute ticks before the hour do: each signs for as long as it may."""
     signed = Counter[str]()
-    while more := signing.sign_ahead(app, AHEAD):
+    while more := presigning.sign_ahead(app.sender, AHEAD):
         signed["signed_ahead"] += more
     return signed
 
@@ -275,9 +290,9 @@ def _drop(*_: object) -> Any:
     raise structlog.DropEvent
 
 
-def _octets(app: App) -> int:
+def _octets(app: Application) -> int:
     with app.db.read() as session:
-        letters = deliver.letters(session, range(1, 101), app.cards)
+        letters = ledger.letters(session, range(1, 101), app.snapshots)
     sizes = [len(app.composer.seal(app.composer.draft(letter)).data) for letter in letters if letter.digest]
     return sum(sizes) // len(sizes)
 

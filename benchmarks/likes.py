@@ -2,8 +2,8 @@
 
     python -m benchmarks.likes ../shared
 
-runs the evaluation there over `app.taste` and over arxiv-sanity's method, with authors and without, in one
-go, and then shows what a taste alone would send. The evaluation can also be run by itself:
+runs the evaluation there over `app.relevance.user_profile` and over arxiv-sanity's method, with authors and
+without, in one go, and then shows what a taste alone would send. The evaluation can also be run by itself:
 `--ranker benchmarks.likes:taste` (or another factory here).
 """
 
@@ -27,10 +27,10 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 from sklearn.svm import LinearSVC
 
-from app import ranking
-from app import taste as tastes
-from app.corpus import Corpus
-from app.records import Opinion, PaperView
+from app.digests import ranking
+from app.relevance import user_profile as tastes
+from app.relevance.model import RelevanceModel
+from app.types import Feedback, PaperView
 
 Paper = dict[str, Any]
 SYSTEMS = ("sanity", "taste", "sanity_with_authors", "taste_with_authors")
@@ -51,13 +51,13 @@ class Taste:
         learned = self.learned(papers, likes)
         return (learned.agreement + learned.by_authors).tolist() if learned else [0.0] * len(papers)
 
-    def learned(self, papers: list[Paper], likes: list[Paper]) -> tastes.Taste | None:
+    def learned(self, papers: list[Paper], likes: list[Paper]) -> tastes.UserProfile | None:
         """What these likes say of these papers, which are numbered from 0."""
         candidates = self._candidates(papers)
         opinions = [
-            Opinion(p["title"], p["abstract"], self._authors_of(p), liked=True, at=LIKED_AT) for p in likes
+            Feedback(p["title"], p["abstract"], self._authors_of(p), liked=True, at=LIKED_AT) for p in likes
         ]
-        return tastes.learn(opinions, candidates) if candidates else None
+        return tastes.build_profile(opinions, candidates) if candidates else None
 
     def _authors_of(self, paper: Paper) -> tuple[str, ...]:
         return tuple(paper["authors"]) if self._authors else ()
@@ -73,9 +73,9 @@ class Taste:
 
 
 @lru_cache(maxsize=4)
-def corpus_of(texts: tuple[tuple[str, str], ...]) -> Corpus:
+def corpus_of(texts: tuple[tuple[str, str], ...]) -> RelevanceModel:
     """The model of an archive; the runs of the evaluation share it."""
-    return Corpus.of(texts)
+    return RelevanceModel.of(texts)
 
 
 _words = TfidfVectorizer(

@@ -37,8 +37,9 @@ from typing import Any
 import httpx
 import uvicorn
 
-from app import clock, keys, main, pipeline
-from app.models import Scope
+from app import clock, main, pipeline
+from app.storage import api_keys
+from app.storage.models import Scope
 from benchmarks import web, workload
 
 BACKTESTS, VISITORS, REQUESTS, MAILS = 40, 8, 200, 3000
@@ -182,7 +183,7 @@ def run(quick: bool) -> dict[str, Any]:
         app = workload.build(folder)
         web.fill(app, web.QUICK_PAPERS if quick else web.PAPERS, now)
         with app.db.write() as session:
-            _, key = keys.create(session, "benchmark", [Scope.READ], now)
+            _, key = api_keys.create(session, "benchmark", [Scope.READ], now)
         app.db.dispose()
         with _running(folder) as (url, orders, process):
             _await(url)

@@ -29,10 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from app import compose, interest, match, planning, ranking, space, trend
-from app.corpus import Corpus
-from app.records import PaperView, Wish
-from app.words import stems
+from app.digests import compose, planning, ranking
+from app.relevance import matching, query_language, trending, vector_space
+from app.relevance.model import RelevanceModel
+from app.text.tokenizer import stems
+from app.types import Interest, PaperView
 from benchmarks.relevance import Paper, view
 
 PAPERS, CANDIDATES, INTERESTS, READERS, MOST_INTERESTS = 10_000, 300, 30_000, 100_000, 8
@@ -61,33 +62,35 @@ def wanted(papers: list[Paper]) -> list[str]:
     return list(runs)[:INTERESTS]
 
 
-def readers(texts: list[str]) -> list[ranking.Reader]:
+def readers(texts: list[str]) -> list[ranking.RankingRequest]:
     """Readers with 1 to 8 interests each, always the same ones."""
     draw = random.Random(1)  # noqa: S311  no secret
     counts = [1 + number % MOST_INTERESTS for number in range(READERS)]
-    return [ranking.Reader(tuple(map(Wish, draw.sample(texts, count)))) for count in counts]
+    return [ranking.RankingRequest(tuple(map(Interest, draw.sample(texts, count)))) for count in counts]
 
 
-def filed(views: list[PaperView], texts: list[str], hits: list[dict[int, float]]) -> ranking.Matches:
-    matches = ranking.Matches(view.id for view in views)
+def filed(views: list[PaperView], texts: list[str], hits: list[dict[int, float]]) -> ranking.EvidenceMatrix:
+    matches = ranking.EvidenceMatrix(view.id for view in views)
     for text, found in zip(texts, hits, strict=True):
         matches.add(text, found)
     return matches
 
 
-def shelf(views: list[PaperView], index: match.Index, matches: ranking.Matches) -> ranking.Shelf:
+def shelf(
+    views: list[PaperView], index: matching.MatchIndex, matches: ranking.EvidenceMatrix
+) -> ranking.CandidatePool:
     """A desk's shelf over the candidates."""
-    trends = trend.trends(views, datetime(2026, 11, 21, tzinfo=UTC))
+    trends = trending.trends(views, datetime(2026, 11, 21, tzinfo=UTC))
     today = max(each.first_listed_on for each in views if each.first_listed_on)
     papers = {view.id: view for view in views}
 
     def reason(text: str, paper_id: int) -> str:
-        return index.reason(interest.parse(text), paper_id)
+        return index.reason(query_language.parse(text), paper_id)
 
-    return ranking.Shelf(papers, trends, matches, reason, index.vectors, today)
+    return ranking.CandidatePool(papers, trends, matches, reason, index.vectors, today)
 
 
-def ranked(on: ranking.Shelf, asking: list[ranking.Reader]) -> Iterator[list[ranking.Ranked]]:
+def ranked(on: ranking.CandidatePool, asking: list[ranking.RankingRequest]) -> Iterator[list[ranking.Ranked]]:
     for start in range(0, len(asking), planning.SHARD):
         yield ranking.rank(on, asking[start : start + planning.SHARD])
 
@@ -96,12 +99,14 @@ def product(shared: Path) -> dict[str, Any]:
     """(seconds passed, seconds busy) of each part, and the peak memory in MB."""
     with lzma.open(shared / "data/papers/hf_papers.jsonl.xz", "rt") as lines:
         papers = sorted(map(json.loads, lines), key=lambda paper: paper["listed_on"], reverse=True)[:PAPERS]
-    corpus, *learning = timed(lambda: Corpus.of([(paper["title"], paper["abstract"]) for paper in papers]))
+    corpus, *learning = timed(
+        lambda: RelevanceModel.of([(paper["title"], paper["abstract"]) for paper in papers])
+    )
     texts = wanted(papers)
-    queries = [interest.parse(text) for text in texts]
+    queries = [query_language.parse(text) for text in texts]
     views = [view(number, paper) for number, paper in enumerate(papers[:CANDIDATES])]
-    index, *indexing = timed(lambda: match.Index(views, corpus))
-    hits, *matching = fastest(lambda: index.match(queries))
+    index, *indexing = timed(lambda: matching.MatchIndex(views, corpus))
+    hits, *match_cost = fastest(lambda: index.match(queries))
     matches, *filing = timed(lambda: filed(views, texts, hits))
     on, asking = shelf(views, index, matches), readers(texts)
     top, *scoring = fastest(
@@ -115,7 +120,7 @@ def product(shared: Path) -> dict[str, Any]:
         "seconds": {
             "learning": learning,
             "indexing": indexing,
-            "matching": matching,
+            "matching": match_cost,
             "filing": filing,
             "ranking": scoring,
         },
@@ -143,11 +148,11 @@ def main() -> None:
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603
     papers, terms, interests = found["sizes"]
     beside = {
-        "learning": (papers, terms, space.DIMENSIONS),
-        "indexing": (CANDIDATES, terms, space.DIMENSIONS),
-        "matching": (interests, space.DIMENSIONS, papers + CANDIDATES),
-        "filing": (interests, space.DIMENSIONS, CANDIDATES),
-        "ranking": (READERS, space.DIMENSIONS, CANDIDATES),
+        "learning": (papers, terms, vector_space.DIMENSIONS),
+        "indexing": (CANDIDATES, terms, vector_space.DIMENSIONS),
+        "matching": (interests, vector_space.DIMENSIONS, papers + CANDIDATES),
+        "filing": (interests, vector_space.DIMENSIONS, CANDIDATES),
+        "ranking": (READERS, vector_space.DIMENSIONS, CANDIDATES),
     }
     print(f"{papers} papers, {CANDIDATES} candidates, {interests} interests, {READERS} readers")
     print("           seconds  (busy)  numpy  (busy)   ratio  of a product of")

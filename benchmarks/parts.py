@@ -13,18 +13,20 @@ from pathlib import Path
 
 from sqlmodel import select
 
-from app import deliver, interpreter, posting, signing
-from app.models import Delivery, DeliveryState
-from app.pipeline import App
-from app.records import Answer, Letter, Outgoing, Verdict
-from app.smtp import Relay
+from app import bounces
+from app.application import Application
+from app.delivery import ledger, presigning, sender
+from app.delivery.smtp.connection_pool import ConnectionPool
+from app.runtime import interpreter
+from app.storage.models import Delivery, DeliveryState
+from app.types import MailRequest, OutgoingMail, SendOutcome, SendResult
 from benchmarks import forks, workload
 from benchmarks.postfix_tools import Sink
 
-ACCEPTED = Answer(Verdict.ACCEPTED, 250, "2.0.0 Ok")
+ACCEPTED = SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 Ok")
 
 
-def written(app: App, mails: int, sections: int = 3) -> list[Outgoing]:
+def written(app: Application, mails: int, sections: int = 3) -> list[OutgoingMail]:
     """So many mails, ready to leave."""
     composer = app.composer
     return [composer.seal(composer.draft(workload.letter(number, sections))) for number in range(mails)]
@@ -39,22 +41,22 @@ class Tally:
     def __init__(self) -> None:
         self.accepted = 0
 
-    def may_leave(self, mail: Outgoing) -> bool:
+    def may_leave(self, mail: OutgoingMail) -> bool:
         return True
 
-    def commit(self, mail: Outgoing) -> bool:
+    def commit(self, mail: OutgoingMail) -> bool:
         return True
 
-    def settle(self, mail: Outgoing, answer: Answer) -> None:
-        self.accepted += answer.verdict is Verdict.ACCEPTED
+    def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
+        self.accepted += answer.verdict is SendOutcome.ACCEPTED
 
 
-def carry(port: int, mails: Sequence[Outgoing]) -> forks.Sender:
+def carry(port: int, mails: Sequence[OutgoingMail]) -> forks.Sender:
     """A sender that hands ready-made mails to the product's relay, and has no ledger."""
 
     async def carried() -> int:
         book = Tally()
-        async with Relay(workload.settings(Path(), smtp_port=port), book) as relay:
+        async with ConnectionPool(workload.settings(Path(), smtp_port=port), book) as relay:
             for mail in mails:
                 await relay.submit(mail)
             await relay.drain()
@@ -62,7 +64,7 @@ def carry(port: int, mails: Sequence[Outgoing]) -> forks.Sender:
 
     def send(ready: Callable[[], None]) -> int:
         ready()
-        with asyncio.Runner(loop_factory=posting._loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=sender._loop_factory()) as runner:
             return runner.run(carried())
 
     return send
@@ -80,15 +82,17 @@ def book(folder: Path, ready: Callable[[], None]) -> int:
         return asyncio.run(_booked(app, workload.NOW))
 
 
-async def _booked(app: App, now: datetime) -> int:
-    ledger = deliver.Ledger(app.db, app.settings, "bench", app.cards, lambda: now)
-    async with ledger:
-        while shard := await ledger.claim():
+async def _booked(app: Application, now: datetime) -> int:
+    sender_ledger = ledger.SenderLedger(
+        app.db, app.settings, "bench", app.snapshots, lambda: now, bounces.record_refusal
+    )
+    async with sender_ledger:
+        while shard := await sender_ledger.claim():
             for letter in shard.letters:
-                mail = Outgoing(letter.delivery_id, "<id@paperboy.example>", "", "", letter.email, b"")
-                ledger.commit(mail)
-                ledger.settle(mail, ACCEPTED)
-    return ledger.counts["sent"]
+                mail = OutgoingMail(letter.delivery_id, "<id@paperboy.example>", "", "", letter.email, b"")
+                sender_ledger.commit(mail)
+                sender_ledger.settle(mail, ACCEPTED)
+    return sender_ledger.counts["sent"]
 
 
 def row_by_row(folder: Path, mails: int, ready: Callable[[], None]) -> int:
@@ -107,7 +111,7 @@ def row_by_row(folder: Path, mails: int, ready: Callable[[], None]) -> int:
 # --- writing and signing
 
 
-def draft(app: App, letters: Sequence[Letter], ready: Callable[[], None]) -> int:
+def draft(app: Application, letters: Sequence[MailRequest], ready: Callable[[], None]) -> int:
     for letter in letters:  # the first time, its cards are encoded
         app.composer.draft(letter)
     ready()
@@ -116,7 +120,7 @@ def draft(app: App, letters: Sequence[Letter], ready: Callable[[], None]) -> int
     return len(letters)
 
 
-def encode(app: App, letters: Sequence[Letter], ready: Callable[[], None]) -> int:
+def encode(app: Application, letters: Sequence[MailRequest], ready: Callable[[], None]) -> int:
     """The fragments of an edition."""
     ready()
     for letter in letters:
@@ -127,7 +131,7 @@ def encode(app: App, letters: Sequence[Letter], ready: Callable[[], None]) -> in
 def sign_ahead(folder: Path, keys: tuple[str, ...]) -> None:
     """Have everything that waits signed before its time, as the product does it."""
     app = workload.build(folder, dkim_keys=keys)
-    while signing.sign_ahead(app, workload.EARLIER - timedelta(hours=1)):
+    while presigning.sign_ahead(app.sender, workload.EARLIER - timedelta(hours=1)):
         pass
     app.db.dispose()
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.db import ROOT
+from app.storage.database import ROOT
 
 CACHE = ROOT / "var" / "benchmarks" / "postfix"
 FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/postfix/sbin", "/usr/libexec/postfix")

@@ -25,10 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from app import dedupe, interest, match, ranking, trend
-from app.corpus import Corpus
-from app.records import PaperView, Trend, VotePoint
-from app.words import stems
+from app.digests import ranking
+from app.papers import dedupe
+from app.relevance import query_language, trending
+from app.relevance.matching import MatchIndex
+from app.relevance.model import RelevanceModel
+from app.text.tokenizer import stems
+from app.types import PaperView, Trend, VoteSample
 from benchmarks.likes import Taste
 
 Paper = dict[str, Any]
@@ -40,15 +43,15 @@ CUTS = tuple(sorted({ranking.FLOOR, *(n / 20 for n in range(4, 20))}))
 def view(number: int, paper: Paper) -> PaperView:
     """A paper of the evaluation as the product sees it in the morning of its day."""
     day = date.fromisoformat(paper["listed_on"])
-    votes = VotePoint(datetime.combine(day, time(9), UTC), paper["upvotes"])
+    votes = VoteSample(datetime.combine(day, time(9), UTC), paper["upvotes"])
     seen = {"first_listed_on": day, "last_listed_on": day, "upvotes": paper["upvotes"], "votes": (votes,)}
     return PaperView(number, paper["title"], paper["abstract"], tuple(paper["authors"]), **seen)
 
 
 @lru_cache(maxsize=16)
-def learn(texts: tuple[tuple[str, str], ...]) -> Corpus:
+def learn(texts: tuple[tuple[str, str], ...]) -> RelevanceModel:
     """The model of an archive, given the newest first; the runs of the evaluation share it."""
-    return Corpus.of(texts)
+    return RelevanceModel.of(texts)
 
 
 class Archive:
@@ -78,18 +81,18 @@ class Archive:
         }
 
     @cached_property
-    def _index(self) -> match.Index:
+    def _index(self) -> MatchIndex:
         newest_first = sorted(self._learned, key=lambda paper: paper["listed_on"], reverse=True)
         corpus = learn(tuple((paper["title"], paper["abstract"]) for paper in newest_first))
-        return match.Index(self._views.values(), corpus)
+        return MatchIndex(self._views.values(), corpus)
 
     @cached_property
     def _trends(self) -> dict[int, Trend]:
-        return trend.trends([*self._views.values()], datetime(2026, 11, 21, tzinfo=UTC))
+        return trending.trends([*self._views.values()], datetime(2026, 11, 21, tzinfo=UTC))
 
     def relevance(self, interests: Sequence[str], papers: Sequence[Paper]) -> list[float]:
         """Of papers that were shown to a reader with these interests."""
-        found = self._index.match([interest.parse(text) for text in interests])
+        found = self._index.match([query_language.parse(text) for text in interests])
         numbers = [self._views[paper["id"]].id for paper in papers]
         said = [ranking.evidence_of(hits.get(number, 0.0) for number in numbers) for hits in found]
         relevance: list[float] = ranking.relevance_of(np.sum(said, axis=0)).tolist()

@@ -16,9 +16,9 @@ from pathlib import Path
 import aiosmtplib
 import dkim
 
-from app.db import ROOT
-from app.pipeline import App
-from app.records import Outgoing, RenderedMail
+from app.application import Application
+from app.storage.database import ROOT
+from app.types import OutgoingMail, RenderedMail
 from benchmarks import workload
 from benchmarks.forks import Took
 from benchmarks.postfix_tools import Sink
@@ -83,7 +83,7 @@ def _program(command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[
             process.kill()
 
 
-def write_texts(app: App, mails: int, sections: int, file: Path) -> None:
+def write_texts(app: Application, mails: int, sections: int, file: Path) -> None:
     """Rendered mails for nodemailer to compose: rendering is not counted against it."""
     with file.open("w") as lines:
         for number in range(mails):
@@ -93,7 +93,7 @@ def write_texts(app: App, mails: int, sections: int, file: Path) -> None:
             lines.write(json.dumps(told) + "\n")
 
 
-def rendered(app: App, number: int, sections: int) -> RenderedMail:
+def rendered(app: Application, number: int, sections: int) -> RenderedMail:
     """A reader's mail by a full render of the product's templates."""
     return app.renderer.render(workload.letter(number, sections))
 
@@ -101,7 +101,9 @@ def rendered(app: App, number: int, sections: int) -> RenderedMail:
 # --- the stack that most would write: Jinja, email.message, dkimpy, aiosmtplib
 
 
-def naive(app: App, port: int, mails: int, sections: int, key: bytes) -> Callable[[Callable[[], None]], int]:
+def naive(
+    app: Application, port: int, mails: int, sections: int, key: bytes
+) -> Callable[[Callable[[], None]], int]:
     """A sender that does each step with the library for it, one mail after the other a connection."""
 
     def written(number: int) -> bytes:
@@ -127,7 +129,7 @@ def naive(app: App, port: int, mails: int, sections: int, key: bytes) -> Callabl
 # --- aiosmtplib by itself
 
 
-def plain(port: int, mails: Sequence[Outgoing]) -> Callable[[Callable[[], None]], int]:
+def plain(port: int, mails: Sequence[OutgoingMail]) -> Callable[[Callable[[], None]], int]:
     """A sender of ready-made mails with aiosmtplib's own `sendmail`."""
 
     def send(ready: Callable[[], None]) -> int:

@@ -13,11 +13,12 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from app import interest, match, ranking
-from app.corpus import Corpus
-from app.filters import Filters
-from app.interest import Query
-from app.records import PaperView
+from app.digests import ranking
+from app.relevance import matching, query_language
+from app.relevance.filters import Filters
+from app.relevance.model import RelevanceModel
+from app.relevance.query_language import Query
+from app.types import PaperView
 from benchmarks.relevance import view
 
 INTERESTS = ("agents", "quantization", "world models", "alignment", "diffusion", "memory")
@@ -34,16 +35,16 @@ def main() -> None:
     days = sorted({paper["listed_on"] for paper in papers})
     since = days[-7 * WEEKS]
     older = [paper for paper in papers if paper["listed_on"] < since]
-    corpus = Corpus.of([(paper["title"], paper["abstract"]) for paper in reversed(older)])
+    corpus = RelevanceModel.of([(paper["title"], paper["abstract"]) for paper in reversed(older)])
     pool = {n: view(n, paper) for n, paper in enumerate(papers) if paper["listed_on"] >= since}
-    index = match.Index(pool.values(), corpus)
+    index = matching.MatchIndex(pool.values(), corpus)
     print(f"{len(pool)} papers listed from {since} on; an archive of {len(older)}")
     for text in INTERESTS:
         show(text, pool, index, corpus)
 
 
-def show(text: str, pool: dict[int, PaperView], index: match.Index, corpus: Corpus) -> None:
-    query = interest.parse(text)
+def show(text: str, pool: dict[int, PaperView], index: matching.MatchIndex, corpus: RelevanceModel) -> None:
+    query = query_language.parse(text)
     says_it = Filters([*pool.values()], corpus.abbreviations).excluded(Query("", without=(query.words,)))
     named = {n for n, there in zip(pool, says_it.tolist(), strict=True) if there}
     hits = index.match([query])[0]

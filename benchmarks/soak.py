@@ -37,9 +37,12 @@ import uvicorn
 from fastapi import FastAPI, Response
 from sqlmodel import col, insert, select
 
-from app import clock, db, deliver, main, pipeline
-from app.models import MailKind, Subscriber, SubscriberState
-from app.pipeline import App
+from app import clock, main, pipeline
+from app.application import Application
+from app.delivery import ledger
+from app.storage import database
+from app.storage.models import Subscriber, SubscriberState
+from app.types import MailKind
 from benchmarks import workload
 
 COUNT, QUICK_COUNT = 2_000, 200
@@ -102,7 +105,7 @@ def serve(folder: Path, bound: socket.socket, relay: int) -> None:
     )
     site: FastAPI = main.create_app(app)
     if hasattr(site.state, "capacity"):  # earlier commits have none
-        from app.web.capacity import WorkSlots
+        from app.web.work_limits import WorkSlots
 
         site.state.capacity.mails = WorkSlots(PLACES)
 
@@ -147,7 +150,7 @@ def sign_up(client: httpx.Client, number: int) -> None:
     client.post("/subscribe", data=typed, headers=visitor(number)).raise_for_status()
 
 
-def enter(app: App, count: int) -> list[int]:
+def enter(app: Application, count: int) -> list[int]:
     """So many readers with one mail each that asks them to confirm; the ids of the mails."""
     now = clock.utcnow()
     fields = {"state": SubscriberState.PENDING, "created_at": now}
@@ -158,7 +161,7 @@ def enter(app: App, count: int) -> list[int]:
         mail: dict[str, Any] = {"kind": MailKind.CONFIRM, "edition": "soak", "due_at": now, "now": now}
         mail["give_up_at"] = now + timedelta(days=1)
         readers = session.exec(wanted).all()
-        ids = [deliver.enqueue(session, subscriber_id=reader or 0, **mail) for reader in readers]
+        ids = [ledger.enqueue(session, subscriber_id=reader or 0, **mail) for reader in readers]
     return [number for number in ids if number]
 
 
@@ -166,7 +169,7 @@ def soak(count: int) -> dict[str, Any]:
     """Return the memory in megabytes at the start, after the warm-up, and so on."""
     with tempfile.TemporaryDirectory() as name, Sink() as sink:
         folder = Path(name)
-        db.migrate(workload.settings(folder).database_url)
+        database.migrate(workload.settings(folder).database_url)
         with served(folder, sink.port) as (url, pid), httpx.Client(base_url=url, timeout=120) as client:
             wait(client)
             start = megabytes(pid)

@@ -1,10 +1,10 @@
-"""How well `app.gist` finds the sentence that tells most, beside what anybody would try first.
+"""How well `app.text.summarizer` finds the sentence that tells most, beside what anybody would try first.
 
     python -m benchmarks.summaries ../shared
 
 The reference is the summary that Hugging Face writes of a paper (`ai_summary`), in the recorded days
 there. Each month is judged with points fitted on the other months; `shipped` are the rounded ones that
-stand in `app.gist.POINTS`. ROUGE is F1 over lower-case letters and digits, without stemming
+stand in `app.text.summarizer.POINTS`. ROUGE is F1 over lower-case letters and digits, without stemming
 (Lin, 2004: "ROUGE: A Package for Automatic Evaluation of Summaries").
 """
 
@@ -24,8 +24,9 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from app import gist, sources
 from app.errors import SourceError
+from app.papers import sources
+from app.text import summarizer
 
 TODAY = date(2026, 11, 21)
 Rouge = tuple[float, float, float]
@@ -61,11 +62,11 @@ def samples(folder: Path) -> list[Sample]:
 
 
 def _sample(day: date, title: str, abstract: str, reference: str) -> Sample:
-    parts = gist.sentences(abstract)
+    parts = summarizer.sentences(abstract)
     worth = np.array([np.mean(rouge(part, reference)) for part in parts])
     month = f"{day:%Y-%m}" if day.year >= 2026 else "2025"  # 2025 has 28 papers in all
     return Sample(
-        month, title, abstract, reference, parts, np.array(gist.features(title, parts), float), worth
+        month, title, abstract, reference, parts, np.array(summarizer.features(title, parts), float), worth
     )
 
 
@@ -119,16 +120,18 @@ def beginning(sample: Sample) -> str:
     """The abstract up to the last sentence that fits: what a card showed before."""
     kept = ""
     for part in sample.parts:
-        if len(kept) + len(part) > gist.LIMIT:
+        if len(kept) + len(part) > summarizer.LIMIT:
             break
         kept = f"{kept} {part}".strip()
-    return kept or gist.shorten(sample.parts[0])
+    return kept or summarizer.shorten(sample.parts[0])
 
 
 def central(sample: Sample) -> str:
     """The sentence most alike to all others (cosine of word counts): LexRank with one step."""
     bags = [Counter(re.findall(r"[a-z0-9]+", part.lower())) for part in sample.parts]
-    return gist.shorten(max(zip(sample.parts, bags, strict=True), key=lambda p: _likeness(p[1], bags))[0])
+    return summarizer.shorten(
+        max(zip(sample.parts, bags, strict=True), key=lambda p: _likeness(p[1], bags))[0]
+    )
 
 
 def _likeness(bag: Counter[str], bags: Sequence[Counter[str]]) -> float:
@@ -140,7 +143,7 @@ def _likeness(bag: Counter[str], bags: Sequence[Counter[str]]) -> float:
 
 def introducing(sample: Sample) -> str:
     """The first sentence in which somebody introduces something, else the first."""
-    return gist.shorten(sample.parts[next((n for n, row in enumerate(sample.rows) if row[0]), 0)])
+    return summarizer.shorten(sample.parts[next((n for n, row in enumerate(sample.rows) if row[0]), 0)])
 
 
 def by_folds(all_of: Sequence[Sample]) -> dict[int, str]:
@@ -150,7 +153,9 @@ def by_folds(all_of: Sequence[Sample]) -> dict[int, str]:
         points = fit([s for s in all_of if s.month != month])
         print(f"points without {month}:", points.round(1))
         for s in (s for s in all_of if s.month == month):
-            found[id(s)] = gist.told(s.parts, gist.choose(s.parts, s.rows, tuple(points)))
+            found[id(s)] = summarizer.extract(
+                s.parts, summarizer.best_sentence(s.parts, s.rows, tuple(points))
+            )
     return found
 
 
@@ -158,18 +163,18 @@ def main() -> None:
     everything = samples(Path(sys.argv[1]) / "data/hf_daily")
     print(f"{len(everything)} papers with a summary:", dict(Counter(s.month for s in everything)))
     held_out = by_folds(everything)
-    print("points of all months: ", fit(everything).round(1), "shipped:", gist.POINTS)
+    print("points of all months: ", fit(everything).round(1), "shipped:", summarizer.POINTS)
     draw = random.Random(1)  # noqa: S311
     ways: dict[str, Callable[[Sample], str]] = {
-        "a random sentence": lambda s: gist.shorten(draw.choice(s.parts)),
-        "the last sentence": lambda s: gist.shorten(s.parts[-1]),
-        "the first sentence": lambda s: gist.shorten(s.parts[0]),
+        "a random sentence": lambda s: summarizer.shorten(draw.choice(s.parts)),
+        "the last sentence": lambda s: summarizer.shorten(s.parts[-1]),
+        "the first sentence": lambda s: summarizer.shorten(s.parts[0]),
         "the beginning, to 320 characters": beginning,
         "the most central sentence": central,
         "the first that introduces something": introducing,
         "gist, points of other months": lambda s: held_out[id(s)],
-        "gist, as shipped": lambda s: gist.summary(s.title, s.abstract),
-        "the best single sentence (oracle)": lambda s: gist.shorten(s.parts[int(np.argmax(s.worth))]),
+        "gist, as shipped": lambda s: summarizer.summarize(s.title, s.abstract),
+        "the best single sentence (oracle)": lambda s: summarizer.shorten(s.parts[int(np.argmax(s.worth))]),
     }
     results = {}
     for name, way in ways.items():
@@ -194,7 +199,7 @@ def main() -> None:
 def _show(chosen: Sequence[Sample]) -> None:
     """To be read by eye."""
     for s in chosen:
-        print(f"\n# {s.title}\n  told: {gist.summary(s.title, s.abstract)}\n  ref:  {s.reference}")
+        print(f"\n# {s.title}\n  told: {summarizer.summarize(s.title, s.abstract)}\n  ref:  {s.reference}")
 
 
 if __name__ == "__main__":

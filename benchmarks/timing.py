@@ -28,17 +28,19 @@ from urllib.parse import urlencode
 import structlog
 import uvicorn
 
-from app import clock, db, main, subscribers, suppression
-from app.records import Wish
+from app import clock, main, subscribers
+from app.delivery import suppression
+from app.storage import database
 from app.subscribers import Preferences
-from app.web.public import ANSWER_DELAY
+from app.types import Interest
+from app.web.pages.home import ANSWER_DELAY
 from benchmarks import workload
 from tests.mailserver import MailServer
 
 PEER = "127.0.0.1"  # believed when it says whom it asks for: every request is another visitor's
 KINDS = ("unknown", "reader", "suppressed")
 WARMING = 30
-WANTED = Preferences(interests=(Wish("robotics"),))
+WANTED = Preferences(interests=(Interest("robotics"),))
 FORM = {"interest": "robotics", "cadence": "daily", "hour": "8", "zone": "UTC"}
 
 
@@ -148,7 +150,7 @@ def auc(one: Sequence[float], other: Sequence[float]) -> float:
 def run(requests: int, pause: float) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as name, mail_taken() as smtp_port:
         folder = Path(name)
-        db.migrate(workload.settings(folder).database_url)
+        database.migrate(workload.settings(folder).database_url)
         fill(folder, 2 * requests + WARMING)
         with served(folder, smtp_port) as port:
             for number in range(WARMING):

@@ -23,9 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from app import ranking, sources, trend
+from app.digests import ranking
 from app.errors import SourceError
-from app.records import PaperView, VotePoint
+from app.papers import sources
+from app.relevance import trending
+from app.types import PaperView, VoteSample
 from benchmarks.relevance import matching
 
 FIRST_DAY = "2025-04-01"  # before it, the morning's votes and the last ones are the same figure
@@ -38,7 +40,7 @@ Paper = dict[str, Any]
 def view(paper: Paper, *, hidden: bool = False) -> PaperView:
     """A paper in the morning of its day; a hidden one as if its source had no votes."""
     day = date.fromisoformat(paper["listed_on"])
-    point = VotePoint(datetime.combine(day, time(9), UTC), paper["upvotes"])
+    point = VoteSample(datetime.combine(day, time(9), UTC), paper["upvotes"])
     return PaperView(
         int(paper["id"].replace(".", "")),
         paper["title"],
@@ -51,7 +53,7 @@ def view(paper: Paper, *, hidden: bool = False) -> PaperView:
 def scores(papers: Sequence[Paper], hidden: np.ndarray, unvoted: float) -> np.ndarray:
     """The product's own scores, with another one for the hidden papers."""
     views = [view(paper, hidden=bool(gone)) for paper, gone in zip(papers, hidden, strict=True)]
-    found = trend.trends(views, datetime(2026, 11, 21, tzinfo=UTC))
+    found = trending.trends(views, datetime(2026, 11, 21, tzinfo=UTC))
     return np.where(hidden, unvoted, [found[each.id].score for each in views])
 
 
@@ -102,7 +104,7 @@ def few_votes(days: Sequence[list[Paper]]) -> None:
     for day in days:
         votes = sorted(paper["upvotes_final"] for paper in day)
         for paper in day:
-            ends[paper["upvotes"]].append(trend.percentile(paper["upvotes_final"], votes))
+            ends[paper["upvotes"]].append(trending.percentile(paper["upvotes_final"], votes))
     told = ", ".join(f"{votes}: {np.mean(ends[votes]):.2f} ({len(ends[votes])} papers)" for votes in range(4))
     print(f"   percentile in the end by votes in the morning: {told}")
 
@@ -185,12 +187,12 @@ def momentum(shared: Path) -> None:
         for number, record in enumerate(records):
             if record.upvotes is not None and record.arxiv_id in later:
                 now = max(record.upvotes, later[record.arxiv_id])  # votes only grow, as ingest has it
-                points = [VotePoint(morning, record.upvotes)]
-                points += [VotePoint(after, now)] if now > record.upvotes else []
+                points = [VoteSample(morning, record.upvotes)]
+                points += [VoteSample(after, now)] if now > record.upvotes else []
                 views.append(
                     PaperView(number, record.title, first_listed_on=day, upvotes=now, votes=tuple(points))
                 )
-        for number, trended in trend.trends(views, after).items():
+        for number, trended in trending.trends(views, after).items():
             paper = next(each for each in views if each.id == number)
             gained = re.match(r"(\d+) → (\d+) votes since yesterday", trended.words)
             told["momentum" if gained else "votes" if trended.words else "nothing"] += 1

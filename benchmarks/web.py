@@ -32,12 +32,13 @@ import uvicorn
 from fastapi import FastAPI, Response
 from sqlmodel import Session, insert
 
-from app import clock, db, main, pipeline, subscribers
-from app.models import Listing, Paper, Source, SourceKind, Votes
-from app.pipeline import App
-from app.records import Wish
+from app import clock, main, pipeline, subscribers
+from app.application import Application
+from app.links import Purpose
+from app.storage import database
+from app.storage.models import Listing, Paper, Source, VoteCount
 from app.subscribers import Preferences
-from app.tokens import Purpose
+from app.types import Interest, SourceKind
 from benchmarks import workload
 from tests import weight
 from tests.corpora import COMMON, SUBJECTS
@@ -49,7 +50,7 @@ WARMING = 20
 PEER = "127.0.0.1"  # believed when it says whom it asks for: every request is another visitor's
 
 
-def fill(app: App, papers: int, now: datetime) -> None:
+def fill(app: Application, papers: int, now: datetime) -> None:
     """An archive of so many papers, the newest of today."""
     dice = random.Random(1)  # noqa: S311 - no secret
     with app.db.write() as session:
@@ -74,13 +75,16 @@ def _add(session: Session, source_id: int, numbers: range, dice: random.Random, 
         for number, day in zip(numbers, days, strict=True)
     ]  # fmt: skip
     session.execute(insert(Paper), rows)
-    seen = [{"paper_id": number + 1, "seen_as_id": number + 1, "source_id": source_id} for number in numbers]
+    seen = [
+        {"paper_id": number + 1, "original_paper_id": number + 1, "source_id": source_id}
+        for number in numbers
+    ]
     listed = [one | {"listed_on": day} for one, day in zip(seen, days, strict=True)]
     session.execute(insert(Listing), listed)
     for hours in (0, 12, 24):  # votes come in over a day
         at = [now - timedelta(days=number // A_DAY, hours=30 - hours) for number in numbers]
         votes = [one | {"at": when, "upvotes": hours * 2} for one, when in zip(seen, at, strict=True)]
-        session.execute(insert(Votes), votes)
+        session.execute(insert(VoteCount), votes)
 
 
 def _said(dice: random.Random) -> dict[str, object]:
@@ -97,10 +101,10 @@ def _said(dice: random.Random) -> dict[str, object]:
     return said | {"keywords": [subject, words[0]]}
 
 
-def reader(app: App, now: datetime) -> str:
+def reader(app: Application, now: datetime) -> str:
     """The path of the preferences of somebody with as many interests as there may be."""
     typed = itertools.chain.from_iterable(interests())
-    wishes = tuple(Wish(text, 1.0, 3) for text in itertools.islice(typed, subscribers.MAX_INTERESTS))
+    wishes = tuple(Interest(text, 1.0, 3) for text in itertools.islice(typed, subscribers.MAX_INTERESTS))
     with app.db.write() as session:
         number = subscribers.add(session, "alice@example.org", Preferences(interests=wishes), now)
     return f"/preferences/{app.signer.token(Purpose.PREFERENCES, number, now)}"
@@ -225,7 +229,7 @@ def run(quick: bool) -> dict[str, dict[str, float]]:
     now = clock.utcnow()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        db.migrate(workload.settings(folder).database_url)
+        database.migrate(workload.settings(folder).database_url)
         app = workload.build(folder)
         fill(app, papers, now)
         preferences = reader(app, now)

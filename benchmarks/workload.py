@@ -19,11 +19,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from sqlmodel import Session, insert
 
-from app import db, deliver, main
-from app.models import Subscriber, SubscriberState
-from app.pipeline import App
-from app.records import Digest, Letter, MailKind, Pick, Section
+from app import main
+from app.application import Application
+from app.delivery import ledger
 from app.settings import Settings
+from app.storage import database
+from app.storage.models import Subscriber, SubscriberState
+from app.types import Digest, DigestItem, MailKind, MailRequest, Section
 
 NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=1)  # when the mails are due that a sender warms up with
@@ -56,17 +58,17 @@ _SENTENCES = (
 
 
 @cache
-def papers() -> tuple[Pick, ...]:
+def papers() -> tuple[DigestItem, ...]:
     return tuple(_paper(number) for number in range(1, PAPERS + 1))
 
 
-def _paper(number: int) -> Pick:
+def _paper(number: int) -> DigestItem:
     draw = random.Random(number)  # noqa: S311 - no secret
     subject, way, aim = draw.choice(_SUBJECTS), draw.choice(_WAYS), draw.choice(_AIMS)
     told = {"subject": subject, "way": way, "aim": aim, "gain": draw.randint(1, 9), "count": number}
     authors = [f"{draw.choice(_NAMES)} {draw.choice(_SURNAMES)}" for _ in range(3)]
     url = f"https://papers.example/abs/2611.{number:05}"
-    return Pick(
+    return DigestItem(
         paper_id=number,
         title=f"{way.capitalize()} {subject.title()} for {aim.title()}: What the Last Layer Knows",
         authors=f"{', '.join(authors)} and {draw.randint(1, 9)} more",
@@ -82,7 +84,7 @@ def _paper(number: int) -> Pick:
 
 
 @cache
-def _fitting(interest: int) -> tuple[Pick, ...]:
+def _fitting(interest: int) -> tuple[DigestItem, ...]:
     """The papers that fit an interest, with the reason for it."""
     draw = random.Random(1000 + interest)  # noqa: S311 - no secret
     words = _words(interest)
@@ -109,10 +111,10 @@ def digest(reader: int, sections: int = 3) -> Digest:
     return Digest(NOW.date().isoformat(), tuple(made), considered=PAPERS)
 
 
-def letter(reader: int, sections: int = 3) -> Letter:
+def letter(reader: int, sections: int = 3) -> MailRequest:
     """The digest of a reader as it comes out of a ledger."""
     made = digest(reader, sections)
-    return Letter(
+    return MailRequest(
         delivery_id=reader + 1,
         kind=MailKind.DIGEST,
         edition=made.edition,
@@ -147,7 +149,7 @@ def settings(folder: Path, **more: Any) -> Settings:
 def fill(folder: Path, mails: int, sections: int = 3) -> None:
     """A ledger with so many mails that are due now, and before them those that senders warm up with."""
     wanted = settings(folder)
-    db.migrate(wanted.database_url)
+    database.migrate(wanted.database_url)
     app = main.build(wanted)
     try:
         for start in range(0, WARMING + mails, 500):
@@ -163,10 +165,10 @@ def _enter(session: Session, numbers: range, sections: int) -> None:
     session.execute(insert(Subscriber), readers)
     due = [EARLIER if number < WARMING else NOW for number in numbers]
     entries = [
-        deliver.Entry(number + 1, NOW.date().isoformat(), at, digest(number, sections))
+        ledger.Entry(number + 1, NOW.date().isoformat(), at, digest(number, sections))
         for number, at in zip(numbers, due, strict=True)
     ]
-    deliver.enter(session, entries, EARLIER)
+    ledger.enter(session, entries, EARLIER)
 
 
 def warming_ids(sender: int, senders: int) -> range:
@@ -182,5 +184,5 @@ def make_key(file: Path) -> Path:
     return file
 
 
-def build(folder: Path, **more: object) -> App:
+def build(folder: Path, **more: object) -> Application:
     return main.build(settings(folder, **more))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from alembic import context
 from sqlmodel import SQLModel
 
-from app import models  # noqa: F401  (fills the metadata)
-from app.db import Database, UtcDateTime
 from app.settings import Settings
+from app.storage import models  # noqa: F401  (fills the metadata)
+from app.storage.database import Database, UtcDateTime
 
 ONE_AT_A_TIME = 73_627_001  # any number that nothing else in the database locks by
 

@@ -19,13 +19,15 @@ from typing import Any
 from playwright.sync_api import Browser, Page
 from rich.console import Console
 
-from app import clock, deliver, demo, main, subscribers
-from app.demo import people
-from app.demo.postbox import Postbox
-from app.models import DeliveryState
-from app.pipeline import App
-from app.records import Letter, MailKind
-from app.tokens import Purpose
+from app import clock, main, subscribers
+from app.application import Application
+from app.cli import demo
+from app.cli.demo import sample_subscribers
+from app.cli.demo.smtp_server import Postbox
+from app.delivery import ledger
+from app.links import Purpose
+from app.storage.models import DeliveryState
+from app.types import MailKind, MailRequest
 from tests import live
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
@@ -38,11 +40,11 @@ Look = Callable[[Page], object]  # brings a page before the camera
 
 
 @contextmanager
-def lived_through() -> Iterator[tuple[App, str]]:
+def lived_through() -> Iterator[tuple[Application, str]]:
     """A service with ten days behind it, and where it is served."""
     bound = live.free_socket()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-    unknown, greylisted = [people.UNKNOWN], [people.GREYLISTED]
+    unknown, greylisted = [sample_subscribers.UNKNOWN], [sample_subscribers.GREYLISTED]
     with tempfile.TemporaryDirectory() as folder, Postbox(unknown=unknown, greylisted=greylisted) as postbox:
         app = demo.build(Path(folder) / "demo", postbox.port, url)
         try:
@@ -54,19 +56,19 @@ def lived_through() -> Iterator[tuple[App, str]]:
             app.db.dispose()
 
 
-def looks(app: App, url: str, now: datetime) -> dict[str, Look]:
+def looks(app: Application, url: str, now: datetime) -> dict[str, Look]:
     """By the name of each picture; Alice says what she thinks of some papers."""
     with app.db.read() as session:
-        alice = subscribers.find(session, people.PEOPLE[0].email)
+        alice = subscribers.find(session, sample_subscribers.PEOPLE[0].email)
         digests = [
             row for row in subscribers.history(session, alice.id or 0) if row.state == DeliveryState.SENT
         ]
-        kept = deliver.digests(session, [row.id for row in digests])
-    papers = {number: deliver.paper_ids(digest) for number, digest in kept.items()}
+        kept = ledger.digests(session, [row.id for row in digests])
+    papers = {number: ledger.paper_ids(digest) for number, digest in kept.items()}
     richest = max(digests, key=lambda row: _richness(kept[row.id or 0])).id or 0
     with app.db.write() as session:
         for place, paper in enumerate(papers[richest][:4]):
-            subscribers.say(session, alice.id or 0, paper, place < 3, now)
+            subscribers.set_feedback(session, alice.id or 0, paper, place < 3, now)
 
     def path(purpose: Purpose, argument: int = 0) -> str:
         token = app.signer.token(purpose, alice.id or 0, now, epoch=alice.link_epoch, argument=argument)
@@ -84,7 +86,7 @@ def looks(app: App, url: str, now: datetime) -> dict[str, Look]:
         "day": "/day",
         "week": "/week",
     }
-    letter = Letter(0, MailKind.CONFIRM, "", alice.id or 0, alice.email, alice.link_epoch, now)
+    letter = MailRequest(0, MailKind.CONFIRM, "", alice.id or 0, alice.email, alice.link_epoch, now)
     service = (letter._replace(kind=kind) for kind in MailKind if kind is not MailKind.DIGEST)
     return {
         **{name: partial(Page.goto, url=url + path) for name, path in paths.items()},
@@ -99,7 +101,7 @@ def looks(app: App, url: str, now: datetime) -> dict[str, Look]:
 def _richness(stored: Mapping[str, Any]) -> tuple[bool, int]:
     """A digest shows most with two interests' papers in it, and then with many."""
     wished = [section for section in stored["sections"] if section["interest"]]
-    return len(wished) == 2, len(deliver.paper_ids(stored))
+    return len(wished) == 2, len(ledger.paper_ids(stored))
 
 
 def take(browser: Browser, name: str, look: Look, folder: Path) -> None:
@@ -129,7 +131,7 @@ def _type_interests(page: Page, url: str) -> None:
 def run(folder: Path) -> int:
     executable = live.chromium()
     if executable is None:
-        print("No Chromium was found. Set PAPERBOY_CHROMIUM to where yours is.", file=sys.stderr)  # noqa: T201
+        print("No Chromium was found. Set PAPERBOY_CHROMIUM to where yours is.", file=sys.stderr)
         return 1
     folder.mkdir(parents=True, exist_ok=True)
     with lived_through() as (app, url), live.browsing(executable) as browser:

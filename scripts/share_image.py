@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from app.web.pages import STATIC
+from app.web.templating import STATIC
 from tests import live
 
 WIDTH, HEIGHT = 1200, 630  # what Open Graph's readers crop least
@@ -55,7 +55,7 @@ def drawing() -> str:
 def run(target: Path) -> int:
     executable = live.chromium()
     if executable is None:
-        print("No Chromium was found. Set PAPERBOY_CHROMIUM to where yours is.", file=sys.stderr)  # noqa: T201
+        print("No Chromium was found. Set PAPERBOY_CHROMIUM to where yours is.", file=sys.stderr)
         return 1
     with live.browsing(executable) as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")

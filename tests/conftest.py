@@ -18,9 +18,10 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from app import db, main
-from app.pipeline import App
+from app import main
+from app.application import Application
 from app.settings import Settings
+from app.storage import database
 from tests import live
 from tests.mailserver import MailServer
 
@@ -66,7 +67,7 @@ def new_database_url(
     folder = tmp_path_factory.mktemp("databases")
     if request.config.getoption("--database") == "sqlite":
         template = folder / "template.db"
-        db.migrate(f"sqlite:///{template}")
+        database.migrate(f"sqlite:///{template}")
         yield lambda: f"sqlite:///{shutil.copy(template, folder / f'{uuid.uuid4().hex}.db')}"
         return
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # without one, the import below warns
@@ -99,7 +100,7 @@ def new_database_url(
     run("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
 
     template = create("template0")
-    db.migrate(url_of(template))
+    database.migrate(url_of(template))
     yield lambda: url_of(create(template))
     admin.dispose()
     server.cleanup()
@@ -145,7 +146,7 @@ def settings(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) 
 
 
 @pytest.fixture
-def app(settings: Settings) -> Iterator[App]:
+def app(settings: Settings) -> Iterator[Application]:
     """The real application, as `main.build` makes it."""
     built = main.build(settings)
     yield built

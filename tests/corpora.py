@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from app.corpus import Corpus
-from app.records import PaperView
+from app.relevance.model import RelevanceModel
+from app.types import PaperView
 
 EACH = 16  # papers of a subject
 SUBJECTS = {
@@ -64,6 +64,6 @@ def papers() -> list[PaperView]:
 
 
 @cache
-def corpus() -> Corpus:
+def corpus() -> RelevanceModel:
     """What is learned from them, once for all tests."""
-    return Corpus.of([(paper.title, paper.abstract) for paper in papers()])
+    return RelevanceModel.of([(paper.title, paper.abstract) for paper in papers()])

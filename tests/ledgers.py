@@ -20,20 +20,21 @@ _STATE = """CASE WHEN day < :days - 1
         WHEN n % 1000 = 3 THEN 'uncertain' ELSE 'sent' END END"""
 _STATEMENTS = (
     """INSERT INTO subscriber (id, email, state, cadence, weekday, hour, zone, min_papers, max_papers,
-        when_empty, beyond, muted, authors_aside, next_due_at, due_since, link_epoch, consent_version,
+        when_empty, beyond, muted, ignored_authors, next_due_at, due_since, link_epoch, consent_version,
         consent_ip, created_at)
     SELECT n, 'reader.' || n || '@example.org', CASE n % 100 WHEN 50 THEN 'paused' ELSE 'active' END,
         'daily', 0, 8, 'UTC', 1, 10, 'skip', 0, '[]', '[]', CASE n % 100 WHEN 7 THEN {due} ELSE {next} END,
         {first}, 0, '', '', {first}
     FROM {readers}""",
     """INSERT INTO delivery (id, subscriber_id, kind, edition, state, reason, subject, message_id, attempts,
-        next_attempt_at, give_up_at, maybe_delivered, lease_owner, lease_until, smtp_text, due_at, created_at)
+        next_attempt_at, give_up_at, possibly_delivered, lease_owner, lease_until, smtp_text, due_at,
+        created_at)
     SELECT day * :readers + n, n, 'digest', edition, state, '', '', '', 1,
         CASE WHEN state IN ('pending', 'claimed', 'deferred', 'uncertain') THEN at END,
         give_up, {false}, CASE state WHEN 'claimed' THEN 'sender' ELSE '' END,
         CASE state WHEN 'claimed' THEN {lease} END, '', at, at
     FROM (SELECT n, day, edition, at, give_up, {state} AS state FROM {days} CROSS JOIN {readers}) AS mails""",
-    """INSERT INTO contents (delivery_id, digest, signature, signed_as)
+    """INSERT INTO digest_content (delivery_id, digest, signature, signature_fingerprint)
     SELECT day * :readers + n, '{{}}', '', CASE n % 100 WHEN 0 THEN '' ELSE '-' END
     FROM {days} CROSS JOIN {readers}""",
     """INSERT INTO event (at, kind, subscriber_id, delivery_id, detail)

@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from playwright.sync_api import Browser, sync_playwright
 
-from app.pipeline import App
+from app.application import Application
 
 T = TypeVar("T")
 NAMES = ("chromium", "chromium-browser", "google-chrome", "/usr/bin/chromium", "/snap/bin/chromium")
@@ -31,7 +31,7 @@ class Live:
     """A running service, and where it is."""
 
     url: str
-    app: App
+    app: Application
 
 
 def free_socket() -> socket.socket:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.records import Digest, Pick, Section
+from app.types import Digest, DigestItem, Section
 
 LONG = (
     "We revisit the common belief that longer context windows make retrieval unnecessary. Over eleven "
@@ -15,10 +15,10 @@ LONG = (
 )
 
 
-def pick(paper_id: int, title: str, **fields: object) -> Pick:
+def pick(paper_id: int, title: str, **fields: object) -> DigestItem:
     """A pick with the links and words that compose gives it."""
     number = f"2611.{10000 + paper_id}"
-    usual = Pick(
+    usual = DigestItem(
         paper_id=paper_id,
         title=title,
         authors="Mei Tanaka, Olu Adeyemi and 4 more",

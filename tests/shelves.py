@@ -7,23 +7,22 @@ from typing import Any
 
 from sqlmodel import Session, select
 
-from app import dedupe, deliver
-from app.db import insert_new
-from app.models import (
-    Cadence,
+from app.application import Application
+from app.delivery import ledger
+from app.papers import dedupe
+from app.storage.database import insert_new
+from app.storage.models import (
     Delivery,
-    Interest,
+    InterestQuery,
+    InterestRow,
     Listing,
     Paper,
-    Query,
     Source,
-    SourceKind,
     Subscriber,
     SubscriberState,
-    Votes,
+    VoteCount,
 )
-from app.pipeline import App
-from app.records import Digest
+from app.types import Cadence, Digest, SourceKind
 
 
 def source(session: Session, now: datetime, name: str = "Hugging Face Daily Papers") -> Source:
@@ -50,9 +49,9 @@ def paper(
     )
     session.add(row)
     session.flush()
-    at = {"paper_id": row.id, "seen_as_id": row.id, "source_id": of.id}
+    at = {"paper_id": row.id, "original_paper_id": row.id, "source_id": of.id}
     session.add(Listing(**at, listed_on=listed_on))
-    session.add(Votes(**at, at=now, upvotes=upvotes))
+    session.add(VoteCount(**at, at=now, upvotes=upvotes))
     session.flush()
     return row.id or 0
 
@@ -65,11 +64,11 @@ def archive(session: Session, count: int, now: datetime, first: int = 0) -> None
     session.flush()
 
 
-def digest(app: App, delivery: Delivery) -> Digest:
+def digest(app: Application, delivery: Delivery) -> Digest:
     """What a delivery shows, as it was composed."""
     with app.db.read() as session:
-        kept = deliver.digests(session, [delivery.id])
-        return app.cards.restore(session, list(kept.values()))[0].digest
+        kept = ledger.digests(session, [delivery.id])
+        return app.snapshots.restore(session, list(kept.values()))[0].digest
 
 
 def reader(session: Session, email: str, interests: list[str], next_due_at: datetime, **fields: Any) -> int:
@@ -81,8 +80,8 @@ def reader(session: Session, email: str, interests: list[str], next_due_at: date
     session.add(row)
     session.flush()
     for position, text in enumerate(interests):
-        insert_new(session, Query, ["text"], text=text)
-        query = session.exec(select(Query).where(Query.text == text)).one()
-        session.add(Interest(subscriber_id=row.id, query_id=query.id, position=position))
+        insert_new(session, InterestQuery, ["text"], text=text)
+        query = session.exec(select(InterestQuery).where(InterestQuery.text == text)).one()
+        session.add(InterestRow(subscriber_id=row.id, query_id=query.id, position=position))
     session.flush()
     return row.id or 0

@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import abbreviations, match
-from app.abbreviations import Abbreviations
-from app.corpus import Corpus
-from app.interest import parse
-from app.records import PaperView
-from app.words import Token
+from app.relevance import matching
+from app.relevance.model import RelevanceModel
+from app.relevance.query_language import parse
+from app.text import abbreviations
+from app.text.abbreviations import Abbreviations
+from app.text.tokenizer import Token
+from app.types import PaperView
 
 
 def learned(*abstracts: str) -> Abbreviations:
     """What an archive of these abstracts teaches."""
-    return Corpus.of([("", abstract) for abstract in abstracts]).abbreviations
+    return RelevanceModel.of([("", abstract) for abstract in abstracts]).abbreviations
 
 
 KNOWN = learned(
@@ -40,7 +41,7 @@ KNOWN = learned(
 )
 def test_an_explanation_is_found(text: str, short: str, long: str) -> None:
     """Small words may give no letter, and a plural is the same short form."""
-    assert list(abbreviations.explained(text)) == [(short, long)]
+    assert list(abbreviations.find_definitions(text)) == [(short, long)]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_an_explanation_is_found(text: str, short: str, long: str) -> None:
 )
 def test_other_brackets_explain_nothing(text: str) -> None:
     """A bracket is a short form only right behind the words that spell it, in the same clause."""
-    found = list(abbreviations.explained(text))
+    found = list(abbreviations.find_definitions(text))
     assert found == ([("OM", "our method")] if "OM" in text else [])
 
 
@@ -71,7 +72,7 @@ def test_other_brackets_explain_nothing(text: str) -> None:
 def test_a_hostile_abstract_takes_no_time(unit: str) -> None:
     """The longest that ingest lets in, made of words that may spell a short form in many ways, but do not."""
     began = time.process_time()
-    assert list(abbreviations.explained((unit * 10_000)[:20_000])) == []
+    assert list(abbreviations.find_definitions((unit * 10_000)[:20_000])) == []
     assert time.process_time() - began < 2
 
 
@@ -104,20 +105,25 @@ def test_a_short_form_says_what_it_is_made_of() -> None:
 
 def test_a_compound_says_the_words_that_it_is_made_of() -> None:
     """A name that three papers have does not hide the words from whoever looks for one of them."""
-    corpus = Corpus.of([("", "LongVideo is a name."), ("", "We watch long videos."), ("", "Cats purr.")] * 3)
+    corpus = RelevanceModel.of(
+        [("", "LongVideo is a name."), ("", "We watch long videos."), ("", "Cats purr.")] * 3
+    )
     assert corpus.abbreviations.terms("long videos") == ["longvideo"]
     assert corpus.abbreviations.parts["longvideo"] == ("long", "video")
-    index, query = match.Index([PaperView(1, "Seen", "They watch long videos.")], corpus), parse("videos")
+    index, query = (
+        matching.MatchIndex([PaperView(1, "Seen", "They watch long videos.")], corpus),
+        parse("videos"),
+    )
     assert set(index.match([query])[0]) == {1}
     assert index.reason(query, 1) == "“videos” in the abstract"
 
 
 def test_what_is_usually_one_word_says_nothing_besides() -> None:
     """Few write "data set": a paper on datasets is not one on data, and whoever excludes data may get it."""
-    corpus = Corpus.of([("", "A dataset."), ("", "Cats purr.")] * 4 + [("", "A data set.")] * 3)
+    corpus = RelevanceModel.of([("", "A dataset."), ("", "Cats purr.")] * 4 + [("", "A data set.")] * 3)
     assert corpus.abbreviations.terms("data set") == corpus.abbreviations.terms("dataset")
     assert "dataset" not in corpus.abbreviations.parts
-    index = match.Index([PaperView(1, "A Dataset of Cats")], corpus)
+    index = matching.MatchIndex([PaperView(1, "A Dataset of Cats")], corpus)
     assert index.match([parse("data"), parse("cats -data")]) == [{}, index.match([parse("cats")])[0]]
 
 
@@ -167,10 +173,10 @@ PAPERS = [
 @pytest.mark.parametrize("wish", ["RL", "reinforcement learning", "RLs"])
 def test_an_interest_finds_both_forms_and_quotes_what_is_there(wish: str) -> None:
     """Its reason has the words of the paper, not those of the interest."""
-    corpus = Corpus.of(
+    corpus = RelevanceModel.of(
         [("Robots", "Reinforcement learning (RL) of robots."), *[("Cats", "They purr.")] * 9] * 3
     )
-    index, query = match.Index(PAPERS, corpus), parse(wish)
+    index, query = matching.MatchIndex(PAPERS, corpus), parse(wish)
     assert set(index.match([query])[0]) == {1, 2}
     reasons = [index.reason(query, number) for number in (1, 2)]
     assert reasons == ["“reinforcement learning” in the abstract", "“RL” in the abstract"]

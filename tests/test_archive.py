@@ -7,9 +7,9 @@ from datetime import date, datetime, timedelta
 import pytest
 from sqlmodel import Session
 
-from app import archive
-from app.models import Listing, Paper, Votes
-from app.pipeline import App
+from app.application import Application
+from app.papers import queries
+from app.storage.models import Listing, Paper, VoteCount
 from tests import shelves
 from tests.conftest import NOW
 
@@ -19,12 +19,12 @@ TODAY = NOW.date()
 def vote(
     session: Session, paper_id: int, source_id: int, at: datetime, upvotes: int, comments: int = 0
 ) -> None:
-    at_paper = {"paper_id": paper_id, "seen_as_id": paper_id, "source_id": source_id}
-    session.add(Votes(**at_paper, at=at, upvotes=upvotes, comments=comments))
+    at_paper = {"paper_id": paper_id, "original_paper_id": paper_id, "source_id": source_id}
+    session.add(VoteCount(**at_paper, at=at, upvotes=upvotes, comments=comments))
     session.flush()
 
 
-def test_candidates_are_what_was_listed_in_the_window(app: App) -> None:
+def test_candidates_are_what_was_listed_in_the_window(app: Application) -> None:
     """Both ends belong to it; what was withdrawn does not."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
@@ -33,13 +33,13 @@ def test_candidates_are_what_was_listed_in_the_window(app: App) -> None:
             for ago in range(4)
         ]
         withdrawn = shelves.paper(session, source, "Withdrawn", TODAY, NOW, withdrawn_at=NOW)
-        found = archive.candidates(session, TODAY - timedelta(days=2), TODAY)
+        found = queries.candidates(session, TODAY - timedelta(days=2), TODAY)
     assert [paper.id for paper in found] == ids[:3]
     assert withdrawn not in {paper.id for paper in found}
     assert found[0].sources == ("Hugging Face Daily Papers",)
 
 
-def test_votes_of_several_sources_are_summed_over_time(app: App) -> None:
+def test_votes_of_several_sources_are_summed_over_time(app: Application) -> None:
     """One curve: at each moment the sum of what every source last said, never falling."""
     with app.db.write() as session:
         one, other = shelves.source(session, NOW), shelves.source(session, NOW, "Another")
@@ -47,12 +47,12 @@ def test_votes_of_several_sources_are_summed_over_time(app: App) -> None:
         vote(session, number, other.id or 0, NOW + timedelta(hours=1), 5, comments=2)
         vote(session, number, one.id or 0, NOW + timedelta(hours=2), 40, comments=1)
         vote(session, number, one.id or 0, NOW + timedelta(hours=3), 38)
-        (paper,) = archive.views(session, [number])
+        (paper,) = queries.paper_views(session, [number])
     assert [point.upvotes for point in paper.votes] == [3, 8, 45, 45]
     assert (paper.upvotes, paper.comments) == (45, 2)
 
 
-def test_a_merged_paper_is_shown_as_what_it_became(app: App) -> None:
+def test_a_merged_paper_is_shown_as_what_it_became(app: Application) -> None:
     """However long the chain of merges, ids of old digests lead to the paper of today."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
@@ -60,8 +60,12 @@ def test_a_merged_paper_is_shown_as_what_it_became(app: App) -> None:
         session.get_one(Paper, old).merged_into_id = middle
         session.get_one(Paper, middle).merged_into_id = kept
         session.flush()
-        assert archive.canonical(session, [old, middle, kept, 999]) == {old: kept, middle: kept, kept: kept}
-        assert [paper.id for paper in archive.views(session, [old, middle])] == [kept]
+        assert queries.canonical_ids(session, [old, middle, kept, 999]) == {
+            old: kept,
+            middle: kept,
+            kept: kept,
+        }
+        assert [paper.id for paper in queries.paper_views(session, [old, middle])] == [kept]
 
 
 @pytest.mark.parametrize(
@@ -73,36 +77,36 @@ def test_a_merged_paper_is_shown_as_what_it_became(app: App) -> None:
         ({}, "", ""),
     ],
 )  # fmt: skip
-def test_links_are_built_from_the_id(app: App, fields: dict[str, str], url: str, pdf: str) -> None:
+def test_links_are_built_from_the_id(app: Application, fields: dict[str, str], url: str, pdf: str) -> None:
     """An arXiv id decides; a page of its own comes next; a paper known by title alone has none."""
     with app.db.write() as session:
         number = shelves.paper(session, shelves.source(session, NOW), "Paper", TODAY, NOW, **fields)
-        (paper,) = archive.views(session, [number])
+        (paper,) = queries.paper_views(session, [number])
     assert (paper.url, paper.pdf_url) == (url, pdf)
 
 
-def test_days_are_counted_newest_first(app: App) -> None:
+def test_days_are_counted_newest_first(app: Application) -> None:
     """A paper that two sources list on one day counts once."""
     with app.db.write() as session:
         one, other = shelves.source(session, NOW), shelves.source(session, NOW, "Another")
         number = shelves.paper(session, one, "Paper", TODAY, NOW)
         shelves.paper(session, one, "Older", date(2026, 11, 1), NOW)
-        session.add(Listing(paper_id=number, seen_as_id=number, source_id=other.id, listed_on=TODAY))
+        session.add(Listing(paper_id=number, original_paper_id=number, source_id=other.id, listed_on=TODAY))
         session.flush()
-        assert archive.days(session) == [(TODAY, 1), (date(2026, 11, 1), 1)]
+        assert queries.days(session) == [(TODAY, 1), (date(2026, 11, 1), 1)]
 
 
-def test_search_takes_every_word_literally(app: App) -> None:
+def test_search_takes_every_word_literally(app: Application) -> None:
     """All words must occur, in title or abstract; % and _ are characters, not wildcards; paging goes back."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
         titles = ["Agents plan 100% of trips", "Agents remember", "100 agents", "Plan B"]
         ids = {title: shelves.paper(session, source, title, TODAY, NOW) for title in titles}
-        found = archive.search(session, "agents 100%")
+        found = queries.search(session, "agents 100%")
         assert [paper.id for paper in found] == [ids[titles[0]]]
-        page = archive.search(session, "AGENTS", limit=2)
+        page = queries.search(session, "AGENTS", limit=2)
         assert [paper.title for paper in page] == ["100 agents", "Agents remember"]
-        rest = archive.search(session, "agents", before=page[-1].id)
+        rest = queries.search(session, "agents", before=page[-1].id)
         assert [paper.title for paper in rest] == [titles[0]]
-        assert archive.search(session, "agents", day=date(2026, 11, 1)) == []
-        assert len(archive.search(session, "", source_id=source.id)) == 4
+        assert queries.search(session, "agents", day=date(2026, 11, 1)) == []
+        assert len(queries.search(session, "", source_id=source.id)) == 4

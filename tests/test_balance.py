@@ -8,13 +8,15 @@ from datetime import datetime, timedelta
 import pytest
 from sqlmodel import Session, col, delete, update
 
-from app import deliver, doctor, planning, subscribers
-from app.deliver import Balance
-from app.doctor import lately
-from app.lexicon import Lexicon
-from app.models import Cadence, Contents, Delivery, DeliveryState, Subscriber
-from app.pipeline import App
-from app.records import Skip, Wish
+from app import doctor, subscribers
+from app.application import Application
+from app.delivery import ledger
+from app.digests import planning, reconciliation
+from app.digests.reconciliation import Reconciliation
+from app.doctor import service_state
+from app.relevance.model_store import ModelStore
+from app.storage.models import Delivery, DeliveryState, DigestContent, Subscriber
+from app.types import Cadence, Interest, Skip
 from tests import shelves
 from tests.conftest import NOW
 
@@ -25,7 +27,7 @@ TODAY, TOMORROW = "2026-11-20", "2026-11-21"
 
 
 @pytest.fixture
-def app(app: App) -> App:
+def app(app: Application) -> Application:
     """Three daily readers who were due at eight, and a weekly one who is due on Mondays."""
     with app.db.write() as session:
         for name in READERS:
@@ -35,29 +37,29 @@ def app(app: App) -> App:
     return app
 
 
-def balance(app: App, now: datetime = NOW, edition: str = TODAY) -> Balance:
+def balance(app: Application, now: datetime = NOW, edition: str = TODAY) -> Reconciliation:
     with app.db.read() as session:
-        return deliver.balance(session, now, edition)
+        return reconciliation.reconcile(session, now, edition)
 
 
 def enter(session: Session, subscriber_id: int, edition: str, due_at: datetime, now: datetime) -> None:
-    assert deliver.enter(session, [deliver.Entry(subscriber_id, edition, due_at, Skip("quiet"))], now)[0]
+    assert ledger.enter(session, [ledger.Entry(subscriber_id, edition, due_at, Skip("quiet"))], now)[0]
 
 
-def test_who_is_due_is_counted_without_the_ledger(app: App) -> None:
+def test_who_is_due_is_counted_without_the_ledger(app: Application) -> None:
     """Before planning all are unplanned; then each is in one state; nobody who is due later counts."""
-    assert balance(app, HOUR - timedelta(seconds=1)) == Balance(0, {})
+    assert balance(app, HOUR - timedelta(seconds=1)) == Reconciliation(0, {})
     before = balance(app)
     assert (before.due, before.unplanned, before.missing, before.holds) == (3, 3, 0, True)
-    planning.plan(app, NOW)
+    planning.plan(app.digest_context, NOW)
     after = balance(app)
-    assert after == Balance(3, {DeliveryState.SKIPPED: 3})
+    assert after == Reconciliation(3, {DeliveryState.SKIPPED: 3})
     assert after.holds
-    assert balance(app, NOW, "2026-11-19") == Balance(0, {})
+    assert balance(app, NOW, "2026-11-19") == Reconciliation(0, {})
 
 
 def lose_a_row(session: Session) -> None:
-    session.execute(delete(Contents).where(col(Contents.delivery_id) == 1))
+    session.execute(delete(DigestContent).where(col(DigestContent.delivery_id) == 1))
     session.execute(delete(Delivery).where(col(Delivery.id) == 1))
 
 
@@ -68,9 +70,9 @@ def lose_a_reader(session: Session) -> None:
 
 
 @pytest.mark.parametrize("lose", [lose_a_row, lose_a_reader])
-def test_a_lost_digest_is_missing(app: App, lose: Callable[[Session], None]) -> None:
+def test_a_lost_digest_is_missing(app: Application, lose: Callable[[Session], None]) -> None:
     """It was due, planning has passed, and the ledger does not have it."""
-    planning.plan(app, NOW)
+    planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         lose(session)
     found = balance(app)
@@ -78,45 +80,51 @@ def test_a_lost_digest_is_missing(app: App, lose: Callable[[Session], None]) -> 
     assert found.describe_faults() == "1 digest due and missing in the ledger"
 
 
-def test_a_planner_that_loses_a_shard_is_found_out(app: App) -> None:
+def test_a_planner_that_loses_a_shard_is_found_out(app: Application) -> None:
     """The readers' next digests were moved on, and nothing was written."""
     with app.db.write() as session:
         shard = update(Subscriber).where(col(Subscriber.next_due_at) <= NOW)
         session.execute(shard.values(next_due_at=HOUR + DAY))
     found = balance(app)
     assert (found.due, found.unplanned, found.missing, found.holds) == (3, 0, 3, False)
-    planning.plan(app, HOUR + DAY)
+    planning.plan(app.digest_context, HOUR + DAY)
     assert balance(app, HOUR + DAY).missing == 3
-    assert balance(app, HOUR + DAY, TOMORROW) == Balance(3, {DeliveryState.SKIPPED: 3})
+    assert balance(app, HOUR + DAY, TOMORROW) == Reconciliation(3, {DeliveryState.SKIPPED: 3})
 
 
-def test_a_second_digest_on_a_day_is_surplus(app: App) -> None:
+def test_a_second_digest_on_a_day_is_surplus(app: Application) -> None:
     """It has another name, as the ledger takes none twice; its hour tells."""
-    planning.plan(app, NOW)
+    planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         enter(session, 1, TOMORROW, HOUR, NOW)
         enter(session, 2, f"{TODAY}-again", HOUR, NOW)
     assert (balance(app).surplus, balance(app, NOW, TOMORROW).surplus) == (1, 1)
     with app.db.read() as session:
-        assert (deliver.recent(session, NOW).surplus, deliver.recent(session, NOW).due) == (2, 3)
+        assert (
+            reconciliation.reconcile_recent(session, NOW).surplus,
+            reconciliation.reconcile_recent(session, NOW).due,
+        ) == (
+            2,
+            3,
+        )
 
 
 @pytest.mark.parametrize(
     "leave", [subscribers.unsubscribe, lambda *who: subscribers.pause(*who[:2], None, NOW)]
 )
-def test_a_digest_for_who_had_left_is_surplus(app: App, leave: Callable[..., object]) -> None:
+def test_a_digest_for_who_had_left_is_surplus(app: Application, leave: Callable[..., object]) -> None:
     """What was planned before they left is not."""
-    planning.plan(app, NOW)
+    planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         leave(session, 1, NOW)
-    assert balance(app) == Balance(3, {DeliveryState.SKIPPED: 3})
+    assert balance(app) == Reconciliation(3, {DeliveryState.SKIPPED: 3})
     with app.db.write() as session:
         enter(session, 1, TOMORROW, HOUR + DAY, HOUR + DAY)
     found = balance(app, HOUR + DAY, TOMORROW)
     assert (found.surplus, found.unplanned, found.holds) == (1, 2, False)
 
 
-def test_a_digest_on_a_day_without_one_is_surplus(app: App) -> None:
+def test_a_digest_on_a_day_without_one_is_surplus(app: Application) -> None:
     """The weekly reader is due on Mondays: on Friday they are not."""
     with app.db.write() as session:
         session.execute(update(Subscriber).where(col(Subscriber.id) == 4).values(created_at=HOUR - 9 * DAY))
@@ -124,7 +132,7 @@ def test_a_digest_on_a_day_without_one_is_surplus(app: App) -> None:
     assert balance(app).surplus == 1
 
 
-def test_what_readers_change_is_no_fault(app: App) -> None:
+def test_what_readers_change_is_no_fault(app: Application) -> None:
     """Zones, hours, cadences, pauses and comings back: nobody is missing, nobody too many."""
     moments = [HOUR + timedelta(hours=5) * number for number in range(24)]
     choices = [
@@ -136,9 +144,9 @@ def test_what_readers_change_is_no_fault(app: App) -> None:
     for number, now in enumerate(moments):
         with app.db.write() as session:
             _change(session, 1 + number % 3, choices[number % 4], number, now)
-        planning.plan(app, now + timedelta(hours=1))
+        planning.plan(app.digest_context, now + timedelta(hours=1))
         with app.db.read() as session:
-            found = deliver.balance(session, now + timedelta(hours=1), "2026-11-19", "2026-11-27")
+            found = reconciliation.reconcile(session, now + timedelta(hours=1), "2026-11-19", "2026-11-27")
         assert found.holds, (number, found)
         assert found.unplanned == 0
         assert found.due == sum(found.states.values())
@@ -150,16 +158,16 @@ def _change(session: Session, reader: int, choice: dict[str, object], number: in
     elif number % 7 == 4:
         subscribers.unsubscribe(session, reader, now)
     else:
-        wanted = subscribers.Preferences(interests=(Wish("agents"),), **choice)  # type: ignore[arg-type]
+        wanted = subscribers.Preferences(interests=(Interest("agents"),), **choice)  # type: ignore[arg-type]
         subscribers.change(session, reader, wanted, now)
-        subscribers.come_back(session, reader, "", now)
+        subscribers.resubscribe(session, reader, "", now)
 
 
-def test_a_missing_digest_is_told(app: App) -> None:
+def test_a_missing_digest_is_told(app: Application) -> None:
     """By the doctor, as an error."""
-    planning.plan(app, NOW)
+    planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         lose_a_row(session)
-    found = {each.check: each for each in lately.look(app.db, Lexicon(), NOW)}
+    found = {each.check: each for each in service_state.look(app.db, ModelStore(), NOW)}
     assert found["ledger"].level is doctor.Level.ERROR
     assert "1 digest due and missing" in found["ledger"].said

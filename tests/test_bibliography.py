@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app import bibliography
 from app.errors import InvalidInput
-from app.records import PaperRecord
+from app.papers import bibliography
+from app.types import PaperRecord
 
 
 def only(text: str) -> PaperRecord:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import cadence
-from app.models import Cadence
+from app.subscribers import schedule
+from app.types import Cadence
 
 
 def utc(text: str) -> datetime:
@@ -35,7 +35,7 @@ def test_the_next_digest_is_due(
     kind: Cadence, weekday: int, hour: int, zone: str, after: str, due: str
 ) -> None:
     """At the local hour, on the days that the cadence allows, and never twice at one hour."""
-    assert cadence.next_due(kind, weekday, hour, zone, utc(after)) == utc(due)
+    assert schedule.next_due(kind, weekday, hour, zone, utc(after)) == utc(due)
 
 
 @given(
@@ -51,11 +51,11 @@ def test_no_local_day_ever_has_two_digests(
     kind: Cadence, weekday: int, hour: int, zone: str, start: datetime
 ) -> None:
     """Walking from due time to due time never names one edition twice, nor leaves a gap over a week."""
-    due = cadence.next_due(kind, weekday, hour, zone, start)
+    due = schedule.next_due(kind, weekday, hour, zone, start)
     editions = []
     for _ in range(12):
-        editions.append(cadence.edition(zone, due))
-        following = cadence.next_due(kind, weekday, hour, zone, due)
+        editions.append(schedule.edition(zone, due))
+        following = schedule.next_due(kind, weekday, hour, zone, due)
         assert timedelta(0) < following - due <= timedelta(days=7, hours=1)
         due = following
     assert len(set(editions)) == len(editions)
@@ -64,8 +64,8 @@ def test_no_local_day_ever_has_two_digests(
 def test_an_edition_is_the_local_day() -> None:
     """The same moment is Friday in Los Angeles and Saturday in Tokyo."""
     moment = utc("2026-11-20T23:00")
-    assert cadence.edition("Asia/Tokyo", moment) == "2026-11-21"
-    assert cadence.edition("America/Los_Angeles", moment) == "2026-11-20"
+    assert schedule.edition("Asia/Tokyo", moment) == "2026-11-21"
+    assert schedule.edition("America/Los_Angeles", moment) == "2026-11-20"
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_an_edition_is_the_local_day() -> None:
 )
 def test_a_zone_that_does_not_exist_is_known(name: str) -> None:
     """Whatever was typed, only real zones pass."""
-    assert not cadence.valid_zone(name)
-    assert cadence.valid_zone("Europe/Berlin")
+    assert not schedule.valid_zone(name)
+    assert schedule.valid_zone("Europe/Berlin")
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_a_zone_that_does_not_exist_is_known(name: str) -> None:
 def test_after_an_outage_only_the_newest_edition_is_due(now: str, newest: str) -> None:
     """Days that were missed become one digest, not one each."""
     since = utc("2026-11-20T08:00")
-    assert cadence.last_due(Cadence.DAILY, 0, 8, "UTC", since, utc(now)) == utc(newest)
+    assert schedule.last_due(Cadence.DAILY, 0, 8, "UTC", since, utc(now)) == utc(newest)

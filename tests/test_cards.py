@@ -10,37 +10,38 @@ from typing import Any
 import pytest
 from sqlmodel import select
 
-from app import deliver
-from app.models import Card
-from app.pipeline import App
-from app.records import Digest, Section
+from app.application import Application
+from app.delivery import ledger
+from app.delivery.ledger import snapshots
+from app.storage.models import PaperSnapshot
+from app.types import Digest, Section
 from tests import samples
 
 
-def stored(app: App, now: datetime, *digests: Digest) -> list[dict[str, Any]]:
+def stored(app: Application, now: datetime, *digests: Digest) -> list[dict[str, Any]]:
     with app.db.write() as session:
-        return deliver.stored(session, digests, now)
+        return ledger.store(session, digests, now)
 
 
 def restored(
-    app: App, *digests: dict[str, Any], cards: deliver.Cards | None = None
-) -> list[deliver.Restored]:
+    app: Application, *digests: dict[str, Any], cards: ledger.SnapshotStore | None = None
+) -> list[ledger.RestoredDigest]:
     with app.db.read() as session:
-        return (cards or deliver.Cards()).restore(session, digests)
+        return (cards or ledger.SnapshotStore()).restore(session, digests)
 
 
-def card_count(app: App) -> int:
+def card_count(app: Application) -> int:
     with app.db.read() as session:
-        return len(session.exec(select(Card)).all())
+        return len(session.exec(select(PaperSnapshot)).all())
 
 
-def test_a_digest_comes_back_as_it_was(app: App, now: datetime) -> None:
+def test_a_digest_comes_back_as_it_was(app: Application, now: datetime) -> None:
     """Every field of every pick, the note, and how many papers were looked at."""
     liked = Section("", (samples.pick(20, "Robots"),), "Close to what you liked")
     digest = replace(samples.digest(), considered=214)
     digest = replace(digest, sections=(*digest.sections, liked))
     (kept,) = stored(app, now, digest)
-    assert restored(app, kept) == [deliver.Restored(digest)]
+    assert restored(app, kept) == [ledger.RestoredDigest(digest)]
     one = digest.picks[0]
     first = kept["sections"][0]
     assert (first["papers"][0], first["reasons"][first["why"][0]], first["scores"][0]) == (
@@ -48,7 +49,7 @@ def test_a_digest_comes_back_as_it_was(app: App, now: datetime) -> None:
     )  # fmt: skip
 
 
-def test_a_day_has_each_card_once(app: App, now: datetime) -> None:
+def test_a_day_has_each_card_once(app: Application, now: datetime) -> None:
     """However many readers get it, and however often planning runs; the next day has its own."""
     count = len(samples.digest().picks)
     bob = Digest("2026-11-20", (Section("bees", (replace(samples.digest().picks[0], reason="for Bob"),)),))
@@ -59,7 +60,7 @@ def test_a_day_has_each_card_once(app: App, now: datetime) -> None:
     assert card_count(app) == 2 * count
 
 
-def test_another_content_is_another_card(app: App, now: datetime) -> None:
+def test_another_content_is_another_card(app: Application, now: datetime) -> None:
     """A vote more, another summary: what was composed before stays as it was."""
     pick = samples.pick(1, "A Paper")
     later = replace(pick, trend="141 votes")
@@ -69,7 +70,7 @@ def test_another_content_is_another_card(app: App, now: datetime) -> None:
     assert [each.digest for each in restored(app, *kept)] == digests
 
 
-def test_letters_of_all_readers_share_their_picks(app: App, now: datetime) -> None:
+def test_letters_of_all_readers_share_their_picks(app: Application, now: datetime) -> None:
     """A letter has 1 for the best pick that can be read and 0 for others: scores are each reader's own."""
     first, second = (samples.pick(number, f"Paper {number}") for number in (1, 2))
     alice, bob = (
@@ -78,11 +79,11 @@ def test_letters_of_all_readers_share_their_picks(app: App, now: datetime) -> No
     )
     kept = stored(app, now, alice, bob)
     with app.db.read() as session:
-        cards = deliver.Cards()
+        cards = ledger.SnapshotStore()
         one, other = cards.restore(session, kept, scored=False)
         again, _ = cards.restore(session, kept, scored=False)
         kept[0]["sections"][0]["cards"][1] = 0
-        (left,) = deliver.Cards().restore(session, kept[:1], scored=False)
+        (left,) = ledger.SnapshotStore().restore(session, kept[:1], scored=False)
     assert [pick.score for pick in one.digest.picks] == [0, 1]
     for picks in zip(one.digest.picks, other.digest.picks, again.digest.picks, strict=True):
         assert len(set(map(id, picks))) == 1
@@ -90,11 +91,11 @@ def test_letters_of_all_readers_share_their_picks(app: App, now: datetime) -> No
 
 
 def test_one_pick_that_is_always_the_best_is_shared_too(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it is for the readers of one narrow interest: nothing is worked out twice."""
     (kept,) = stored(app, now, Digest("2026-11-20", (Section("bees", (samples.pick(1, "A Paper"),)),)))
-    cards = deliver.Cards()
+    cards = ledger.SnapshotStore()
     with app.db.read() as session:
         (first,) = cards.restore(session, [kept], scored=False)
         monkeypatch.setattr(cards, "_read", None)
@@ -103,21 +104,21 @@ def test_one_pick_that_is_always_the_best_is_shared_too(
 
 
 @pytest.mark.parametrize("stored_digest", [[], "nothing", 7])
-def test_what_is_no_digest_costs_itself(app: App, stored_digest: Any) -> None:
+def test_what_is_no_digest_costs_itself(app: Application, stored_digest: Any) -> None:
     """Whatever wrote it: it has no paper, and something in it cannot be read."""
     with app.db.read() as session:
         for scored in (True, False):
-            (read,) = deliver.Cards().restore(session, [stored_digest], scored=scored)
+            (read,) = ledger.SnapshotStore().restore(session, [stored_digest], scored=scored)
             assert (read.digest.picks, read.unreadable) == ((), 1)
 
 
-def test_memory_is_bounded(app: App, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read long ago is forgotten, and read once more."""
-    monkeypatch.setattr(deliver.cards, "CARDS_KEPT", 3)
-    monkeypatch.setattr(deliver.cards, "PICKS_KEPT", 3)
+    monkeypatch.setattr(snapshots, "CARDS_KEPT", 3)
+    monkeypatch.setattr(snapshots, "PICKS_KEPT", 3)
     another = Digest("2026-11-20", (Section("bees", (samples.pick(1, "A Paper"),)),))
     kept = stored(app, now, samples.digest(), another)
-    cards = deliver.Cards()
+    cards = ledger.SnapshotStore()
     with app.db.read() as session:
         first, _, again = (cards.restore(session, [kept[n]], scored=False)[0] for n in (0, 1, 0))
     assert again == first
@@ -135,13 +136,13 @@ def test_memory_is_bounded(app: App, now: datetime, monkeypatch: pytest.MonkeyPa
     ],
 )  # fmt: skip
 def test_a_pick_that_cannot_be_read_costs_itself(
-    app: App, now: datetime, column: str, value: Any, scored: bool, at_hand: bool
+    app: Application, now: datetime, column: str, value: Any, scored: bool, at_hand: bool
 ) -> None:
     """The reader gets the others, and it is counted."""
     (whole,) = stored(app, now, samples.digest())
     kept = deepcopy(whole)
     kept["sections"][0][column][0] = value
-    cards = deliver.Cards()
+    cards = ledger.SnapshotStore()
     with app.db.read() as session:
         for _ in range(2 if at_hand else 0):
             cards.restore(session, [whole], scored=scored)
@@ -152,11 +153,11 @@ def test_a_pick_that_cannot_be_read_costs_itself(
 
 
 @pytest.mark.parametrize("field", ["title", "a field that is no field"])
-def test_a_card_with_other_fields_costs_itself(app: App, now: datetime, field: str) -> None:
+def test_a_card_with_other_fields_costs_itself(app: Application, now: datetime, field: str) -> None:
     """Whatever wrote it: one that lacks a field, or has one too many, is left out."""
     (kept,) = stored(app, now, samples.digest())
     with app.db.write() as session:
-        card = session.get_one(Card, kept["sections"][0]["cards"][0])
+        card = session.get_one(PaperSnapshot, kept["sections"][0]["cards"][0])
         shown = {name: text for name, text in card.shown.items() if name != field}
         card.shown = shown if field in card.shown else {**shown, field: 1}
     assert restored(app, kept)[0].unreadable == 1
@@ -172,7 +173,7 @@ def test_a_card_with_other_fields_costs_itself(app: App, now: datetime, field: s
         [{"interest": "", "heading": "", "cards": [1], "papers": [], "why": [], "scores": [], "reasons": []}],
     ],
 )
-def test_a_section_that_cannot_be_read_costs_itself(app: App, now: datetime, sections: Any) -> None:
+def test_a_section_that_cannot_be_read_costs_itself(app: Application, now: datetime, sections: Any) -> None:
     """It counts as one, since nobody can say how many picks were in it."""
     (kept,) = stored(app, now, samples.digest())
     kept["sections"] = [*kept["sections"], *sections] if isinstance(sections, list) else sections
@@ -181,14 +182,14 @@ def test_a_section_that_cannot_be_read_costs_itself(app: App, now: datetime, sec
     assert len(read.digest.picks) in (0, 8)
 
 
-def test_cards_go_when_nothing_can_use_them(app: App, now: datetime) -> None:
+def test_cards_go_when_nothing_can_use_them(app: Application, now: datetime) -> None:
     """A digest of the last minute of a day may show a card that was written in its first."""
     morning, night = now.replace(hour=0, minute=0), now.replace(hour=23, minute=59)
     stored(app, morning, samples.digest())
     (late,) = stored(app, night, samples.digest())
     with app.db.write() as session:
-        deliver.prune_cards(session, night)
+        ledger.prune_cards(session, night)
     assert restored(app, late)[0].unreadable == 0
     with app.db.write() as session:
-        assert deliver.prune_cards(session, night + timedelta(days=1)) == len(samples.digest().picks)
+        assert ledger.prune_cards(session, night + timedelta(days=1)) == len(samples.digest().picks)
     assert restored(app, late)[0].unreadable == len(samples.digest().picks)

@@ -21,16 +21,19 @@ from click.testing import Result
 from sqlmodel import col, select
 from typer.testing import CliRunner
 
-from app import catalogue, clock, keys, pipeline, subscribers
-from app.cli import cli, papers, people
-from app.ingest import Summary
-from app.lexicon import YOUNG
-from app.match import Numbers
-from app.models import ApiKey, Audit, Delivery, Model, Scope, Source, Subscriber
-from app.pipeline import App, Refreshed
-from app.records import Digest, Rejection, Section, Wish
+from app import clock, pipeline, subscribers
+from app.application import Application
+from app.cli import cli, papers
+from app.cli.subscribers import COLUMNS, EXPORTED
+from app.papers import source_registry
+from app.papers.polling import PollResult
+from app.relevance.matching import MatchDetails
+from app.relevance.model_store import YOUNG
 from app.settings import Settings
+from app.storage import api_keys
+from app.storage.models import ApiKey, AuditEntry, Delivery, Scope, Source, Subscriber, TrainedModel
 from app.subscribers import Preferences, SignUp
+from app.types import Digest, IngestSummary, Interest, Rejection, Section
 from tests import shelves
 from tests.conftest import SECRET
 from tests.mailserver import MailServer
@@ -177,8 +180,8 @@ def test_wrong_usage_is_2(arguments: tuple[str, ...], run: Run) -> None:
 
 def test_polling_tells_which_sources_failed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 1, and what the others brought is told."""
-    brought = Refreshed(
-        summary=Summary(rows=3, papers_new=2, rejections=(Rejection("no title", 3, "", "hub"),)),
+    brought = PollResult(
+        summary=IngestSummary(rows=3, papers_new=2, rejections=(Rejection("no title", 3, "", "hub"),)),
         polled=("hub", "arxiv"),
         failed={"arxiv": "it answered 503"},
     )
@@ -194,22 +197,22 @@ def test_polling_tells_which_sources_failed(run: Run, monkeypatch: pytest.Monkey
 def test_asked_to_end_while_polling(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGTERM ends what is under way in order: leases are given back."""
 
-    def refresh(app: App, _now: object) -> Refreshed:
+    def refresh(app: Application, _now: object) -> PollResult:
         os.kill(os.getpid(), signal.SIGTERM)
         assert app.stopping.wait(30)
-        return Refreshed()
+        return PollResult()
 
     monkeypatch.setattr(pipeline, "refresh", refresh)
     assert "none is due" in run("ingest").stdout
 
 
-def test_nothing_due_is_no_failure(run: Run, app: App) -> None:
+def test_nothing_due_is_no_failure(run: Run, app: Application) -> None:
     """A cron job may ask as often as it likes."""
     now = clock.utcnow()
     with app.db.write() as session:
-        catalogue.seed(session, (), now)
-        for source in catalogue.listed(session):
-            catalogue.pause(session, source)
+        source_registry.seed(session, (), now)
+        for source in source_registry.listed(session):
+            source_registry.pause(session, source)
     assert "none is due" in run("ingest").stdout
 
 
@@ -250,7 +253,7 @@ def test_a_section_under_no_interest_is_called_what_it_is(capsys: pytest.Capture
     assert [line for line in capsys.readouterr().out.splitlines() if line][:3] == headings
 
 
-def test_a_preview_without_new_papers_says_why(app: App, run: Run) -> None:
+def test_a_preview_without_new_papers_says_why(app: Application, run: Run) -> None:
     """That is an answer, not a failure."""
     with app.db.write() as session:
         shelves.archive(session, 1, clock.utcnow())
@@ -299,7 +302,7 @@ def test_an_interest_that_cannot_be_searched_for_is_one_line(text: str, run: Run
 
 
 @pytest.fixture
-def alice_is_due(app: App, run: Run, rows: Path) -> None:
+def alice_is_due(app: Application, run: Run, rows: Path) -> None:
     """Papers of today, and a reader who waits for them."""
     now = clock.utcnow()
     with app.db.write() as session:
@@ -316,7 +319,9 @@ def test_why_a_paper_would_be_sent(run: Run, alice_is_due: None) -> None:
     assert "from 0.33 on a paper is sent" in told
     assert re.search(r"relevance +weight +weighted\n", told)
     assert "Weighted = 1 − (1 − relevance)^weight." in told
-    assert all(name.replace("_", " ") in told for name in Numbers.__dataclass_fields__ if name != "left_out")
+    assert all(
+        name.replace("_", " ") in told for name in MatchDetails.__dataclass_fields__ if name != "left_out"
+    )
     assert not re.search(r"likeness|left out|none|0\.000", told), "what says nothing is left out"
     assert "next digest" in told
     explained = says(run("explain", "alice@example.org", "1", "--json"))
@@ -369,7 +374,9 @@ def test_sending_sends_and_a_dry_run_does_not(run: Run, mail_server: MailServer)
 
 
 @pytest.mark.usefixtures("alice_is_due")
-def test_what_is_paused_is_told_and_goes_on_when_resumed(run: Run, app: App, mail_server: MailServer) -> None:
+def test_what_is_paused_is_told_and_goes_on_when_resumed(
+    run: Run, app: Application, mail_server: MailServer
+) -> None:
     """Whoever wonders why nothing leaves reads the reason, and how to end it."""
     assert "Sending is paused." in run("sending", "pause", "--reason", "the [key] is wrong").stdout
     told = run("send")
@@ -384,17 +391,17 @@ def test_what_is_paused_is_told_and_goes_on_when_resumed(run: Run, app: App, mai
     run("sending", "resume", code=1)
     assert says(run("send", "--json"))["sent"] == 1
     with app.db.read() as session:
-        assert [row.action for row in session.exec(select(Audit))] == ["sending.pause", "sending.resume"]
+        assert [row.action for row in session.exec(select(AuditEntry))] == ["sending.pause", "sending.resume"]
 
 
-def test_mails_that_wait_are_told(run: Run, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mails_that_wait_are_told(run: Run, app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A confirmation that finds no relay is no digest: it is seen all the same, and when it is tried."""
     assert says(run("sending", "status", "--json"))["others"] == []
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PAPERBOY_SMTP_PORT", str(closed.getsockname()[1]))
         with app.db.write() as session:
-            wanted = SignUp("alice@example.org", Preferences(interests=(Wish("agents"),)))
+            wanted = SignUp("alice@example.org", Preferences(interests=(Interest("agents"),)))
             subscribers.sign_up(session, wanted, "192.0.2.1", clock.utcnow())
         assert "1 mail waits, to be tried at 20" in run("send").stdout
         told = run("send").stdout
@@ -408,7 +415,7 @@ def test_mails_that_wait_are_told(run: Run, app: App, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("alice_is_due")
-def test_an_edition_is_cancelled(run: Run, app: App, mail_server: MailServer) -> None:
+def test_an_edition_is_cancelled(run: Run, app: Application, mail_server: MailServer) -> None:
     """What had not left ends as skipped; an edition that never was is told apart."""
     run("sending", "pause", "--reason", "a wrong digest")
     run("send")
@@ -452,7 +459,7 @@ def test_a_mail_that_failed_is_exit_code_1(run: Run, mail_server: MailServer) ->
 # --- model
 
 
-def test_a_model_is_learned_and_listed(run: Run, app: App) -> None:
+def test_a_model_is_learned_and_listed(run: Run, app: Application) -> None:
     """A young archive says why not; a corrupt model is shown, and the one before it is in use."""
     assert "the archive is young" in run("model", "learn").stdout
     assert "What was shipped is in use" in run("model", "list").stdout
@@ -464,7 +471,7 @@ def test_a_model_is_learned_and_listed(run: Run, app: App) -> None:
         shelves.archive(session, 1, now, first=YOUNG)
     assert f"Model 2 was learned from {YOUNG + 1} papers" in run("model", "learn").stdout
     with app.db.write() as session:
-        session.get_one(Model, 2).data = b"torn"
+        session.get_one(TrainedModel, 2).data = b"torn"
     listed = {
         each["id"]: (not each["fault"], each["in_use"]) for each in says(run("model", "list", "--json"))
     }
@@ -477,7 +484,7 @@ def test_a_model_is_learned_and_listed(run: Run, app: App) -> None:
 # --- subscribers
 
 
-def test_a_reader_is_added_by_hand(run: Run, app: App) -> None:
+def test_a_reader_is_added_by_hand(run: Run, app: Application) -> None:
     """Active at once, because consent was given elsewhere; the audit says who did it."""
     told = says(
         run("subscribers", "add", "Bob@example.org", "--interest", "robots", "--zone", "Asia/Tokyo", "--json")
@@ -486,7 +493,7 @@ def test_a_reader_is_added_by_hand(run: Run, app: App) -> None:
     with app.db.read() as session:
         bob = session.exec(select(Subscriber)).one()
         assert (bob.state, bob.zone, bob.hour) == ("active", "Asia/Tokyo", 8)
-        assert [row.action for row in session.exec(select(Audit))] == ["subscriber.add"]
+        assert [row.action for row in session.exec(select(AuditEntry))] == ["subscriber.add"]
     assert (
         "Mars"
         in run("subscribers", "add", "c@example.org", "--interest", "x", "--zone", "Mars/X", code=1).stderr
@@ -494,7 +501,7 @@ def test_a_reader_is_added_by_hand(run: Run, app: App) -> None:
     assert "known already" in run("subscribers", "add", "bob@example.org", "--interest", "x", code=1).stderr
 
 
-def test_importing_skips_bad_rows_and_shows_them(run: Run, app: App, tmp_path: Path) -> None:
+def test_importing_skips_bad_rows_and_shows_them(run: Run, app: Application, tmp_path: Path) -> None:
     """As spreadsheets write it: a mark at the beginning, semicolons, and CRLF."""
     file = tmp_path / "readers.csv"
     lines = [
@@ -549,7 +556,7 @@ def test_a_file_that_is_no_csv_is_one_line(content: bytes, run: Run, tmp_path: P
     assert failed.stderr.count("\n") == 1
 
 
-def test_an_export_can_be_imported_again(run: Run, app: App, tmp_path: Path) -> None:
+def test_an_export_can_be_imported_again(run: Run, app: Application, tmp_path: Path) -> None:
     """Every reader, in a form that a spreadsheet does not run as formulas."""
     with app.db.write() as session:
         wanted = ["-negative thoughts", '"agents"']
@@ -565,17 +572,17 @@ def test_an_export_can_be_imported_again(run: Run, app: App, tmp_path: Path) -> 
     run("subscribers", "export", "--json", "--csv", code=2)
 
 
-def test_what_was_learned_from_a_reader_is_shown_and_forgotten(run: Run, app: App) -> None:
+def test_what_was_learned_from_a_reader_is_shown_and_forgotten(run: Run, app: Application) -> None:
     """By their address or their number; who is not there is said in a line."""
     now = clock.utcnow()
     with app.db.write() as session:
         alice = shelves.reader(session, "alice@example.org", ["robots"], now)
         paper = shelves.paper(session, shelves.source(session, now), "[red]Plans[/red]", now.date(), now)
-        subscribers.say(session, alice, paper, True, now)
-        subscribers.set_aside(session, alice, "Ada Lovelace")
+        subscribers.set_feedback(session, alice, paper, True, now)
+        subscribers.ignore_author(session, alice, "Ada Lovelace")
     shown = says(run("subscribers", "show", str(alice), "--json"))
     assert (shown["email"], shown["interests"]) == ("alice@example.org", ["robots"])
-    assert shown["authors_aside"] == ["Ada Lovelace"]
+    assert shown["ignored_authors"] == ["Ada Lovelace"]
     assert [(each["title"], each["liked"]) for each in shown["opinions"]] == [("[red]Plans[/red]", True)]
     told = run("subscribers", "show", "Alice@example.org").stdout
     assert re.search(r"more like this +\[red\]Plans\[/red\]", told)
@@ -590,11 +597,11 @@ def test_what_was_learned_from_a_reader_is_shown_and_forgotten(run: Run, app: Ap
 # --- keys and sources
 
 
-def test_a_key_is_shown_once(run: Run, app: App) -> None:
+def test_a_key_is_shown_once(run: Run, app: Application) -> None:
     """It works, it is listed without itself, and it ends when it is revoked."""
     told = says(run("key", "create", "grafana", "--scope", "read", "--scope", "send", "--json"))
     with app.db.read() as session:
-        holder = keys.holder(session, told["key"], clock.utcnow())
+        holder = api_keys.holder(session, told["key"], clock.utcnow())
     assert holder is not None
     assert holder.scopes == {Scope.READ, Scope.SEND}
     listed = run("key", "list")
@@ -604,7 +611,7 @@ def test_a_key_is_shown_once(run: Run, app: App) -> None:
     assert "already" in run("key", "create", "grafana", "--scope", "read", code=1).stderr
     run("key", "revoke", "grafana")
     with app.db.read() as session:
-        assert keys.holder(session, told["key"], clock.utcnow()) is None
+        assert api_keys.holder(session, told["key"], clock.utcnow()) is None
         assert session.exec(select(ApiKey)).one().revoked_at
     run("key", "revoke", "grafana", code=1)
 
@@ -632,7 +639,7 @@ def test_without_a_secret_what_signs_links_does_not_start(run: Run, monkeypatch:
     run("sources", "list")
 
 
-def test_sources_are_added_paused_and_resumed(run: Run, app: App) -> None:
+def test_sources_are_added_paused_and_resumed(run: Run, app: Application) -> None:
     """By their names."""
     run("sources", "add", "A lab's blog", "--kind", "feed", "--url", "https://lab.example/feed.xml")
     run("sources", "add", "stat", "--kind", "arxiv", "--category", "stat.ML", "--category", "stat.ME")
@@ -686,7 +693,7 @@ def test_foreign_text_does_not_steer_the_terminal(
     hostile: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A title or an error comes from whoever wrote the upstream's answer."""
-    failed = Refreshed(polled=("hub",), failed={"hub": hostile})
+    failed = PollResult(polled=("hub",), failed={"hub": hostile})
     monkeypatch.setattr(pipeline, "refresh", lambda _app, _now: failed)
     shown = run("ingest", code=1).stdout
     assert "\x1b" not in shown
@@ -771,4 +778,4 @@ def test_a_command_works_as_a_program(serving: Callable[..., subprocess.Popen[st
 
 def test_the_columns_of_an_export_are_those_of_an_import() -> None:
     """What can be read can be written."""
-    assert set(people.COLUMNS) <= set(people.EXPORTED)
+    assert set(COLUMNS) <= set(EXPORTED)

@@ -9,10 +9,11 @@ import pytest
 from sqlmodel import select
 from typer.testing import CliRunner
 
-from app import subscribers, suppression
+from app import subscribers
+from app.application import Application
 from app.cli import cli
-from app.models import Audit, Subscriber, SubscriberState
-from app.pipeline import App
+from app.delivery import suppression
+from app.storage.models import AuditEntry, Subscriber, SubscriberState
 from tests import shelves
 from tests.bounces.mails import LETTER, dsn, vacation
 from tests.conftest import NOW, SECRET
@@ -78,14 +79,14 @@ def test_without_a_file_there_is_nothing_to_read() -> None:
 
 
 @pytest.fixture
-def run(app: App, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+def run(app: Application, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     """The command line on the test's own database."""
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", app.settings.database_url)
     monkeypatch.setenv("PAPERBOY_SECRET_KEYS", SECRET)
     return CliRunner()
 
 
-def test_an_address_is_listed_and_lifted(app: App, run: CliRunner) -> None:
+def test_an_address_is_listed_and_lifted(app: Application, run: CliRunner) -> None:
     """By name where its reader is known; whose mail came back is a reader again; both are in the audit."""
     with app.db.write() as session:
         reader = session.get_one(Subscriber, shelves.reader(session, ALICE, ["agents"], NOW))
@@ -106,10 +107,10 @@ def test_an_address_is_listed_and_lifted(app: App, run: CliRunner) -> None:
     assert run.invoke(cli, ["suppressions", "lift", ALICE, "--reason", "again"]).exit_code == 1
     with app.db.read() as session:
         assert subscribers.find(session, ALICE).state is SubscriberState.ACTIVE
-        assert [row.action for row in session.exec(select(Audit))] == ["suppression.lift"]
+        assert [row.action for row in session.exec(select(AuditEntry))] == ["suppression.lift"]
 
 
-def test_an_address_is_added(app: App, run: CliRunner) -> None:
+def test_an_address_is_added(app: Application, run: CliRunner) -> None:
     """With the reason; one that is no address is refused."""
     assert run.invoke(cli, ["suppressions", "add", ALICE, "--reason", "asked by telephone"]).exit_code == 0
     with app.db.read() as session:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import compose, ranking
-from app.ranking import FLOOR, Matches, Reader, Shelf, Vector
-from app.records import Digest, PaperView, Skip, Trend, WhenEmpty, Wish
+from app.digests import compose, ranking
+from app.digests.ranking import FLOOR, CandidatePool, EvidenceMatrix, RankingRequest, Vector
+from app.types import Digest, EmptyDigestPolicy, Interest, PaperView, Skip, Trend
 
 TODAY = date(2026, 11, 20)
-AGENTS, VIDEO = Wish("agents"), Wish("video")
+AGENTS, VIDEO = Interest("agents"), Interest("video")
 REST = {number: np.array([0.6, 0.8]) for number in range(4, 10)}
 
 
@@ -29,12 +29,12 @@ def shelf(
     excluded: Mapping[str, frozenset[int]] | None = None,
     vectors: Mapping[int, Vector] | None = None,
     quiet: str = "",
-) -> Shelf:
+) -> CandidatePool:
     """Papers 1 … n, and how relevant each is to each interest."""
-    filed = Matches(range(1, papers + 1))
+    filed = EvidenceMatrix(range(1, papers + 1))
     for text in ("agents", "video", "traps"):
         filed.add(text, matches.get(text, {}), (excluded or {}).get(text, frozenset()))
-    return Shelf(
+    return CandidatePool(
         papers={
             n: PaperView(n, f"Paper {n}", "An abstract.", last_listed_on=(listed or {}).get(n, TODAY))
             for n in range(1, papers + 1)
@@ -48,17 +48,17 @@ def shelf(
     )
 
 
-def composed(reader: Reader, on: Shelf) -> Digest | Skip:
+def composed(reader: RankingRequest, on: CandidatePool) -> Digest | Skip:
     return compose.compose("2026-11-20", *ranking.rank(on, [reader]))
 
 
-def digest(reader: Reader, on: Shelf) -> Digest:
+def digest(reader: RankingRequest, on: CandidatePool) -> Digest:
     made = composed(reader, on)
     assert isinstance(made, Digest), made
     return made
 
 
-def skipped(reader: Reader, on: Shelf) -> str:
+def skipped(reader: RankingRequest, on: CandidatePool) -> str:
     made = composed(reader, on)
     assert isinstance(made, Skip), made
     return made.reason
@@ -71,20 +71,20 @@ def ids(made: Digest) -> dict[str, list[int]]:
 def test_a_paper_stands_once_under_the_interest_it_fits_best() -> None:
     """Sections follow the reader's order, picks within them their place."""
     on = shelf({"agents": {1: FLOOR, 2: 0.9, 3: FLOOR}, "video": {1: 0.6, 4: 0.5}})
-    assert ids(digest(Reader((AGENTS, VIDEO)), on)) == {"agents": [2, 3], "video": [1, 4]}
+    assert ids(digest(RankingRequest((AGENTS, VIDEO)), on)) == {"agents": [2, 3], "video": [1, 4]}
 
 
 def test_never_what_was_sent_before() -> None:
     """Not even when it is the best match by far."""
     on = shelf({"agents": {1: 0.99, 2: FLOOR}})
-    assert ids(digest(Reader((AGENTS,), had=frozenset({1})), on)) == {"agents": [2]}
+    assert ids(digest(RankingRequest((AGENTS,), had=frozenset({1})), on)) == {"agents": [2]}
 
 
 def test_below_the_floor_nothing_is_sent() -> None:
     """Two weak matches of one paper together may pass it."""
     weak = FLOOR * 0.7
     on = shelf({"agents": {1: weak, 2: weak}, "video": {2: weak}})
-    assert ids(digest(Reader((AGENTS, VIDEO)), on)) == {"agents": [2]}
+    assert ids(digest(RankingRequest((AGENTS, VIDEO)), on)) == {"agents": [2]}
 
 
 def test_votes_and_freshness_break_ties() -> None:
@@ -94,44 +94,53 @@ def test_votes_and_freshness_break_ties() -> None:
         trends={1: 0.1, 2: 0.9, 3: 0.9},
         listed={3: TODAY - timedelta(days=1)},
     )
-    assert ids(digest(Reader((AGENTS,)), on)) == {"agents": [2, 3, 1]}
+    assert ids(digest(RankingRequest((AGENTS,)), on)) == {"agents": [2, 3, 1]}
 
 
 def test_a_quota_holds_and_the_next_best_interest_takes_over() -> None:
     """A paper that no longer fits under its best interest may stand under one it fits nearly as well."""
     on = shelf({"agents": {1: 0.9, 2: 0.8, 3: 0.7}, "video": {2: 0.6, 3: 0.1}})
-    assert ids(digest(Reader((Wish("agents", quota=1), VIDEO)), on)) == {"agents": [1], "video": [2]}
+    assert ids(digest(RankingRequest((Interest("agents", quota=1), VIDEO)), on)) == {
+        "agents": [1],
+        "video": [2],
+    }
 
 
 def test_a_full_interest_costs_another_no_paper_that_it_would_bring_itself() -> None:
     """Agents alone would bring the first paper; that it fits the full one better takes nothing away."""
     on = shelf({"agents": {1: FLOOR}, "video": {1: 0.9, 2: 0.95}})
-    assert ids(digest(Reader((AGENTS, Wish("video", quota=1))), on)) == {"agents": [1], "video": [2]}
+    assert ids(digest(RankingRequest((AGENTS, Interest("video", quota=1))), on)) == {
+        "agents": [1],
+        "video": [2],
+    }
 
 
 def test_a_full_interest_hides_no_paper_of_another() -> None:
     """However many of its papers have better scores: they have no place, and so they take none."""
     on = shelf({"agents": dict.fromkeys(range(1, 31), 0.9), "video": dict.fromkeys(range(31, 35), 0.4)}, 34)
-    made = digest(Reader((Wish("agents", quota=1), VIDEO), max_papers=4), on)
+    made = digest(RankingRequest((Interest("agents", quota=1), VIDEO), max_papers=4), on)
     assert ids(made) == {"agents": [1], "video": [31, 32, 33]}
 
 
 def test_the_loudest_interest_drowns_no_other() -> None:
     """With room for three, the small interest's best is in."""
     on = shelf({"agents": dict.fromkeys(range(1, 9), 0.9), "video": {9: FLOOR}})
-    assert ids(digest(Reader((AGENTS, VIDEO), max_papers=3), on)) == {"agents": [1, 2], "video": [9]}
+    assert ids(digest(RankingRequest((AGENTS, VIDEO), max_papers=3), on)) == {"agents": [1, 2], "video": [9]}
 
 
 def test_a_thin_day_waits_for_the_next() -> None:
     """Fewer than the reader's minimum are kept, and the reason says how many."""
     on = shelf({"agents": {1: 0.9, 2: 0.9}})
-    assert skipped(Reader((AGENTS,), min_papers=3), on) == "2 of at least 3 papers: kept for the next digest"
+    assert (
+        skipped(RankingRequest((AGENTS,), min_papers=3), on)
+        == "2 of at least 3 papers: kept for the next digest"
+    )
 
 
 def test_a_thin_day_goes_out_before_a_paper_is_lost() -> None:
     """What would drop out of the window tomorrow is sent today."""
     on = shelf({"agents": {1: 0.9}}, listed={1: TODAY - timedelta(days=6)})
-    assert ids(digest(Reader((AGENTS,), min_papers=3, leaving=TODAY - timedelta(days=5)), on)) == {
+    assert ids(digest(RankingRequest((AGENTS,), min_papers=3, leaving=TODAY - timedelta(days=5)), on)) == {
         "agents": [1]
     }
 
@@ -146,20 +155,20 @@ def test_a_thin_day_goes_out_before_a_paper_is_lost() -> None:
 )
 def test_silence_says_why(papers: int, quiet: str, reason: str) -> None:
     """How many papers were looked at, and whether the calendar explains it."""
-    assert skipped(Reader((AGENTS,)), shelf({}, papers, quiet=quiet)) == reason
+    assert skipped(RankingRequest((AGENTS,)), shelf({}, papers, quiet=quiet)) == reason
 
 
 def test_silence_names_the_words_that_no_paper_has() -> None:
     """A slip of the pen, or a word that the field does not use."""
     on = replace(shelf({}, 9), missing=lambda text: ["lerning", "C++"] if text == "agents" else ["lerning"])
     reason = "none of the 9 new papers matched your interests: no paper says “lerning”, “C++”."
-    assert skipped(Reader((AGENTS, VIDEO)), on) == reason
+    assert skipped(RankingRequest((AGENTS, VIDEO)), on) == reason
 
 
 def test_a_reader_may_ask_for_what_trends_instead_of_silence() -> None:
     """Best trending first, without what their exclusions forbid, and the note says so."""
     on = shelf({}, 4, trends={1: 0.2, 2: 0.9, 3: 0.5, 4: 0.99}, excluded={"agents": frozenset({4})})
-    made = digest(Reader((AGENTS,), max_papers=2, when_empty=WhenEmpty.TRENDING), on)
+    made = digest(RankingRequest((AGENTS,), max_papers=2, when_empty=EmptyDigestPolicy.TRENDING), on)
     assert ids(made) == {"": [2, 3]}
     assert "Nothing new matched" in made.note
 
@@ -173,7 +182,7 @@ def test_what_trends_beyond_the_interests_fills_free_places() -> None:
             6: Trend(0.5, "1 vote"),
         },
     )  # fmt: skip
-    reader = Reader((AGENTS,), beyond=3)
+    reader = RankingRequest((AGENTS,), beyond=3)
     made = digest(reader, on)
     assert ids(made) == {"agents": [1], "": [3, 2]}
     told = ("more votes than most papers of its day", 0.0)
@@ -189,59 +198,60 @@ def test_what_trends_beyond_the_interests_fills_free_places() -> None:
 def test_what_a_quota_turned_away_is_not_beyond_the_interests() -> None:
     """It fits one of them: its reader wants no more of that."""
     on = shelf({"agents": {1: 0.99, 2: 0.8, 3: 0.7}}, trends={2: 0.9, 3: 0.9, 4: 0.8})
-    made = digest(Reader((Wish("agents", quota=1),), beyond=3), on)
+    made = digest(RankingRequest((Interest("agents", quota=1),), beyond=3), on)
     assert ids(made) == {"agents": [1], "": [4]}
 
 
 def test_a_weight_says_not_what_a_paper_is_about() -> None:
     """The interest that counts most takes no paper from the one that it fits better."""
     on = shelf({"agents": {1: 0.7, 2: 0.8}, "video": {1: 0.8}})
-    assert ids(digest(Reader((Wish("agents", 3.0), VIDEO)), on)) == {"agents": [2], "video": [1]}
+    assert ids(digest(RankingRequest((Interest("agents", 3.0), VIDEO)), on)) == {"agents": [2], "video": [1]}
 
 
 def test_what_trends_beyond_makes_no_digest_by_itself() -> None:
     """A thin day is kept for the next digest all the same, and an empty one is silent."""
     on = shelf({"agents": {1: 0.5}}, trends=dict.fromkeys(range(1, 9), 0.9))
-    assert "1 of at least 2 papers" in skipped(Reader((AGENTS,), min_papers=2, beyond=3), on)
-    assert "none of the 9" in skipped(Reader((VIDEO,), beyond=3), on)
+    assert "1 of at least 2 papers" in skipped(RankingRequest((AGENTS,), min_papers=2, beyond=3), on)
+    assert "none of the 9" in skipped(RankingRequest((VIDEO,), beyond=3), on)
 
 
 def test_a_muted_paper_is_in_no_section() -> None:
     """Whether it fits, trends, or is liked; and silence says how many were kept out."""
     on = shelf({"agents": {1: 0.9, 2: 0.5}}, 3, trends={1: 0.9, 3: 0.6})
-    reader = Reader((AGENTS,), beyond=3, taste={1: 0.9}, muted=frozenset({1}))
+    reader = RankingRequest((AGENTS,), beyond=3, taste={1: 0.9}, muted=frozenset({1}))
     assert ids(digest(reader, on)) == {"agents": [2], "": [3]}
     assert skipped(replace(reader, muted=frozenset({1, 2, 3})), on) == "no new papers; 3 say what you muted."
     kept_out = skipped(replace(reader, muted=frozenset({1, 2}), had=frozenset({2})), on)
     assert kept_out == "the one new paper did not match your interests; one says what you muted."
-    trending = Reader((), muted=frozenset({1}))
+    trending = RankingRequest((), muted=frozenset({1}))
     assert ids(digest(trending, on)) == {"": [3, 2]}
 
 
 def test_what_nobody_voted_on_is_not_said_to_trend() -> None:
     """It fills what room there is, as new."""
     on = replace(shelf({}, 2), trends={1: Trend(0.9, "12 votes"), 2: Trend(0.5, "")})
-    made = digest(Reader((AGENTS,), when_empty=WhenEmpty.TRENDING), on)
+    made = digest(RankingRequest((AGENTS,), when_empty=EmptyDigestPolicy.TRENDING), on)
     assert [pick.reason for pick in made.picks] == ["more votes than most papers of its day", "newly listed"]
 
 
 def test_what_trends_may_be_all_excluded() -> None:
     """Then there were new papers, and silence says so."""
     on = shelf({}, 2, excluded={"agents": frozenset({1, 2})})
-    reader = Reader((AGENTS,), when_empty=WhenEmpty.TRENDING)
+    reader = RankingRequest((AGENTS,), when_empty=EmptyDigestPolicy.TRENDING)
     assert skipped(reader, on) == "none of the 2 new papers matched your interests."
 
 
 def test_without_interests_a_reader_gets_what_trends() -> None:
     """Somebody who names none wants the news of the field."""
-    assert ids(digest(Reader((), max_papers=1), shelf({}, 3, trends={2: 0.9}))) == {"": [2]}
+    assert ids(digest(RankingRequest((), max_papers=1), shelf({}, 3, trends={2: 0.9}))) == {"": [2]}
 
 
 def test_what_a_reader_liked_is_a_reason_and_brings_papers_of_its_own() -> None:
     """Under an interest it is added to the interest's reason; alone it has a section at the end."""
     taste = {1: 0.6, 2: 0.6}
     made = digest(
-        Reader((AGENTS,), taste=taste, why_liked=lambda _: "close to “Plans”"), shelf({"agents": {1: 0.9}})
+        RankingRequest((AGENTS,), taste=taste, why_liked=lambda _: "close to “Plans”"),
+        shelf({"agents": {1: 0.9}}),
     )
     assert ids(made) == {"agents": [1], "": [2]}
     assert [pick.reason for pick in made.picks] == [
@@ -253,7 +263,7 @@ def test_what_a_reader_liked_is_a_reason_and_brings_papers_of_its_own() -> None:
 def test_a_like_that_an_exclusion_silences_is_no_reason() -> None:
     """It counted for nothing: another interest brings the paper."""
     on = shelf({"video": {1: 0.9}}, excluded={"agents": frozenset({1})})
-    made = digest(Reader((AGENTS, VIDEO), taste={1: 0.9}, why_liked=lambda _: "close to “Plans”"), on)
+    made = digest(RankingRequest((AGENTS, VIDEO), taste={1: 0.9}, why_liked=lambda _: "close to “Plans”"), on)
     assert [pick.reason for pick in made.picks] == ["1 because of video"]
 
 
@@ -261,20 +271,20 @@ def test_of_two_papers_that_say_the_same_one_leaves_room_for_another() -> None:
     """A different one of nearly equal worth comes before the second of the two; nothing is lost for good."""
     same, other = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     on = shelf({"agents": {1: 0.9, 2: 0.89, 3: 0.88}}, vectors={1: same, 2: same, 3: other} | REST)
-    assert ids(digest(Reader((AGENTS,), max_papers=2), on)) == {"agents": [1, 3]}
-    assert ids(digest(Reader((AGENTS,), max_papers=3), on)) == {"agents": [1, 2, 3]}
+    assert ids(digest(RankingRequest((AGENTS,), max_papers=2), on)) == {"agents": [1, 3]}
+    assert ids(digest(RankingRequest((AGENTS,), max_papers=3), on)) == {"agents": [1, 2, 3]}
 
 
 def test_a_much_better_paper_comes_however_like_another() -> None:
     """Variety is worth something, and not everything."""
     same, other = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     on = shelf({"agents": {1: 0.99, 2: 0.98, 3: FLOOR}}, vectors={1: same, 2: same, 3: other} | REST)
-    assert ids(digest(Reader((AGENTS,), max_papers=2), on)) == {"agents": [1, 2]}
+    assert ids(digest(RankingRequest((AGENTS,), max_papers=2), on)) == {"agents": [1, 2]}
 
 
 # --- whatever matches
 
-TRAPS = Wish("traps")
+TRAPS = Interest("traps")
 numbers = st.integers(1, 9)
 relevances = st.dictionaries(numbers, st.floats(0.0, 0.99), max_size=9)
 tastes = st.dictionaries(numbers, st.floats(-0.99, 0.99), max_size=9)
@@ -308,7 +318,7 @@ def test_whatever_matches(
     """
     wishes = (replace(AGENTS, quota=quota), VIDEO, TRAPS)
     on = shelf(dict(zip(("agents", "video", "traps"), hits, strict=True)), vectors=vectors)
-    one = Reader(wishes, least, most, taste=taste, had=sent)
+    one = RankingRequest(wishes, least, most, taste=taste, had=sent)
     made = composed(one, on)
     other = composed(replace(one, wishes=tuple(wishes[n] for n in order)), on)
     if isinstance(made, Skip) or isinstance(other, Skip):
@@ -331,20 +341,20 @@ def test_another_interest_never_costs_an_interest_its_best_paper(
 ) -> None:
     """However much the other one matches, and however few papers it may have."""
     on = shelf({"agents": mine, "video": irrelevant}, vectors=vectors)
-    alone = composed(Reader((AGENTS,), max_papers=2), on)
+    alone = composed(RankingRequest((AGENTS,), max_papers=2), on)
     if isinstance(alone, Skip):
         return
-    both = digest(Reader((AGENTS, replace(VIDEO, quota=quota)), max_papers=2), on)
+    both = digest(RankingRequest((AGENTS, replace(VIDEO, quota=quota)), max_papers=2), on)
     assert alone.picks[0].paper_id in [pick.paper_id for pick in both.picks]
 
 
-@given(hits=relevances, taste=tastes, muted=st.frozensets(numbers), empty=st.sampled_from(WhenEmpty))
+@given(hits=relevances, taste=tastes, muted=st.frozensets(numbers), empty=st.sampled_from(EmptyDigestPolicy))
 def test_nothing_outweighs_an_exclusion(
-    hits: dict[int, float], taste: dict[int, float], muted: frozenset[int], empty: WhenEmpty
+    hits: dict[int, float], taste: dict[int, float], muted: frozenset[int], empty: EmptyDigestPolicy
 ) -> None:
     """Neither taste nor trend brings what an interest excludes; only another interest may."""
     on = shelf({"agents": {}, "video": hits}, trends=dict.fromkeys(muted, 0.99), excluded={"agents": muted})
-    made = composed(Reader((AGENTS, VIDEO), when_empty=empty, taste=taste), on)
+    made = composed(RankingRequest((AGENTS, VIDEO), when_empty=empty, taste=taste), on)
     if isinstance(made, Digest):
         leaked = {pick.paper_id for pick in made.picks} & muted
         assert all(hits.get(number, 0.0) >= FLOOR for number in leaked)
@@ -382,11 +392,11 @@ def test_who_waited_is_told_why() -> None:
     """Of the last days before a digest; whoever got one yesterday is told nothing."""
     on = shelf({"agents": {1: 0.5}}, trends={2: 0.9})
     days = [(f"2026-11-{day}", f"no new papers. A reason for {day}") for day in range(15, 20)]
-    note = digest(Reader((AGENTS,), silences=tuple(days[-1:]), unread=('"open',)), on).note
+    note = digest(RankingRequest((AGENTS,), silences=tuple(days[-1:]), unread=('"open',)), on).note
     told = "No digest came on Thursday, 19 November: no new papers. A reason for 19."
     assert note.startswith(f"{told} This could not")
-    note = digest(Reader((AGENTS,), silences=tuple(days)), on).note
+    note = digest(RankingRequest((AGENTS,), silences=tuple(days)), on).note
     assert note == told.replace(" on Thursday", " several times, the last on Thursday")
-    assert digest(Reader((AGENTS,)), on).note == ""
-    trending = Reader((VIDEO,), when_empty=WhenEmpty.TRENDING, silences=tuple(days[-1:]))
+    assert digest(RankingRequest((AGENTS,)), on).note == ""
+    trending = RankingRequest((VIDEO,), when_empty=EmptyDigestPolicy.TRENDING, silences=tuple(days[-1:]))
     assert "here is what is trending. No digest came on Thursday" in digest(trending, on).note

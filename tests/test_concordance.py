@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.concordance import Concordance
+from app.relevance.phrase_index import PhraseIndex
 
-PAPERS = Concordance([
+PAPERS = PhraseIndex([
     [["large", "language", "models"], ["they", "reason"]],
     [["language"], ["models", "large"]],
     [],
@@ -46,4 +46,4 @@ def test_words_that_nobody_wrote_cost_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 def test_there_may_be_no_papers() -> None:
     """An archive begins empty."""
-    assert Concordance([]).having(["large"]).tolist() == []
+    assert PhraseIndex([]).having(["large"]).tolist() == []

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 import pytest
 import trustme
 
-from app import conversation
-from app.conversation import Patience
-from app.records import Answer, Outgoing, Verdict
+from app.delivery.smtp import connection
+from app.delivery.smtp.connection import Timeouts
+from app.delivery.smtp.connection_pool import ConnectionPool
 from app.settings import Settings, SmtpSecurity
-from app.smtp import Relay
+from app.types import OutgoingMail, SendOutcome, SendResult
 from tests.test_smtp import Notebook, mail
 
 pytestmark = pytest.mark.once
 
-ACCEPTED, DEFERRED, UNCERTAIN = Verdict.ACCEPTED, Verdict.DEFERRED, Verdict.UNCERTAIN
+ACCEPTED, DEFERRED, UNCERTAIN = SendOutcome.ACCEPTED, SendOutcome.DEFERRED, SendOutcome.UNCERTAIN
 PIPELINING, PLAIN = "250-relay.test\r\n250 PIPELINING", "250 relay.test"
 ENVELOPE = "250 sender ok\r\n250 recipient ok\r\n354 go on"
 
@@ -99,20 +99,20 @@ async def fast(peer: Peer) -> None:
 class Played:
     """What came of it."""
 
-    answers: list[Answer]
+    answers: list[SendResult]
     peers: list[Peer]
-    relay: Relay
+    relay: ConnectionPool
 
     @property
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[SendOutcome]:
         return [answer.verdict for answer in self.answers]
 
 
 def play(
     settings: Settings,
-    mails: int | Sequence[Outgoing],
+    mails: int | Sequence[OutgoingMail],
     *scripts: Script,
-    patience: Patience | None = None,
+    patience: Timeouts | None = None,
     book: Notebook | None = None,
     after_first: asyncio.Event | None = None,
 ) -> Played:
@@ -137,10 +137,10 @@ def play(
         finally:
             writer.close()
 
-    async def run() -> Relay:
+    async def run() -> ConnectionPool:
         async with await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20) as server:
             at = {"smtp_port": server.sockets[0].getsockname()[1], "smtp_connections": 1}
-            async with Relay(settings.model_copy(update=at), book, patience) as relay:
+            async with ConnectionPool(settings.model_copy(update=at), book, patience) as relay:
                 for one in mails:
                     await relay.submit(one)
                     if after_first:
@@ -175,7 +175,7 @@ def test_a_round_trip_a_mail(settings: Settings) -> None:
         await peer.hears_nothing_more()
 
     played = play(settings, 2, script)
-    assert played.answers == [Answer(ACCEPTED, 250, "taken"), Answer(ACCEPTED, 250, "taken too")]
+    assert played.answers == [SendResult(ACCEPTED, 250, "taken"), SendResult(ACCEPTED, 250, "taken too")]
     assert played.peers[0].bodies[1].startswith(b"Subject: 1\r\n\r\n..dot\r\n...two\r\n")
 
 
@@ -220,7 +220,7 @@ def test_a_mail_that_is_too_large(settings: Settings) -> None:
         await peer.hears("QUIT")
 
     (answer,) = play(settings, 1, script).answers
-    assert answer.verdict is Verdict.UNSENDABLE
+    assert answer.verdict is SendOutcome.UNSENDABLE
     assert "takes 20 at most" in answer.text
 
 
@@ -241,7 +241,7 @@ def test_what_is_said_before_encryption_counts_for_nothing(settings: Settings) -
         await peer.hears("RSET")
 
     opportunistic = settings.model_copy(update={"smtp_security": SmtpSecurity.OPPORTUNISTIC})
-    assert play(opportunistic, 1, script).answers == [Answer(DEFERRED, 451, "4.3.0 later")]
+    assert play(opportunistic, 1, script).answers == [SendResult(DEFERRED, 451, "4.3.0 later")]
 
 
 @pytest.mark.parametrize("size", ["", "0", "much", "9" * 5000])
@@ -267,7 +267,9 @@ def test_replies_of_many_lines_in_many_pieces(settings: Settings) -> None:
         await peer.says("250-2.0.0 taken", "250-2.0.0 with", "250 2.0.0 thanks")
         await peer.hears("QUIT")
 
-    assert play(settings, 1, script).answers == [Answer(ACCEPTED, 250, "2.0.0 taken 2.0.0 with 2.0.0 thanks")]
+    assert play(settings, 1, script).answers == [
+        SendResult(ACCEPTED, 250, "2.0.0 taken 2.0.0 with 2.0.0 thanks")
+    ]
 
 
 # --- refusals
@@ -287,7 +289,10 @@ def test_a_refused_recipient(settings: Settings) -> None:
         await peer.hears("QUIT")
 
     played = play(settings, 2, script)
-    assert played.answers == [Answer(Verdict.HARD, 550, "5.1.1 no such user"), Answer(ACCEPTED, 250, "taken")]
+    assert played.answers == [
+        SendResult(SendOutcome.HARD, 550, "5.1.1 no such user"),
+        SendResult(ACCEPTED, 250, "taken"),
+    ]
 
 
 def test_a_refused_recipient_and_yet_354(settings: Settings) -> None:
@@ -330,15 +335,15 @@ def test_our_fault_and_yet_354(settings: Settings) -> None:
         await peer.hears(".")
         await peer.hears_nothing_more()
 
-    assert play(settings, 2, script).verdicts == [Verdict.OUR_FAULT, Verdict.HELD]
+    assert play(settings, 2, script).verdicts == [SendOutcome.OUR_FAULT, SendOutcome.HELD]
 
 
 @pytest.mark.parametrize(
     ("reply", "verdict"),
-    [("451 4.7.1 later", DEFERRED), ("552 5.2.2 full", Verdict.FULL), ("554 5.6.0 no", Verdict.SOFT)],
+    [("451 4.7.1 later", DEFERRED), ("552 5.2.2 full", SendOutcome.FULL), ("554 5.6.0 no", SendOutcome.SOFT)],
 )
 @pytest.mark.parametrize("stage", ["data", "dot"])
-def test_a_mail_refused_late(settings: Settings, reply: str, verdict: Verdict, stage: str) -> None:
+def test_a_mail_refused_late(settings: Settings, reply: str, verdict: SendOutcome, stage: str) -> None:
     """An answer is an answer, also after the final dot: nothing is uncertain."""
 
     async def script(peer: Peer) -> None:
@@ -369,7 +374,7 @@ def test_withdrawn_at_the_last_moment(settings: Settings) -> None:
         await peer.hears_nothing_more()
 
     book = Notebook(lambda outgoing: outgoing.delivery_id == 1)
-    assert play(settings, 2, script, book=book).verdicts == [Verdict.WITHDRAWN, ACCEPTED]
+    assert play(settings, 2, script, book=book).verdicts == [SendOutcome.WITHDRAWN, ACCEPTED]
 
 
 # --- broken connections
@@ -383,7 +388,7 @@ def test_withdrawn_at_the_last_moment(settings: Settings) -> None:
      ("taken", ACCEPTED)],
 )  # fmt: skip
 def test_an_end_at_every_stage(
-    settings: Settings, ending: Callable[[Peer], None], announcing: str, stage: str, verdict: Verdict
+    settings: Settings, ending: Callable[[Peer], None], announcing: str, stage: str, verdict: SendOutcome
 ) -> None:
     """What is provably unsent is deferred, what may have arrived is uncertain, what was taken is sent."""
 
@@ -411,15 +416,15 @@ def test_an_end_right_after_the_greeting(settings: Settings, ending: Callable[[P
         ending(peer)
 
     played = play(settings, 10, *[script] * 9)
-    assert set(played.verdicts) <= {DEFERRED, Verdict.UNREACHABLE, Verdict.HELD, ACCEPTED}
-    assert played.verdicts[0] in (DEFERRED, Verdict.UNREACHABLE)
+    assert set(played.verdicts) <= {DEFERRED, SendOutcome.UNREACHABLE, SendOutcome.HELD, ACCEPTED}
+    assert played.verdicts[0] in (DEFERRED, SendOutcome.UNREACHABLE)
 
 
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
 @pytest.mark.parametrize(
     ("stage", "verdict"), [("MAIL", DEFERRED), ("RCPT", DEFERRED), ("DATA", DEFERRED), ("dot", DEFERRED)]
 )
-def test_421_in_the_middle(settings: Settings, announcing: str, stage: str, verdict: Verdict) -> None:
+def test_421_in_the_middle(settings: Settings, announcing: str, stage: str, verdict: SendOutcome) -> None:
     """It is an answer, and the relay closes: the mail is deferred, the others go another way."""
 
     async def script(peer: Peer) -> None:
@@ -430,7 +435,7 @@ def test_421_in_the_middle(settings: Settings, announcing: str, stage: str, verd
 
     played = play(settings, 2, script)
     assert played.verdicts == [verdict, ACCEPTED]
-    assert played.answers[0] == Answer(DEFERRED, 421, "4.3.2 closing")
+    assert played.answers[0] == SendResult(DEFERRED, 421, "4.3.2 closing")
 
 
 @pytest.mark.parametrize("goodbye", ["421 4.4.2 you were quiet for too long", ""])
@@ -543,7 +548,7 @@ def test_garbage(settings: Settings, announcing: str, garbage: str) -> None:
 
 def test_the_usual_patience_is_that_of_the_standard() -> None:
     """RFC 5321, 4.5.3.2: seconds that each answer may take."""
-    usual = Patience()
+    usual = Timeouts()
     assert (usual.connect, usual.mail, usual.rcpt) == (300, 300, 300)
     assert (usual.data, usual.block, usual.end) == (120, 180, 600)
 
@@ -553,7 +558,9 @@ def test_the_usual_patience_is_that_of_the_standard() -> None:
     [("mail", DEFERRED), ("rcpt", DEFERRED), ("data", DEFERRED), ("end", UNCERTAIN)],
 )
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
-def test_a_relay_that_falls_silent(settings: Settings, stage: str, verdict: Verdict, announcing: str) -> None:
+def test_a_relay_that_falls_silent(
+    settings: Settings, stage: str, verdict: SendOutcome, announcing: str
+) -> None:
     """Each answer has its time; then the connection is given up."""
 
     async def script(peer: Peer) -> None:
@@ -562,7 +569,7 @@ def test_a_relay_that_falls_silent(settings: Settings, stage: str, verdict: Verd
             await peer.hears_body()
         await peer.reader.read()
 
-    played = play(settings, 1, script, patience=Patience(**{stage: 0.05}))
+    played = play(settings, 1, script, patience=Timeouts(**{stage: 0.05}))
     assert played.verdicts == [verdict]
     assert "in time" in played.answers[0].text
 
@@ -579,7 +586,7 @@ def test_a_relay_that_takes_its_time(settings: Settings) -> None:
         await peer.says("250 taken at last")
         await peer.hears("QUIT")
 
-    short = Patience(mail=0.1, rcpt=0.1, data=0.1, block=0.1, end=5)
+    short = Timeouts(mail=0.1, rcpt=0.1, data=0.1, block=0.1, end=5)
     assert play(settings, 1, script, patience=short).verdicts == [ACCEPTED]
 
 
@@ -594,7 +601,7 @@ def test_a_relay_that_reads_no_body(settings: Settings) -> None:
     settled = asyncio.Event()
     book = Notebook(told=settled)
     large = mail(0, data=b"0123456789" * 2_000_000)
-    played = play(settings, [large], script, patience=Patience(block=0.2, end=60), book=book)
+    played = play(settings, [large], script, patience=Timeouts(block=0.2, end=60), book=book)
     assert played.verdicts == [UNCERTAIN]
 
 
@@ -612,16 +619,16 @@ def test_a_relay_that_reads_slowly(settings: Settings) -> None:
         await peer.hears("QUIT")
 
     large = mail(0, data=b"0123456789" * 2_000_000)
-    assert play(settings, [large], script, patience=Patience(block=0.3, end=0.5)).verdicts == [ACCEPTED]
+    assert play(settings, [large], script, patience=Timeouts(block=0.3, end=0.5)).verdicts == [ACCEPTED]
 
 
 @pytest.mark.parametrize(("at", "verdict"), [("dot", UNCERTAIN), ("RCPT", DEFERRED)])
 def test_words_that_break_us(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, at: str, verdict: Verdict
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, at: str, verdict: SendOutcome
 ) -> None:
     """A fault of ours in reading an answer costs the connection, and forgets no mail."""
 
-    def fail(code: int, words: str) -> Verdict:
+    def fail(code: int, words: str) -> SendOutcome:
         raise ZeroDivisionError
 
     async def script(peer: Peer) -> None:
@@ -632,7 +639,7 @@ def test_words_that_break_us(
             await peer.hears_body()
             await peer.says("451 4.3.0 later")
 
-    monkeypatch.setattr(conversation, "classify", fail)
+    monkeypatch.setattr(connection, "classify", fail)
     assert play(settings, 2, script).verdicts == [verdict, ACCEPTED]
 
 

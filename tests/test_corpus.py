@@ -12,24 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import corpus
-from app.corpus import Corpus
 from app.errors import CorruptModel
+from app.relevance import model
+from app.relevance.model import RelevanceModel
 
 PAPERS = [("Cats cats", "Cats purr and purr."), ("Dogs", "and a cat"), ("Birds of José", "")]
-WHOLE = Corpus.of(PAPERS).encode()
+WHOLE = RelevanceModel.of(PAPERS).encode()
 
 
 def test_statistics_count_papers_not_words() -> None:
     """A word that one paper repeats is in one paper."""
-    counted = Corpus.of(PAPERS).statistics
+    counted = RelevanceModel.of(PAPERS).statistics
     assert (counted.papers, counted.frequencies["cat"], counted.frequencies["dog"]) == (3, 2, 1)
     assert counted.idf("cat") < counted.idf("dog") < counted.idf("never seen")
 
 
 def test_what_is_shipped_knows_the_field() -> None:
     """For a young archive: thousands of papers, in which "model" is common and "zebrafish" is not."""
-    shipped = Corpus.shipped().statistics
+    shipped = RelevanceModel.shipped().statistics
     assert shipped.papers > 5_000
     assert shipped.idf("model") < shipped.idf("zebrafish")
 
@@ -37,8 +37,8 @@ def test_what_is_shipped_knows_the_field() -> None:
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=200)), max_size=8))
 def test_a_corpus_comes_back_from_its_bytes(papers: list[tuple[str, str]]) -> None:
     """Whatever the papers say, in whatever script; an archive without a word, too."""
-    learned = Corpus.of(papers)
-    read = Corpus.decode(learned.encode())
+    learned = RelevanceModel.of(papers)
+    read = RelevanceModel.decode(learned.encode())
     assert (read.statistics, read.encode()) == (learned.statistics, learned.encode())
 
 
@@ -55,7 +55,7 @@ def test_the_same_papers_give_the_same_bytes() -> None:
 def test_truncated_bytes_are_refused(length: int) -> None:
     """A disk that was full left a part of it."""
     with pytest.raises(CorruptModel):
-        Corpus.decode(WHOLE[:length])
+        RelevanceModel.decode(WHOLE[:length])
 
 
 @given(st.binary(max_size=300))
@@ -63,7 +63,7 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
     """Any bytes, alone and where the end of a model should be."""
     for broken in (data, WHOLE[: len(WHOLE) // 2] + data):
         with pytest.raises(CorruptModel):
-            Corpus.decode(broken)
+            RelevanceModel.decode(broken)
 
 
 def changed(**arrays: object) -> bytes:
@@ -78,13 +78,13 @@ def changed(**arrays: object) -> bytes:
 @pytest.mark.parametrize(
     "broken",
     [
-        changed(format=corpus.FORMAT + 1),
+        changed(format=model.FORMAT + 1),
         changed(format=None),
         changed(counts=np.array([1], np.int32)),
         changed(terms=np.array([255], np.uint8)),
         changed(lengths=[10.0]),
         changed(papers=None),
-        changed(papers=np.array(Corpus, dtype=object)),
+        changed(papers=np.array(RelevanceModel, dtype=object)),
         pickle.dumps(PAPERS),
     ],
     ids=["newer", "no format", "few counts", "no text", "one length", "no papers", "pickled", "a pickle"],
@@ -92,4 +92,4 @@ def changed(**arrays: object) -> bytes:
 def test_a_model_of_another_shape_is_refused(broken: bytes) -> None:
     """Made by another version of Paperboy, or by somebody who wants their code to be run."""
     with pytest.raises(CorruptModel):
-        Corpus.decode(broken)
+        RelevanceModel.decode(broken)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import dedupe
-from app.dedupe import Known
-from app.records import PaperRecord, SourceKind
+from app.papers import dedupe
+from app.papers.dedupe import PaperIdentity
+from app.types import PaperRecord, SourceKind
 
 TITLE = "Pigeons That Plan: Long-Horizon Reasoning in Small Birds"
 
@@ -62,41 +62,49 @@ def test_titles_without_latin_letters_have_a_key() -> None:
 
 def test_ids_decide_before_titles() -> None:
     """One arXiv id is one paper, two are two, and so are DOIs as far as they agree."""
-    a = Known(TITLE, arxiv_id="2611.00001", doi="10.1/a")
-    assert dedupe.decide(a, Known("Another Name", arxiv_id="2611.00001")) == "same arXiv id"
-    assert dedupe.decide(a, Known(TITLE, arxiv_id="2611.00002")) == ""
-    assert dedupe.decide(a, Known("Another Name", doi="10.1/a")) == "same DOI"
-    assert dedupe.decide(a, Known(TITLE, doi="10.1/other")) == "same title"
+    a = PaperIdentity(TITLE, arxiv_id="2611.00001", doi="10.1/a")
+    assert (
+        dedupe.same_paper_reason(a, PaperIdentity("Another Name", arxiv_id="2611.00001")) == "same arXiv id"
+    )
+    assert dedupe.same_paper_reason(a, PaperIdentity(TITLE, arxiv_id="2611.00002")) == ""
+    assert dedupe.same_paper_reason(a, PaperIdentity("Another Name", doi="10.1/a")) == "same DOI"
+    assert dedupe.same_paper_reason(a, PaperIdentity(TITLE, doi="10.1/other")) == "same title"
 
 
 def test_other_authors_and_another_abstract_part_equal_titles() -> None:
     """Where both have them; one that agrees is enough, for abstracts are rewritten."""
-    mei = Known(TITLE, authors=("Mei Tanaka", "Olu Adeyemi"), abstract="We teach pigeons to plan. " * 5)
-    assert dedupe.decide(mei, Known(TITLE, authors=("M. Tanaka",), abstract="Something else entirely."))
-    assert dedupe.decide(mei, Known(TITLE, abstract="We teach pigeons to plan! " * 5))
-    assert dedupe.decide(mei, Known(TITLE))
-    assert not dedupe.decide(mei, Known(TITLE, authors=("Ana Silva",)))
-    assert not dedupe.decide(mei, Known(TITLE, authors=("Ana Silva",), abstract="Nothing in common at all."))
+    mei = PaperIdentity(
+        TITLE, authors=("Mei Tanaka", "Olu Adeyemi"), abstract="We teach pigeons to plan. " * 5
+    )
+    assert dedupe.same_paper_reason(
+        mei, PaperIdentity(TITLE, authors=("M. Tanaka",), abstract="Something else entirely.")
+    )
+    assert dedupe.same_paper_reason(mei, PaperIdentity(TITLE, abstract="We teach pigeons to plan! " * 5))
+    assert dedupe.same_paper_reason(mei, PaperIdentity(TITLE))
+    assert not dedupe.same_paper_reason(mei, PaperIdentity(TITLE, authors=("Ana Silva",)))
+    assert not dedupe.same_paper_reason(
+        mei, PaperIdentity(TITLE, authors=("Ana Silva",), abstract="Nothing in common at all.")
+    )
 
 
 def test_a_title_that_many_papers_have_is_not_enough() -> None:
     """It takes an author as well."""
-    a, b = Known("Introduction", authors=("Mei Tanaka",)), Known("Introduction")
-    assert not dedupe.decide(a, b)
-    assert dedupe.decide(a, Known("Introduction", authors=("Mei Tanaka",)))
+    a, b = PaperIdentity("Introduction", authors=("Mei Tanaka",)), PaperIdentity("Introduction")
+    assert not dedupe.same_paper_reason(a, b)
+    assert dedupe.same_paper_reason(a, PaperIdentity("Introduction", authors=("Mei Tanaka",)))
 
 
 def test_deciding_does_not_depend_on_the_order() -> None:
     """Which one came first is chance."""
     known = [
-        Known(TITLE),
-        Known(TITLE, arxiv_id="2611.00001"),
-        Known(TITLE, doi="10.1/a", authors=("Mei Tanaka",)),
-        Known("Long-Horizon Reasoning in Small Birds", authors=("Ana Silva",)),
-        Known("Pigeons That Plan, Part II"),
+        PaperIdentity(TITLE),
+        PaperIdentity(TITLE, arxiv_id="2611.00001"),
+        PaperIdentity(TITLE, doi="10.1/a", authors=("Mei Tanaka",)),
+        PaperIdentity("Long-Horizon Reasoning in Small Birds", authors=("Ana Silva",)),
+        PaperIdentity("Pigeons That Plan, Part II"),
     ]
     for a, b in itertools.combinations(known, 2):
-        assert dedupe.decide(a, b) == dedupe.decide(b, a)
+        assert dedupe.same_paper_reason(a, b) == dedupe.same_paper_reason(b, a)
 
 
 def test_the_index_finds_near_titles_among_many() -> None:
@@ -132,7 +140,7 @@ def test_folding_does_not_depend_on_the_order_nor_on_repetition(
         fields = [dedupe.fields_of(record, kind) for record, kind in order]
         result = fields[0]
         for one in fields[1:]:
-            result = dedupe.fold(result, one)
+            result = dedupe.combine(result, one)
         return result
 
     first = folded(told)
@@ -145,7 +153,7 @@ def test_second_hand_text_only_fills_what_is_empty() -> None:
     """Saved pages garble formulas, however new they are."""
     arxiv = PaperRecord("π Birds", abstract="With π.", as_of=date(2026, 11, 1))
     page = PaperRecord("pi Birds", abstract="With pi.", tldr="Birds.", listed_on=date(2026, 11, 20))
-    told = dedupe.fold(
+    told = dedupe.combine(
         dedupe.fields_of(page, SourceKind.PAGE), dedupe.fields_of(arxiv, SourceKind.ARXIV)
     ).values
     assert (told["title"], told["abstract"], told["tldr"]) == ("π Birds", "With π.", "Birds.")

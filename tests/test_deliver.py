@@ -12,21 +12,22 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app import deliver, main, pipeline, subscribers, suppression
-from app.journal import Ending, Journal, Remains
-from app.models import (
-    Contents,
+from app import bounces, main, pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
+from app.delivery.journal import AbandonedJournal, AttemptResult, Journal
+from app.digests import reconciliation
+from app.settings import Settings, UncertainPolicy
+from app.storage.models import (
     Delivery,
     DeliveryState,
+    DigestContent,
     Event,
-    MailKind,
     Subscriber,
     SubscriberState,
     Suppression,
 )
-from app.pipeline import App
-from app.records import Answer, Skip, Verdict
-from app.settings import Settings, UncertainPolicy
+from app.types import MailKind, SendOutcome, SendResult, Skip
 from tests import samples
 from tests.mailserver import MailServer
 
@@ -45,7 +46,7 @@ def add_reader(session: Session, name: str, now: datetime, **fields: Any) -> int
 
 
 def queue(
-    app: App,
+    app: Application,
     now: datetime,
     *names: str,
     kind: MailKind = MailKind.DIGEST,
@@ -58,24 +59,24 @@ def queue(
     mail = {"kind": kind, "edition": "2026-11-20", "due_at": due_at, "now": now, "give_up_at": now + NEXT_DAY}
     with app.db.write() as session:
         readers = [add_reader(session, name, now, **fields) for name in names]
-        ids = [deliver.enqueue(session, subscriber_id=one, digest=digest, **mail) for one in readers]  # type: ignore[arg-type]
+        ids = [ledger.enqueue(session, subscriber_id=one, digest=digest, **mail) for one in readers]  # type: ignore[arg-type]
     assert None not in ids
     return [one for one in ids if one]
 
 
-def rows(app: App) -> dict[str, Delivery]:
+def rows(app: Application) -> dict[str, Delivery]:
     """Each reader's delivery, by the name before the @, after checking that the ledger balances."""
     with app.db.read() as session:
-        assert deliver.balance(session, NOON, "2026-11-20").holds
+        assert reconciliation.reconcile(session, NOON, "2026-11-20").holds
         readers = {reader.id: reader.email.partition("@")[0] for reader in session.exec(select(Subscriber))}
         return {readers[one.subscriber_id]: one for one in session.exec(select(Delivery))}
 
 
-def states(app: App) -> dict[str, str]:
+def states(app: Application) -> dict[str, str]:
     return {name: str(delivery.state) for name, delivery in rows(app).items()}
 
 
-def test_a_mail_is_sent_once(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_a_mail_is_sent_once(app: Application, mail_server: MailServer, now: datetime) -> None:
     """The ledger says sent, with the relay's words; a second run sends nothing."""
     queue(app, now, "alice", "bob")
     assert pipeline.send_pending(app, now) == {"sent": 2}
@@ -88,27 +89,27 @@ def test_a_mail_is_sent_once(app: App, mail_server: MailServer, now: datetime) -
     assert sorted(mail.recipient for mail in mail_server.messages) == ["alice@example.org", "bob@example.org"]
 
 
-def test_an_edition_is_enqueued_once(app: App, now: datetime) -> None:
+def test_an_edition_is_enqueued_once(app: Application, now: datetime) -> None:
     """A second digest, or a second reason to skip, for the same reader and edition changes nothing."""
     queue(app, now, "alice")
     with app.db.write() as session:
         same = {"subscriber_id": 1, "edition": "2026-11-20", "due_at": now, "now": now}
-        assert deliver.enqueue(session, kind=MailKind.DIGEST, **same) is None
-        assert deliver.enqueue(session, digest=Skip("a quiet day"), kind=MailKind.DIGEST, **same) is None
+        assert ledger.enqueue(session, kind=MailKind.DIGEST, **same) is None
+        assert ledger.enqueue(session, digest=Skip("a quiet day"), kind=MailKind.DIGEST, **same) is None
         same["edition"] = "2026-11-21"
-        assert deliver.enqueue(session, digest=Skip("a quiet day"), kind=MailKind.DIGEST, **same)
-        balance = deliver.balance(session, now, "2026-11-20", "2026-11-21")
+        assert ledger.enqueue(session, digest=Skip("a quiet day"), kind=MailKind.DIGEST, **same)
+        balance = reconciliation.reconcile(session, now, "2026-11-20", "2026-11-21")
         assert balance.states == {DeliveryState.PENDING: 1, DeliveryState.SKIPPED: 1}
 
 
-def test_only_the_asked_for_mails_leave(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_only_the_asked_for_mails_leave(app: Application, mail_server: MailServer, now: datetime) -> None:
     """After a sign-up its confirmation goes out at once, and nothing else."""
     first, _ = queue(app, now, "alice", "bob")
     assert pipeline.send_pending(app, now, ids=[first]) == {"sent": 1}
     assert states(app) == {"alice": "sent", "bob": "pending"}
 
 
-def test_nothing_leaves_before_it_is_due(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_nothing_leaves_before_it_is_due(app: Application, mail_server: MailServer, now: datetime) -> None:
     """A mail waits for its hour."""
     queue(app, now, "alice")
     assert pipeline.send_pending(app, now - SOON) == {}
@@ -116,7 +117,7 @@ def test_nothing_leaves_before_it_is_due(app: App, mail_server: MailServer, now:
 
 @pytest.mark.parametrize("stage", ["mail", "rcpt", "data", "end"])
 def test_a_4xx_defers_with_growing_delay(
-    app: App, mail_server: MailServer, now: datetime, stage: str
+    app: Application, mail_server: MailServer, now: datetime, stage: str
 ) -> None:
     """Each attempt waits longer; when the relay is well again, the mail goes out once."""
     queue(app, now, "alice")
@@ -136,7 +137,9 @@ def test_a_4xx_defers_with_growing_delay(
     assert len(mail_server.messages) == 1
 
 
-def test_an_absent_relay_stops_the_run_at_once(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_an_absent_relay_stops_the_run_at_once(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
     """What was tried is deferred; the rest was not, and costs no attempt."""
     queue(app, now, *(f"reader{n}" for n in range(30)))
     mail_server.reply("connect", "421 4.3.2 closed for the night")
@@ -148,25 +151,25 @@ def test_an_absent_relay_stops_the_run_at_once(app: App, mail_server: MailServer
     assert pipeline.send_pending(app, now + SOON) == {"sent": 30}
 
 
-def test_the_next_digest_ends_the_patience(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_the_next_digest_ends_the_patience(app: Application, mail_server: MailServer, now: datetime) -> None:
     """When the reader's next digest is due, a deferred one is given up, says so, and frees its papers."""
     queue(app, now, "alice")
     mail_server.reply("rcpt", "450 4.2.1 busy")
     pipeline.send_pending(app, now)
     mail_server.behave()
     with app.db.read() as session:
-        assert deliver.papers_promised(session, [1], now) == {1: set(range(1, 9))}
+        assert ledger.paper_ids_promised(session, [1], now) == {1: set(range(1, 9))}
     assert pipeline.send_pending(app, now + NEXT_DAY) == {}
     alice = rows(app)["alice"]
     assert alice.state == DeliveryState.FAILED
     assert "given up" in alice.reason
     assert "450 4.2.1 busy" in alice.reason
     with app.db.read() as session:
-        assert deliver.papers_promised(session, [1], now) == {1: set()}
+        assert ledger.paper_ids_promised(session, [1], now) == {1: set()}
 
 
 def test_a_mailbox_that_does_not_exist_is_never_tried_again(
-    app: App, mail_server: MailServer, now: datetime
+    app: Application, mail_server: MailServer, now: datetime
 ) -> None:
     """Failed, suppressed, told as an event, and the reader is bouncing; the others get theirs."""
     queue(app, now, "alice", "bob")
@@ -182,7 +185,7 @@ def test_a_mailbox_that_does_not_exist_is_never_tried_again(
     assert alice.ended_at
 
 
-def test_a_full_mailbox_is_not_a_dead_one(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_a_full_mailbox_is_not_a_dead_one(app: Application, mail_server: MailServer, now: datetime) -> None:
     """This mail failed; the address may be fine tomorrow."""
     queue(app, now, "alice")
     mail_server.reply("rcpt", "552 5.2.2 mailbox full")
@@ -193,7 +196,7 @@ def test_a_full_mailbox_is_not_a_dead_one(app: App, mail_server: MailServer, now
 
 
 def test_our_own_fault_stops_everything_and_blames_nobody(
-    app: App, mail_server: MailServer, now: datetime
+    app: Application, mail_server: MailServer, now: datetime
 ) -> None:
     """When the relay refuses us, the run pauses and says why; after resuming, everybody gets their mail."""
     queue(app, now, *(f"reader{n}" for n in range(20)))
@@ -202,32 +205,32 @@ def test_our_own_fault_stops_everything_and_blames_nobody(
     assert counts.total() == 20
     assert set(counts) <= {"deferred", "pending"}
     with app.db.write() as session:
-        (pause,) = deliver.pauses(session)
-        assert pause.edition == deliver.EVERYTHING
+        (pause,) = ledger.pauses(session)
+        assert pause.edition == ledger.EVERYTHING
         assert "5.7.26" in pause.reason
         assert suppression.listed(session) == []
     mail_server.behave()
     assert pipeline.send_pending(app, now + SOON) == {}
     with app.db.write() as session:
-        assert deliver.resume(session)
-        assert not deliver.resume(session)
+        assert ledger.resume(session)
+        assert not ledger.resume(session)
     assert pipeline.send_pending(app, now + SOON) == {"sent": 20}
 
 
-def test_one_edition_can_be_paused(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, now: datetime) -> None:
     """The others go on."""
     queue(app, now, "alice")
     queue(app, now, "bob", kind=MailKind.CONFIRM)
     with app.db.write() as session:
         session.get_one(Delivery, 2).edition = "confirm-1"
-        deliver.pause(session, "a wrong note is in it", now, "2026-11-20")
-        deliver.pause(session, "another reason", now, "2026-11-20")
+        ledger.pause(session, "a wrong note is in it", now, "2026-11-20")
+        ledger.pause(session, "another reason", now, "2026-11-20")
     assert pipeline.send_pending(app, now) == {"sent": 1}
     assert states(app) == {"alice": "pending", "bob": "sent"}
 
 
 def test_a_relay_that_says_421_gets_a_new_connection(
-    app: App, settings: Settings, mail_server: MailServer, now: datetime
+    app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
     """The mail at hand is deferred, the next one goes over a fresh connection."""
     app = main.build(settings.model_copy(update={"smtp_connections": 1}))
@@ -241,23 +244,23 @@ def test_a_relay_that_says_421_gets_a_new_connection(
 
 @pytest.mark.parametrize("stage", ["mail", "rcpt", "data"])
 def test_broken_off_before_the_body_is_provably_unsent(
-    app: App, mail_server: MailServer, now: datetime, stage: str
+    app: Application, mail_server: MailServer, now: datetime, stage: str
 ) -> None:
     """It is deferred, and never counts as perhaps delivered."""
     queue(app, now, "alice")
     mail_server.drop(stage)
     assert pipeline.send_pending(app, now) == {"deferred": 1}
-    assert not rows(app)["alice"].maybe_delivered
+    assert not rows(app)["alice"].possibly_delivered
 
 
 def test_broken_off_after_the_body_is_uncertain_and_sent_again_unchanged(
-    app: App, mail_server: MailServer, now: datetime
+    app: Application, mail_server: MailServer, now: datetime
 ) -> None:
     """The second copy is the first one to the byte, so that a mailbox can tell them for one."""
     queue(app, now, "alice")
     mail_server.drop("end")
     assert pipeline.send_pending(app, now) == {"uncertain": 1}
-    assert rows(app)["alice"].maybe_delivered
+    assert rows(app)["alice"].possibly_delivered
     mail_server.behave()
     assert pipeline.send_pending(app, now + SOON) == {"sent": 1}
     (again,) = mail_server.messages
@@ -266,7 +269,7 @@ def test_broken_off_after_the_body_is_uncertain_and_sent_again_unchanged(
 
 
 def test_what_is_uncertain_can_be_held(
-    app: App, settings: Settings, mail_server: MailServer, now: datetime
+    app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
     """With the policy `hold` it waits for the operator, and its papers count as promised for ever."""
     app = main.build(settings.model_copy(update={"uncertain": UncertainPolicy.HOLD}))
@@ -277,11 +280,11 @@ def test_what_is_uncertain_can_be_held(
     assert pipeline.send_pending(app, now + 2 * NEXT_DAY) == {}
     assert states(app) == {"alice": "uncertain"}
     with app.db.read() as session:
-        assert deliver.papers_promised(session, [1], now)[1]
+        assert ledger.paper_ids_promised(session, [1], now)[1]
     app.db.dispose()
 
 
-def test_once_uncertain_never_simply_failed(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_once_uncertain_never_simply_failed(app: Application, mail_server: MailServer, now: datetime) -> None:
     """Given up after an attempt of unknown fate, it stays uncertain, and its papers are not sent again."""
     queue(app, now, "alice")
     mail_server.drop("end", times=1)
@@ -291,10 +294,12 @@ def test_once_uncertain_never_simply_failed(app: App, mail_server: MailServer, n
     pipeline.send_pending(app, now + NEXT_DAY)
     assert states(app) == {"alice": "uncertain"}
     with app.db.read() as session:
-        assert deliver.papers_promised(session, [1], now)[1]
+        assert ledger.paper_ids_promised(session, [1], now)[1]
 
 
-def test_what_may_have_arrived_is_never_sent_again(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_what_may_have_arrived_is_never_sent_again(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
     """Refused at the second attempt, after a first of unknown fate: its papers stay promised."""
     queue(app, now, "alice")
     mail_server.drop("end", times=1)
@@ -302,85 +307,95 @@ def test_what_may_have_arrived_is_never_sent_again(app: App, mail_server: MailSe
     mail_server.reply("rcpt", "552 5.2.2 mailbox full")
     assert pipeline.send_pending(app, now + SOON) == {"failed": 1}
     with app.db.read() as session:
-        assert deliver.papers_promised(session, [1], now)[1]
+        assert ledger.paper_ids_promised(session, [1], now)[1]
 
 
-def remains(owner: str, begun: Collection[int] = (), *ended: Ending, complete: bool = True) -> Remains:
+def remains(
+    owner: str, begun: Collection[int] = (), *ended: AttemptResult, complete: bool = True
+) -> AbandonedJournal:
     """What a dead sender's journal tells."""
-    return Remains(owner, complete, {one: (f"<{one}@paperboy.test>", "A subject") for one in begun}, ended)
+    return AbandonedJournal(
+        owner, complete, {one: (f"<{one}@paperboy.test>", "A subject") for one in begun}, ended
+    )
 
 
-def test_a_dead_sender_is_settled_exactly(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_a_dead_sender_is_settled_exactly(app: Application, mail_server: MailServer, now: datetime) -> None:
     """By its journal: answered is recorded, begun is of unknown fate, the rest is provably unsent."""
     alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
-    sent = Ending(
-        alice, Answer(Verdict.ACCEPTED, 250, "queued"), now.timestamp(), "<1@paperboy.test>", "Hello"
+    sent = AttemptResult(
+        alice, SendResult(SendOutcome.ACCEPTED, 250, "queued"), now.timestamp(), "<1@paperboy.test>", "Hello"
     )
     with app.db.write() as session:
-        deliver.claim(session, owner="a dead sender", now=now)
+        ledger.claim(session, owner="a dead sender", now=now)
         dead = remains("a dead sender", [bob], sent)
-        freed = deliver.recovery.settle(session, dead, now, UncertainPolicy.RESEND)
+        freed = ledger.recovery.replay_journal(
+            session, dead, now, UncertainPolicy.RESEND, bounces.record_refusal
+        )
     assert freed == {"sent": 1, "uncertain": 1, "pending": 1}
     found = rows(app)
     assert (found["alice"].state, found["alice"].sent_at, found["alice"].subject) == ("sent", now, "Hello")
-    assert [name for name, row in found.items() if row.maybe_delivered] == ["bob"]
+    assert [name for name, row in found.items() if row.possibly_delivered] == ["bob"]
     assert found["bob"].message_id == "<2@paperboy.test>"
     assert pipeline.send_pending(app, now) == {"sent": 2}
     assert sorted(mail.recipient for mail in mail_server.messages) == ["bob@example.org", "carol@example.org"]
 
 
-def test_a_journal_is_told_twice_to_no_effect(app: App, now: datetime) -> None:
+def test_a_journal_is_told_twice_to_no_effect(app: Application, now: datetime) -> None:
     """Whoever dies between the ledger's commit and the journal's end leaves it to the next one."""
     alice, bob = queue(app, now, "alice", "bob")
-    deferred = Ending(alice, Answer(Verdict.DEFERRED, 451, "later"), now.timestamp())
+    deferred = AttemptResult(alice, SendResult(SendOutcome.DEFERRED, 451, "later"), now.timestamp())
     with app.db.write() as session:
-        deliver.claim(session, owner="a dead sender", now=now)
+        ledger.claim(session, owner="a dead sender", now=now)
     for _ in range(2):
         with app.db.write() as session:
             dead = remains("a dead sender", [bob], deferred)
-            deliver.recovery.settle(session, dead, now, UncertainPolicy.RESEND)
+            ledger.recovery.replay_journal(session, dead, now, UncertainPolicy.RESEND, bounces.record_refusal)
     assert states(app) == {"alice": "deferred", "bob": "uncertain"}
     assert {row.attempts for row in rows(app).values()} == {1}
 
 
-def test_a_machine_that_died_may_have_lost_lines(app: App, now: datetime) -> None:
+def test_a_machine_that_died_may_have_lost_lines(app: Application, now: datetime) -> None:
     """Where the journal need not be whole, nothing that was in hand is provably unsent."""
     queue(app, now, "alice")
     with app.db.write() as session:
-        deliver.claim(session, owner="a dead sender", now=now)
+        ledger.claim(session, owner="a dead sender", now=now)
         dead = remains("a dead sender", complete=False)
-        deliver.recovery.settle(session, dead, now, UncertainPolicy.HOLD)
+        ledger.recovery.replay_journal(session, dead, now, UncertainPolicy.HOLD, bounces.record_refusal)
     alice = rows(app)["alice"]
-    assert (alice.state, alice.maybe_delivered, alice.next_attempt_at) == ("uncertain", True, None)
+    assert (alice.state, alice.possibly_delivered, alice.next_attempt_at) == ("uncertain", True, None)
 
 
-def test_a_lease_that_ran_out_without_a_journal(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_a_lease_that_ran_out_without_a_journal(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
     """The sender's machine is lost, and nobody knows what had left: untouched until then, uncertain after."""
     queue(app, now, "alice")
     with app.db.write() as session:
-        deliver.claim(session, owner="a lost machine's", now=now)
-    after = now + deliver.LEASE
+        ledger.claim(session, owner="a lost machine's", now=now)
+    after = now + ledger.LEASE
     assert pipeline.send_pending(app, after - timedelta(seconds=1)) == {}
     assert states(app) == {"alice": "claimed"}
     assert pipeline.send_pending(app, after) == {"sent": 1}
-    assert rows(app)["alice"].maybe_delivered
+    assert rows(app)["alice"].possibly_delivered
 
 
-def test_a_living_sender_keeps_what_it_has(app: App, settings: Settings, now: datetime) -> None:
+def test_a_living_sender_keeps_what_it_has(app: Application, settings: Settings, now: datetime) -> None:
     """Even when its lease seems to have run out, because somebody's clock was set."""
     queue(app, now, "alice")
     folder = Path(settings.journal_dir)
     with app.db.write() as session:
-        deliver.claim(session, owner="alive:1:abc", now=now)
+        ledger.claim(session, owner="alive:1:abc", now=now)
     living = Journal(folder, "alive:1:abc")
-    assert deliver.recover(app.db, folder, now + NEXT_DAY, UncertainPolicy.RESEND) == {}
+    assert (
+        ledger.recover(app.db, folder, now + NEXT_DAY, UncertainPolicy.RESEND, bounces.record_refusal) == {}
+    )
     assert states(app) == {"alice": "claimed"}
     living.close()
-    deliver.recover(app.db, folder, now + NEXT_DAY, UncertainPolicy.RESEND)
+    ledger.recover(app.db, folder, now + NEXT_DAY, UncertainPolicy.RESEND, bounces.record_refusal)
     assert states(app) == {"alice": "uncertain"}
 
 
-def test_two_claimers_never_get_the_same_row(app: App, now: datetime) -> None:
+def test_two_claimers_never_get_the_same_row(app: Application, now: datetime) -> None:
     """Eight threads empty the ledger together: each row is claimed by exactly one."""
     ids = queue(app, now, *(f"reader{n}" for n in range(120)))
 
@@ -388,7 +403,7 @@ def test_two_claimers_never_get_the_same_row(app: App, now: datetime) -> None:
         mine: list[int] = []
         while True:
             with app.db.write() as session:
-                taken = deliver.claim(session, owner=str(owner), now=now, limit=7)
+                taken = ledger.claim(session, owner=str(owner), now=now, limit=7)
             if not taken:
                 return mine
             mine += taken
@@ -399,7 +414,9 @@ def test_two_claimers_never_get_the_same_row(app: App, now: datetime) -> None:
     assert {row.attempts for row in rows(app).values()} == {1}
 
 
-def test_two_runs_at_once_send_each_mail_once(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_two_runs_at_once_send_each_mail_once(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
     """Two processes may tick in the same minute."""
     queue(app, now, *(f"reader{n}" for n in range(40)))
     with ThreadPoolExecutor(2) as pool:
@@ -422,7 +439,7 @@ def test_two_runs_at_once_send_each_mail_once(app: App, mail_server: MailServer,
     ],
 )
 def test_who_gets_what_in_which_state(
-    app: App,
+    app: Application,
     mail_server: MailServer,
     now: datetime,
     kind: MailKind,
@@ -435,7 +452,7 @@ def test_who_gets_what_in_which_state(
     assert len(mail_server.messages) == (outcome == "sent")
 
 
-def test_a_suppressed_address_gets_nothing(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_a_suppressed_address_gets_nothing(app: Application, mail_server: MailServer, now: datetime) -> None:
     """Not even a confirmation, and the row says why."""
     queue(app, now, "alice", kind=MailKind.CONFIRM)
     with app.db.write() as session:
@@ -446,36 +463,38 @@ def test_a_suppressed_address_gets_nothing(app: App, mail_server: MailServer, no
 
 
 @pytest.mark.parametrize("when", ["left", "suppressed", "paused", "cancelled", "taken over"])
-def test_what_must_not_leave_any_more(app: App, now: datetime, when: str) -> None:
+def test_what_must_not_leave_any_more(app: Application, now: datetime, when: str) -> None:
     """The sender that has claimed a mail is told so, for as long as it has it in hand."""
     alice, bob = queue(app, now, "alice", "bob")
     with app.db.write() as session:
-        assert deliver.claim(session, owner="me", now=now)
-        assert deliver.may_still_leave(session, "me") == {alice, bob}
+        assert ledger.claim(session, owner="me", now=now)
+        assert ledger.still_sendable(session, "me") == {alice, bob}
         if when == "left":
             session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
         elif when == "suppressed":
             suppression.suppress(session, "alice@example.org", "she complained", now)
         elif when == "paused":
             session.get_one(Delivery, alice).edition = "2026-11-21"
-            deliver.pause(session, "the wrong template", now, "2026-11-21")
+            ledger.pause(session, "the wrong template", now, "2026-11-21")
         elif when == "cancelled":
             session.get_one(Delivery, alice).edition = "2026-11-21"
             session.flush()
-            assert deliver.cancel(session, "2026-11-21") == 1
+            assert ledger.cancel(session, "2026-11-21") == 1
         else:
             session.get_one(Delivery, alice).lease_owner = "another"
         session.flush()
-        assert deliver.may_still_leave(session, "me") == {bob}
+        assert ledger.still_sendable(session, "me") == {bob}
 
 
-def test_one_broken_mail_does_not_stop_the_others(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_one_broken_mail_does_not_stop_the_others(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
     """An empty digest fails, one that cannot be read waits for that to be mended, one paper is left out."""
     queue(app, now, "alice", "bob", "carol")
     with app.db.write() as session:
-        session.get_one(Contents, 1).digest = {"edition": "2026-11-20", "sections": []}
-        session.get_one(Contents, 2).digest = {"edition": "2026-11-20", "sections": "no sections"}
-        carol = session.get_one(Contents, 3)
+        session.get_one(DigestContent, 1).digest = {"edition": "2026-11-20", "sections": []}
+        session.get_one(DigestContent, 2).digest = {"edition": "2026-11-20", "sections": "no sections"}
+        carol = session.get_one(DigestContent, 3)
         spoiled = deepcopy(carol.digest)
         spoiled["sections"][0]["cards"][0] = 99
         carol.digest = spoiled
@@ -485,69 +504,90 @@ def test_one_broken_mail_does_not_stop_the_others(app: App, mail_server: MailSer
     assert "no paper" in rows(app)["alice"].reason
 
 
-def record(app: App, owner: str, answers: Mapping[int, Answer], now: datetime) -> dict[int, DeliveryState]:
+def record(
+    app: Application, owner: str, answers: Mapping[int, SendResult], now: datetime
+) -> dict[int, DeliveryState]:
     """What a sender writes down of its answers."""
-    endings = [Ending(one, answer, now.timestamp()) for one, answer in answers.items()]
+    endings = [AttemptResult(one, answer, now.timestamp()) for one, answer in answers.items()]
     with app.db.write() as session:
-        return deliver.record(session, endings, owner=owner, now=now, policy=UncertainPolicy.RESEND)
+        return ledger.record_results(
+            session,
+            endings,
+            owner=owner,
+            now=now,
+            policy=UncertainPolicy.RESEND,
+            on_failed=bounces.record_refusal,
+        )
 
 
-def test_a_pause_holds_what_was_claimed_already(app: App, now: datetime) -> None:
+def test_a_pause_holds_what_was_claimed_already(app: Application, now: datetime) -> None:
     """Whatever has not left waits, costs no attempt, and may leave when the pause is lifted."""
     (alice,) = queue(app, now, "alice")
     with app.db.write() as session:
-        assert deliver.claim(session, owner="me", now=now)
-        deliver.pause(session, "the wrong template", now)
-    assert record(app, "me", {alice: Answer(Verdict.WITHDRAWN)}, now) == {alice: DeliveryState.PENDING}
+        assert ledger.claim(session, owner="me", now=now)
+        ledger.pause(session, "the wrong template", now)
+    assert record(app, "me", {alice: SendResult(SendOutcome.WITHDRAWN)}, now) == {
+        alice: DeliveryState.PENDING
+    }
     assert rows(app)["alice"].attempts == 0
     with app.db.write() as session:
-        assert not deliver.claim(session, owner="me", now=now)
-        deliver.resume(session)
-        assert deliver.claim(session, owner="me", now=now)
+        assert not ledger.claim(session, owner="me", now=now)
+        ledger.resume(session)
+        assert ledger.claim(session, owner="me", now=now)
 
 
-@pytest.mark.parametrize("verdict", [Verdict.HELD, Verdict.DEFERRED, Verdict.HARD])
+@pytest.mark.parametrize("verdict", [SendOutcome.HELD, SendOutcome.DEFERRED, SendOutcome.HARD])
 def test_an_answer_that_comes_after_the_end_changes_nothing(
-    app: App, now: datetime, verdict: Verdict
+    app: Application, now: datetime, verdict: SendOutcome
 ) -> None:
     """A sender that slept through its lease must not bring back a mail that was given up meanwhile."""
     queue(app, now, "alice")
     later = now + NEXT_DAY
     with app.db.write() as session:
-        deliver.claim(session, owner="slow", now=now)
-        deliver.recovery.settle(session, remains("slow"), now, UncertainPolicy.RESEND)
-    deliver.recover(app.db, Path(app.settings.journal_dir), later, UncertainPolicy.RESEND)
-    late = record(app, "slow", {1: Answer(verdict, 451, "much later")}, later)
+        ledger.claim(session, owner="slow", now=now)
+        ledger.recovery.replay_journal(
+            session, remains("slow"), now, UncertainPolicy.RESEND, bounces.record_refusal
+        )
+    ledger.recover(
+        app.db, Path(app.settings.journal_dir), later, UncertainPolicy.RESEND, bounces.record_refusal
+    )
+    late = record(app, "slow", {1: SendResult(verdict, 451, "much later")}, later)
     assert late == {1: DeliveryState.FAILED}
     with app.db.read() as session:
         assert not suppression.is_suppressed(session, "alice@example.org")
     assert rows(app)["alice"].reason == "given up, the next digest is due: it was never attempted"
 
 
-@pytest.mark.parametrize("verdict", [Verdict.ACCEPTED, Verdict.HARD, Verdict.DEFERRED, Verdict.UNCERTAIN])
-def test_an_answer_names_nobody_who_was_erased_meanwhile(app: App, now: datetime, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    "verdict", [SendOutcome.ACCEPTED, SendOutcome.HARD, SendOutcome.DEFERRED, SendOutcome.UNCERTAIN]
+)
+def test_an_answer_names_nobody_who_was_erased_meanwhile(
+    app: Application, now: datetime, verdict: SendOutcome
+) -> None:
     """Erasing clears what the ledger holds of a reader; a mail in flight must not bring it back."""
     (delivery,) = queue(app, now, "alice")
     with app.db.write() as session:
-        deliver.claim(session, owner="me", now=now)
+        ledger.claim(session, owner="me", now=now)
         subscribers.erase(session, 1, now, keep_off=False)
-    record(app, "me", {delivery: Answer(verdict, 550, "5.1.1 <alice@example.org>: who?")}, now)
+    record(app, "me", {delivery: SendResult(verdict, 550, "5.1.1 <alice@example.org>: who?")}, now)
     with app.db.read() as session:
         held = [*session.exec(select(Event)), session.get_one(Delivery, delivery)]
         assert not session.exec(select(Suppression)).all()
     assert "alice" not in str([row.model_dump() for row in held])
 
 
-def test_a_service_mail_is_given_up_in_its_own_words(app: App, now: datetime) -> None:
+def test_a_service_mail_is_given_up_in_its_own_words(app: Application, now: datetime) -> None:
     """Somebody who waits for a confirmation waits for no digest."""
     queue(app, now, "alice", kind=MailKind.CONFIRM)
-    deliver.recover(app.db, Path(app.settings.journal_dir), now + NEXT_DAY, UncertainPolicy.RESEND)
+    ledger.recover(
+        app.db, Path(app.settings.journal_dir), now + NEXT_DAY, UncertainPolicy.RESEND, bounces.record_refusal
+    )
     assert rows(app)["alice"].reason == "given up, it is out of date: it was never attempted"
 
 
 def test_delays_grow_to_a_limit_and_spread() -> None:
     """No two deliveries come back in the same moment, and none waits longer than five hours."""
-    firsts = {deliver.retry_delay(1, one) for one in range(1, 500)}
+    firsts = {ledger.retry_delay(1, one) for one in range(1, 500)}
     assert len(firsts) == 499
     assert timedelta(minutes=3) < min(firsts) < max(firsts) < timedelta(minutes=7)
-    assert deliver.retry_delay(10**6, 7) <= timedelta(hours=5)
+    assert ledger.retry_delay(10**6, 7) <= timedelta(hours=5)

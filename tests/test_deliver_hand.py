@@ -13,17 +13,18 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
-from app import deliver, journal
-from app.deliver import Ledger, hand
+from app import bounces
+from app.application import Application
+from app.delivery import journal, ledger
+from app.delivery.ledger import SenderLedger, sender_ledger
 from app.errors import JournalError
-from app.models import Delivery, DeliveryState, Subscriber, SubscriberState
-from app.pipeline import App
-from app.records import Answer, Outgoing, Verdict
 from app.settings import Settings, UncertainPolicy
+from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
+from app.types import OutgoingMail, SendOutcome, SendResult
 from tests.test_deliver import queue, rows, states
 from tests.test_journal import Disk
 
-ACCEPTED = Answer(Verdict.ACCEPTED, 250, "queued")
+ACCEPTED = SendResult(SendOutcome.ACCEPTED, 250, "queued")
 
 
 class Clock:
@@ -31,7 +32,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at = 1000.0
-        monkeypatch.setattr(hand, "monotonic", lambda: self.at)
+        monkeypatch.setattr(sender_ledger, "monotonic", lambda: self.at)
 
 
 @pytest.fixture
@@ -42,39 +43,45 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger looks and folds only when it is told to."""
-    monkeypatch.setattr(hand, "LOOK", 3600.0)
-    monkeypatch.setattr(hand, "SOON", 3600.0)
+    monkeypatch.setattr(sender_ledger, "LOOK", 3600.0)
+    monkeypatch.setattr(sender_ledger, "SOON", 3600.0)
 
 
 @asynccontextmanager
-async def ledger(app: App, now: datetime, settings: Settings | None = None) -> AsyncIterator[Ledger]:
-    async with Ledger(app.db, settings or app.settings, "host:1:abc", app.cards, clock=lambda: now) as opened:
+async def opened_ledger(
+    app: Application, now: datetime, settings: Settings | None = None
+) -> AsyncIterator[SenderLedger]:
+    async with SenderLedger(
+        app.db, settings or app.settings, "host:1:abc", app.snapshots, lambda: now, bounces.record_refusal
+    ) as opened:
         yield opened
 
 
-def mail(delivery_id: int) -> Outgoing:
-    return Outgoing(delivery_id, f"<{delivery_id}@paperboy.test>", "A subject", "", "", b"")
+def mail(delivery_id: int) -> OutgoingMail:
+    return OutgoingMail(delivery_id, f"<{delivery_id}@paperboy.test>", "A subject", "", "", b"")
 
 
-def recover(app: App, now: datetime) -> None:
-    deliver.recover(app.db, Path(app.settings.journal_dir), now, UncertainPolicy.RESEND)
+def recover(app: Application, now: datetime) -> None:
+    ledger.recover(
+        app.db, Path(app.settings.journal_dir), now, UncertainPolicy.RESEND, bounces.record_refusal
+    )
 
 
-def journals(app: App) -> list[Path]:
+def journals(app: Application) -> list[Path]:
     return list(Path(app.settings.journal_dir).iterdir())
 
 
 @pytest.mark.usefixtures("quiet")
-def test_answers_are_folded_and_the_rest_is_given_back(app: App, now: datetime) -> None:
+def test_answers_are_folded_and_the_rest_is_given_back(app: Application, now: datetime) -> None:
     """Whatever was not begun costs no attempt; the journal goes when the ledger knows everything."""
     alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
 
     async def run() -> dict[str, int]:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             assert len((await book.claim()).letters) == 3
             assert book.commit(mail(alice))
             book.settle(mail(alice), ACCEPTED)
-            book.settle_unwritten(bob, Answer(Verdict.UNSENDABLE, None, "no address"))
+            book.settle_unwritten(bob, SendResult(SendOutcome.UNSENDABLE, None, "no address"))
         return book.counts
 
     assert asyncio.run(run()) == {"sent": 1, "failed": 1, "pending": 1}
@@ -86,18 +93,18 @@ def test_answers_are_folded_and_the_rest_is_given_back(app: App, now: datetime) 
 
 
 @pytest.mark.usefixtures("quiet")
-def test_leaving_between_claim_and_the_body_is_in_time(app: App, now: datetime) -> None:
+def test_leaving_between_claim_and_the_body_is_in_time(app: Application, now: datetime) -> None:
     """After the next look the mail is withdrawn, and ends with the reason."""
     alice, bob = queue(app, now, "alice", "bob")
 
     async def run() -> None:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
             with app.db.write() as session:
                 session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
             await book.look()
             assert not book.commit(mail(alice))
-            book.settle(mail(alice), Answer(Verdict.WITHDRAWN))
+            book.settle(mail(alice), SendResult(SendOutcome.WITHDRAWN))
             assert book.commit(mail(bob))
             book.settle(mail(bob), ACCEPTED)
 
@@ -107,19 +114,19 @@ def test_leaving_between_claim_and_the_body_is_in_time(app: App, now: datetime) 
 
 
 @pytest.mark.usefixtures("quiet")
-def test_cancelled_while_it_is_in_flight(app: App, now: datetime) -> None:
+def test_cancelled_while_it_is_in_flight(app: Application, now: datetime) -> None:
     """What was in flight was sent, and the ledger says so; the other is withdrawn."""
     alice, bob = queue(app, now, "alice", "bob")
 
     async def run() -> None:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
             assert book.commit(mail(alice))
             with app.db.write() as session:
-                assert deliver.cancel(session, "2026-11-20") == 2
+                assert ledger.cancel(session, "2026-11-20") == 2
             await book.look()
             assert not book.commit(mail(bob))
-            book.settle(mail(bob), Answer(Verdict.WITHDRAWN))
+            book.settle(mail(bob), SendResult(SendOutcome.WITHDRAWN))
             book.settle(mail(alice), ACCEPTED)
 
     asyncio.run(run())
@@ -127,17 +134,17 @@ def test_cancelled_while_it_is_in_flight(app: App, now: datetime) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_cancelled_and_of_unknown_fate(app: App, now: datetime) -> None:
+def test_cancelled_and_of_unknown_fate(app: Application, now: datetime) -> None:
     """It stays uncertain, and is not sent once more."""
     (alice,) = queue(app, now, "alice")
 
     async def run() -> None:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
             assert book.commit(mail(alice))
             with app.db.write() as session:
-                deliver.cancel(session, "2026-11-20")
-            book.settle(mail(alice), Answer(Verdict.UNCERTAIN, None, "the connection broke"))
+                ledger.cancel(session, "2026-11-20")
+            book.settle(mail(alice), SendResult(SendOutcome.UNCERTAIN, None, "the connection broke"))
 
     asyncio.run(run())
     assert states(app) == {"alice": "uncertain"}
@@ -145,37 +152,37 @@ def test_cancelled_and_of_unknown_fate(app: App, now: datetime) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_cancelled_before_it_is_sent_once_more(app: App, now: datetime) -> None:
+def test_cancelled_before_it_is_sent_once_more(app: Application, now: datetime) -> None:
     """What may have arrived earlier, and is taken back now, is of unknown fate as before, and is held."""
     (alice,) = queue(app, now, "alice")
     with app.db.write() as session:
-        session.get_one(Delivery, alice).maybe_delivered = True
+        session.get_one(Delivery, alice).possibly_delivered = True
 
     async def run() -> None:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
             with app.db.write() as session:
-                deliver.cancel(session, "2026-11-20")
+                ledger.cancel(session, "2026-11-20")
             await book.look()
             assert not book.may_leave(mail(alice))
-            book.settle(mail(alice), Answer(Verdict.WITHDRAWN))
+            book.settle(mail(alice), SendResult(SendOutcome.WITHDRAWN))
 
     asyncio.run(run())
     assert states(app) == {"alice": "uncertain"}
     assert rows(app)["alice"].next_attempt_at is None
     with app.db.write() as session:
-        deliver.release(session, alice, now)
+        ledger.resend(session, alice, now)
 
 
 @pytest.mark.usefixtures("quiet")
-def test_given_back_as_uncertain_as_it_was(app: App, now: datetime) -> None:
+def test_given_back_as_uncertain_as_it_was(app: Application, now: datetime) -> None:
     """A mail that may have arrived, and whose turn did not come, says so while it waits."""
     (alice,) = queue(app, now, "alice")
     with app.db.write() as session:
-        session.get_one(Delivery, alice).maybe_delivered = True
+        session.get_one(Delivery, alice).possibly_delivered = True
 
     async def run() -> None:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
 
     asyncio.run(run())
@@ -184,7 +191,7 @@ def test_given_back_as_uncertain_as_it_was(app: App, now: datetime) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_who_cannot_ask_sends_nothing(app: App, now: datetime, clock: Clock) -> None:
+def test_who_cannot_ask_sends_nothing(app: Application, now: datetime, clock: Clock) -> None:
     """Some seconds after the last look that worked, nothing leaves; after the next one it does again."""
     (alice,) = queue(app, now, "alice")
 
@@ -193,10 +200,10 @@ def test_who_cannot_ask_sends_nothing(app: App, now: datetime, clock: Clock) -> 
             session.connection().exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
 
     async def run() -> None:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
             rename("suppression", "gone")
-            clock.at += hand.BLIND - 1
+            clock.at += sender_ledger.BLIND - 1
             with pytest.raises(Exception, match="suppression"):
                 await book.look()
             assert book.trouble == ""
@@ -211,18 +218,25 @@ def test_who_cannot_ask_sends_nothing(app: App, now: datetime, clock: Clock) -> 
 
 
 @pytest.mark.usefixtures("quiet")
-def test_a_living_sender_prolongs_its_lease(app: App, now: datetime, clock: Clock) -> None:
+def test_a_living_sender_prolongs_its_lease(app: Application, now: datetime, clock: Clock) -> None:
     """A slow relay costs nobody their mail."""
     (alice,) = queue(app, now, "alice")
 
     async def run() -> None:
         later = now
-        async with Ledger(app.db, app.settings, "host:1:abc", app.cards, clock=lambda: later) as book:
+        async with SenderLedger(
+            app.db,
+            app.settings,
+            "host:1:abc",
+            app.snapshots,
+            clock=lambda: later,
+            on_failed=bounces.record_refusal,
+        ) as book:
             await book.claim()
-            later = now + deliver.LEASE / 2
-            clock.at += deliver.LEASE.total_seconds() / 2
+            later = now + ledger.LEASE / 2
+            clock.at += ledger.LEASE.total_seconds() / 2
             await book.look()
-            assert rows(app)["alice"].lease_until == later + deliver.LEASE
+            assert rows(app)["alice"].lease_until == later + ledger.LEASE
             assert book.commit(mail(alice))
             book.settle(mail(alice), ACCEPTED)
 
@@ -230,12 +244,12 @@ def test_a_living_sender_prolongs_its_lease(app: App, now: datetime, clock: Cloc
 
 
 @pytest.mark.usefixtures("quiet")
-def test_what_is_long_in_flight_is_shown(app: App, now: datetime) -> None:
+def test_what_is_long_in_flight_is_shown(app: Application, now: datetime) -> None:
     """Two looks after its body left, the ledger says that it is committing."""
     (alice,) = queue(app, now, "alice")
 
     async def run() -> None:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
             assert book.commit(mail(alice))
             await book.look()
@@ -261,17 +275,17 @@ def away(times: int, work: Callable[..., Any]) -> Callable[..., Any]:
     return attempt
 
 
-@pytest.mark.parametrize("work", ["claim", "record"])
+@pytest.mark.parametrize("work", ["claim", "record_results"])
 def test_a_database_that_is_away_is_waited_for(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch, work: str
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
     """For claims and for answers."""
     (alice,) = queue(app, now, "alice")
-    monkeypatch.setattr(hand, "LOOK", 0.01)
-    monkeypatch.setattr(hand, work, away(3, getattr(hand, work)))
+    monkeypatch.setattr(sender_ledger, "LOOK", 0.01)
+    monkeypatch.setattr(sender_ledger, work, away(3, getattr(sender_ledger, work)))
 
     async def run() -> None:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
             assert book.commit(mail(alice))
             book.settle(mail(alice), ACCEPTED)
@@ -283,17 +297,17 @@ def test_a_database_that_is_away_is_waited_for(
 
 @pytest.mark.parametrize("how", ["patience", "hurry"])
 def test_what_cannot_be_folded_is_left_in_the_journal(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch, how: str
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """For as long as the database is away, and nobody waits any more; the next start settles it."""
     alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
     if how == "patience":
-        monkeypatch.setattr(hand, "PATIENCE", 0.0)
-    record = hand.record
-    monkeypatch.setattr(hand, "record", away(99, record))
+        monkeypatch.setattr(sender_ledger, "PATIENCE", 0.0)
+    record = sender_ledger.record_results
+    monkeypatch.setattr(sender_ledger, "record_results", away(99, record))
 
     async def run() -> None:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
             assert book.commit(mail(alice))
             book.settle(mail(alice), ACCEPTED)
@@ -303,20 +317,22 @@ def test_what_cannot_be_folded_is_left_in_the_journal(
     with pytest.raises(OperationalError):
         asyncio.run(run())
     assert states(app) == dict.fromkeys(("alice", "bob", "carol"), "claimed")
-    monkeypatch.setattr(hand, "record", record)
+    monkeypatch.setattr(sender_ledger, "record_results", record)
     recover(app, now)
     assert states(app) == {"alice": "sent", "bob": "uncertain", "carol": "pending"}
     assert journals(app) == []
 
 
 @pytest.mark.usefixtures("quiet")
-def test_a_journal_that_cannot_be_written(app: App, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_that_cannot_be_written(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing leaves any more, and the run ends with the reason; what is known gets into the ledger."""
     alice, bob = queue(app, now, "alice", "bob")
     monkeypatch.setattr(journal, "ROOM", 2000)
 
     async def run() -> None:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
             assert book.commit(mail(alice))
             Disk(monkeypatch, 2000)
@@ -333,12 +349,12 @@ def test_a_journal_that_cannot_be_written(app: App, now: datetime, monkeypatch: 
 
 
 @pytest.mark.usefixtures("quiet")
-def test_with_fsync_a_mail_is_announced_first(app: App, now: datetime, settings: Settings) -> None:
+def test_with_fsync_a_mail_is_announced_first(app: Application, now: datetime, settings: Settings) -> None:
     """What the disk was not waited for must not leave."""
     alice, bob = queue(app, now, "alice", "bob")
 
     async def run() -> None:
-        async with ledger(app, now, settings.model_copy(update={"journal_fsync": True})) as book:
+        async with opened_ledger(app, now, settings.model_copy(update={"journal_fsync": True})) as book:
             await book.claim()
             await book.intend([alice])
             assert not book.commit(mail(bob))
@@ -349,8 +365,10 @@ def test_with_fsync_a_mail_is_announced_first(app: App, now: datetime, settings:
     assert states(app) == {"alice": "sent", "bob": "pending"}
 
 
-def refused(times: int) -> list[Answer]:
-    return [Answer(Verdict.SOFT, 554, f"5.7.1 <reader{n}@example.org>: not wanted") for n in range(times)]
+def refused(times: int) -> list[SendResult]:
+    return [
+        SendResult(SendOutcome.SOFT, 554, f"5.7.1 <reader{n}@example.org>: not wanted") for n in range(times)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -361,27 +379,30 @@ def refused(times: int) -> list[Answer]:
         ([ACCEPTED] * 19 + [*refused(1)], False),
         ([ACCEPTED] * 69 + [*refused(29)], False),
         ([ACCEPTED] * 70 + [*refused(30)], True),
-        ([Answer(Verdict.DEFERRED, 451, "later")] * 100, False),
-        ([Answer(Verdict.UNSENDABLE, None, "no address")] * 100, False),
+        ([SendResult(SendOutcome.DEFERRED, 451, "later")] * 100, False),
+        ([SendResult(SendOutcome.UNSENDABLE, None, "no address")] * 100, False),
         ([*refused(12), *[ACCEPTED] * 100, *refused(29)], False),
     ],
 )
-def test_a_storm_of_refusals(answers: list[Answer], stops: bool) -> None:
+def test_a_storm_of_refusals(answers: list[SendResult], stops: bool) -> None:
     """Thirty percent of the last hundred answers, twenty at least; what the relay puts off is none."""
-    storm = hand.Storm(30)
+    storm = sender_ledger.CircuitBreaker(30)
     assert any(storm.add(answer) for answer in answers) is stops
 
 
 def test_a_storm_says_what_it_is_made_of() -> None:
     """With the count and the commonest words, whoever they were said of."""
-    storm = hand.Storm(30)
-    said = [storm.add(answer) for answer in [Answer(Verdict.HARD, 550, "5.1.1 no such user"), *refused(19)]]
+    storm = sender_ledger.CircuitBreaker(30)
+    said = [
+        storm.add(answer)
+        for answer in [SendResult(SendOutcome.HARD, 550, "5.1.1 no such user"), *refused(19)]
+    ]
     assert said[-1] == (
         "20 of the last 20 answers of the relay were refusals; 19 of them: 554 5.7.1 …: not wanted"
     )
 
 
-def test_a_row_that_another_sender_has(app: App, now: datetime) -> None:
+def test_a_row_that_another_sender_has(app: Application, now: datetime) -> None:
     """It is theirs: the late answer changes nothing, and is counted apart."""
     (alice,) = queue(app, now, "alice")
 
@@ -390,7 +411,7 @@ def test_a_row_that_another_sender_has(app: App, now: datetime) -> None:
         row.lease_owner, row.state = "another", DeliveryState.CLAIMED
 
     async def run() -> dict[str, int]:
-        async with ledger(app, now) as book:
+        async with opened_ledger(app, now) as book:
             await book.claim()
             assert book.commit(mail(alice))
             with app.db.write() as session:

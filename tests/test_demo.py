@@ -20,15 +20,16 @@ from fastapi.testclient import TestClient
 from rich.console import Console
 from typer.testing import CliRunner
 
-from app import clock, deliver, demo, main, sources
-from app.cli import cli
-from app.demo import inbox, people, replay, report
-from app.demo.postbox import HOST, Postbox
-from app.ingest import Summary
-from app.models import DeliveryState
-from app.pipeline import App
-from app.records import PaperRecord, SourceKind
-from app.sources.client import Wire
+from app import clock, main
+from app.application import Application
+from app.cli import cli, demo, sample
+from app.cli.demo import inbox, report, sample_subscribers
+from app.cli.demo.smtp_server import HOST, Postbox
+from app.digests import reconciliation
+from app.papers import sources
+from app.papers.sources.http_client import HttpTransport
+from app.storage.models import DeliveryState
+from app.types import IngestSummary, PaperRecord, SourceKind
 from tests import shelves
 from tests.mailserver import MailServer
 
@@ -45,7 +46,7 @@ def _logs_as_before() -> Iterator[None]:
 
 def in_the_sample() -> dict[SourceKind, list[PaperRecord]]:
     found: dict[SourceKind, list[PaperRecord]] = {}
-    for file in replay.readings():
+    for file in sample.readings():
         read = sources.read(file.path.name, file.path.read_bytes(), file.at.date())
         found.setdefault(read.kind, []).extend(read.parsed.records)
     return found
@@ -65,7 +66,7 @@ def test_the_sample_is_ten_days_of_three_sources_that_overlap() -> None:
 
 def test_the_sample_is_read_in_the_order_of_time() -> None:
     """A day's votes of the next morning come after those of its morning."""
-    files = replay.readings()
+    files = sample.readings()
     assert [file.at for file in files] == sorted(file.at for file in files)
     names = [file.path.name for file in files]
     assert names.index("2026-03-18.json") < names.index("2026-03-18-next-morning.json")
@@ -80,7 +81,7 @@ def test_the_demo_runs_once_and_all_is_well(tmp_path: Path, monkeypatch: pytest.
     text = told.getvalue()
     assert "every due digest is in exactly one state" in " ".join(text.split())
     assert "the row has no title" in text
-    assert all(person.email in text for person in people.PEOPLE)
+    assert all(person.email in text for person in sample_subscribers.PEOPLE)
     (command,) = [line for line in text.splitlines() if "paperboy explain" in line]
     database, _, *asked = shlex.split(command)
     monkeypatch.setenv(*database.split("=", 1))
@@ -88,22 +89,22 @@ def test_the_demo_runs_once_and_all_is_well(tmp_path: Path, monkeypatch: pytest.
     assert told.stdout.startswith("Sent on 2026-"), "the command that it ends with is ready to be used"
 
 
-def test_live_asks_the_real_sources(app: App, postbox: Postbox) -> None:
+def test_live_asks_the_real_sources(app: Application, postbox: Postbox) -> None:
     """Hugging Face's answer of today becomes mail within a day; arXiv, which is down, stops nothing."""
-    answer = (replay.SAMPLE / "huggingface" / "2026-03-31.json").read_bytes()
+    answer = (sample.FOLDER / "huggingface" / "2026-03-31.json").read_bytes()
 
     def world(request: httpx.Request) -> httpx.Response:
         if request.url.host != "huggingface.co":
             return httpx.Response(404)
         return httpx.Response(200, content=answer if request.url.params["date"] == "2026-03-31" else b"[]")
 
-    wire = Wire(httpx.MockTransport(world), _at_once)
+    wire = HttpTransport(httpx.MockTransport(world), _at_once)
     settings = app.settings.model_copy(update={"smtp_host": HOST, "smtp_port": postbox.port})
-    connected = replace(app, settings=settings, wire=wire)
+    connected = replace(app, settings=settings, http=wire)
     now = datetime(2026, 3, 31, 12, tzinfo=UTC)
     end, brought = demo.live_today(connected, now, Console(quiet=True))
     assert end - now == timedelta(days=1)
-    assert sum(brought.values(), Summary()).papers_new == 7
+    assert sum(brought.values(), IngestSummary()).papers_new == 7
     assert "alice@example.org" in {letter.recipient for letter in postbox.letters}
 
 
@@ -114,7 +115,7 @@ async def _at_once(_seconds: float) -> None:
 @pytest.fixture
 def well() -> report.Report:
     """An outcome with nothing wrong in it."""
-    balance = deliver.Balance(3, {DeliveryState.SENT: 2, DeliveryState.SKIPPED: 1})
+    balance = reconciliation.Reconciliation(3, {DeliveryState.SENT: 2, DeliveryState.SKIPPED: 1})
     return report.Report(brought={}, papers=1, shared=0, errors=[], mailboxes=[], balance=balance, letters=2)
 
 
@@ -123,7 +124,10 @@ def well() -> report.Report:
     [
         ({"letters": 0}, "no mail arrived"),
         ({"letters": 1}, "2 digests count as sent, but 1 mails arrived"),
-        ({"balance": deliver.Balance(4, {DeliveryState.SENT: 2}, missing=2)}, "2 digests due and missing"),
+        (
+            {"balance": reconciliation.Reconciliation(4, {DeliveryState.SENT: 2}, missing=2)},
+            "2 digests due and missing",
+        ),
         ({"errors": ["it broke"]}, "a run failed: it broke"),
         ({"mailboxes": [report.Mailbox("alice@example.org", 2, 3, 1, "")]}, "alice@example.org got a paper"),
     ],
@@ -182,7 +186,7 @@ def test_the_postbox_refuses_whom_it_does_not_know(postbox: Postbox) -> None:
 
 
 @pytest.fixture
-def browser(app: App, postbox: Postbox) -> TestClient:
+def browser(app: Application, postbox: Postbox) -> TestClient:
     """The web app with the inbox beside it, and one mail in it."""
     send(postbox, "alice@example.org")
     site = main.create_app(app)
@@ -193,7 +197,7 @@ def browser(app: App, postbox: Postbox) -> TestClient:
 def test_the_inbox_lists_every_mailbox_with_its_mails(browser: TestClient) -> None:
     """Also those to which no mail came, with what they are there to show."""
     text = browser.get("/demo/inbox").text
-    assert all(person.email in text for person in people.PEOPLE)
+    assert all(person.email in text for person in sample_subscribers.PEOPLE)
     assert 'href="/demo/inbox/1"' in text
     assert "Two papers for you" in text
     assert "Tue 31 Mar 2026" in text
@@ -234,7 +238,7 @@ def test_a_mail_that_never_came_is_not_found(browser: TestClient, path: str) -> 
 
 
 def test_a_day_passes_at_the_press_of_a_button(
-    mail_server: MailServer, app: App, browser: TestClient, monkeypatch: pytest.MonkeyPatch
+    mail_server: MailServer, app: Application, browser: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever signed up in the demo gets what it is there to show."""
     monkeypatch.setattr(clock, "_ahead", timedelta())
@@ -257,7 +261,7 @@ def test_every_page_leads_to_the_mailboxes(mail_server: MailServer, browser: Tes
         assert '<a class="button" href="/demo/inbox">' in told
 
 
-def test_the_inbox_is_no_part_of_the_service(app: App) -> None:
+def test_the_inbox_is_no_part_of_the_service(app: Application) -> None:
     """Only the demo has it, and ways to it."""
     service = TestClient(main.create_app(app))
     assert service.get("/demo/inbox").status_code == 404

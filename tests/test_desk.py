@@ -9,22 +9,25 @@ from typing import Any
 import pytest
 from sqlmodel import select
 
-from app import deliver, desk, match, pipeline, planning, subscribers, taste
-from app.desk import Desk
-from app.interest import Query
-from app.models import Contents, Delivery, DeliveryState
-from app.pipeline import App
-from app.records import Opinion, Wish
+from app import pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger
+from app.digests import builder, planning
+from app.digests.builder import DigestBuilder
+from app.relevance import matching, user_profile
+from app.relevance.query_language import Query
+from app.storage.models import Delivery, DeliveryState, DigestContent
 from app.subscribers import Preferences
+from app.types import Feedback, Interest
 from tests import corpora, shelves
 from tests.mailserver import MailServer
 
 
 def test_what_a_reader_liked_brings_papers_of_its_kind(
-    app: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What goes on from them, although no interest names it, but not they themselves; dislikes do not."""
-    monkeypatch.setattr(app.lexicon, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
     day = now.date()
     liked = [paper for paper in corpora.papers() if "protein folding" in paper.abstract][:6]
     with app.db.write() as session:
@@ -40,11 +43,11 @@ def test_what_a_reader_liked_brings_papers_of_its_kind(
         alice, bob = (shelves.reader(session, f"{name}@example.org", [], now) for name in ("alice", "bob"))
     with app.db.write() as session:
         for paper in liked:
-            subscribers.say(session, alice, ids[paper.id], True, now)
-            subscribers.say(session, bob, ids[paper.id], False, now)
+            subscribers.set_feedback(session, alice, ids[paper.id], True, now)
+            subscribers.set_feedback(session, bob, ids[paper.id], False, now)
     pipeline.send_due(app, now)
     with app.db.read() as session:
-        said = select(Delivery.subscriber_id, Contents.digest).select_from(Delivery).join(Contents)
+        said = select(Delivery.subscriber_id, DigestContent.digest).select_from(Delivery).join(DigestContent)
         digests = dict(session.exec(said).all())
     close = next(s for s in digests[alice]["sections"] if s["heading"] == "Close to what you liked")
     assert set(close["papers"]) == sequels
@@ -55,17 +58,17 @@ def test_what_a_reader_liked_brings_papers_of_its_kind(
 
 
 def test_a_broken_interest_costs_its_own_reader_alone(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody else gets their digest, their interests matched together as if it were not there."""
     asked: list[list[str]] = []
-    original = match.Index.match
+    original = matching.MatchIndex.match
 
-    def listening(index: match.Index, queries: Sequence[Query]) -> list[dict[int, float]]:
+    def listening(index: matching.MatchIndex, queries: Sequence[Query]) -> list[dict[int, float]]:
         asked.append([query.text for query in queries])
         return original(index, queries)
 
-    monkeypatch.setattr(match.Index, "match", listening)
+    monkeypatch.setattr(matching.MatchIndex, "match", listening)
     with app.db.write() as session:
         shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
         alice = shelves.reader(session, "alice@example.org", ['"an open quotation mark'], now)
@@ -73,87 +76,87 @@ def test_a_broken_interest_costs_its_own_reader_alone(
             shelves.reader(session, f"{name}@example.org", [text], now)
             for name, text in (("bob", "agents"), ("carol", "video"))
         )
-    planning.plan(app, now)
+    planning.plan(app.digest_context, now)
     with app.db.read() as session:
         planned = {row.subscriber_id: row for row in session.exec(select(Delivery))}
-        digests = deliver.digests(session, [row.id for row in planned.values()])
+        digests = ledger.digests(session, [row.id for row in planned.values()])
     assert planned[alice].state is DeliveryState.SKIPPED
     assert "something went wrong on our side, and was noted (InvalidInterest)" in planned[alice].reason
     assert digests.keys() == {planned[bob].id, planned[carol].id}
     assert [texts for texts in asked if texts] == [["agents", "video"]]
 
 
-def said(title: str, now: datetime) -> tuple[Opinion, ...]:
-    return (Opinion(title, "An abstract.", (), True, now),)
+def said(title: str, now: datetime) -> tuple[Feedback, ...]:
+    return (Feedback(title, "An abstract.", (), True, now),)
 
 
 def test_what_readers_like_is_learned_before_anything_is_locked(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planning holds the database for as short as it can."""
-    monkeypatch.setattr(app.lexicon, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
     happened: list[str] = []
-    original = Desk.ranked
+    original = DigestBuilder.ranked
 
-    def ranked(self: Desk, *orders: Any) -> Any:
+    def ranked(self: DigestBuilder, *orders: Any) -> Any:
         happened.append("ranked")
         return original(self, *orders)
 
-    class Noted(taste.Taste):
+    class Noted(user_profile.UserProfile):
         @property
         def relevance(self) -> dict[int, float]:  # type: ignore[override]
             happened.append("learned")
             return {}
 
-    looked_for = match.Index.excluded
+    looked_for = matching.MatchIndex.excluded
 
-    def excluded(self: match.Index, query: Query) -> frozenset[int]:
+    def excluded(self: matching.MatchIndex, query: Query) -> frozenset[int]:
         happened.extend(["muted"] if query.without else [])
         return looked_for(self, query)
 
-    monkeypatch.setattr(Desk, "ranked", ranked)
-    monkeypatch.setattr(taste, "Taste", Noted)
-    monkeypatch.setattr(match.Index, "excluded", excluded)
+    monkeypatch.setattr(DigestBuilder, "ranked", ranked)
+    monkeypatch.setattr(user_profile, "UserProfile", Noted)
+    monkeypatch.setattr(matching.MatchIndex, "excluded", excluded)
     with app.db.write() as session:
         paper = shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
         wanted = {"muted": ["games", "GAME", "lions"]}
         alice = shelves.reader(session, "alice@example.org", ["agents"], now, **wanted)
     with app.db.write() as session:
-        subscribers.say(session, alice, paper, True, now)
-    planning.plan(app, now)
+        subscribers.set_feedback(session, alice, paper, True, now)
+    planning.plan(app.digest_context, now)
     assert happened[:4] == ["learned", "muted", "muted", "ranked"]
     assert happened.count("muted") == 2, "however it is spelled, it is looked for once"
 
 
 def test_no_more_tastes_are_kept_than_are_needed(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is one reader's, and there may be very many readers."""
-    monkeypatch.setattr(app.lexicon, "current", lambda session: corpora.corpus())
-    monkeypatch.setattr(desk, "TASTES", 1)
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(builder, "TASTES", 1)
     with app.db.write() as session:
         shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
     with app.db.read() as session:
-        place = Desk(app, session, now)
+        place = DigestBuilder(app.digest_context, session, now)
     first = place.liking(said("Tumours", now))
     assert place.liking(said("Tumours", now)) is first
     assert place.liking(said("Galaxies", now))
     assert place.liking(said("Tumours", now)) is not first
 
 
-def test_an_interest_typed_twice_counts_once(app: App, now: datetime) -> None:
+def test_an_interest_typed_twice_counts_once(app: Application, now: datetime) -> None:
     """A preview is what a reader would get, whose doubles are folded when they sign up."""
     with app.db.write() as session:
         shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
-    once = pipeline.preview(app, Preferences(interests=(Wish("agents"),)), now)
+    once = pipeline.preview(app, Preferences(interests=(Interest("agents"),)), now)
     assert (
         pipeline.preview(
             app,
             Preferences(
                 interests=(
-                    Wish("agents"),
-                    Wish(" Agents "),
-                    Wish("agents", 2.0),
+                    Interest("agents"),
+                    Interest(" Agents "),
+                    Interest("agents", 2.0),
                 )
             ),
             now,

@@ -18,15 +18,15 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from typer.testing import CliRunner
 
-from app import dkim, render
 from app.cli import cli
-from app.dkim import Algorithm
 from app.errors import Conflict, InvalidSettings
-from app.letters import Composer
-from app.records import Letter, MailKind
-from app.render import Renderer
+from app.links import LinkSigner
+from app.mail import dkim, render
+from app.mail.composer import Composer
+from app.mail.dkim import Algorithm
+from app.mail.render import Renderer
 from app.settings import Settings
-from app.tokens import Signer
+from app.types import MailKind, MailRequest
 from tests import samples
 
 pytestmark = pytest.mark.once
@@ -54,15 +54,15 @@ def composing(settings: Settings, key_files: dict[Algorithm, Path]) -> Composing
     def make(*algorithms: Algorithm, **changed: str) -> Composer:
         keys = tuple(f"{algorithm}:{key_files[algorithm]}" for algorithm in algorithms)
         own = Settings(_env_file=None, **{**settings.model_dump(), "dkim_keys": keys, **changed})
-        signer = Signer(own.secret_keys, own.base_url)
+        signer = LinkSigner(own.secret_keys, own.base_url)
         return Composer(own, signer, Renderer(own, signer))
 
     return make
 
 
 @pytest.fixture
-def letter(now: datetime) -> Letter:
-    return Letter(
+def letter(now: datetime) -> MailRequest:
+    return MailRequest(
         delivery_id=42,
         kind=MailKind.DIGEST,
         edition="2026-11-20",
@@ -91,7 +91,7 @@ def verified(data: bytes, key_files: dict[Algorithm, Path], domain: str = "paper
     return [verify(number) for number in range(len(re.findall(rb"^DKIM-Signature:", data, re.MULTILINE)))]
 
 
-def sent(composer: Composer, letter: Letter) -> bytes:
+def sent(composer: Composer, letter: MailRequest) -> bytes:
     return composer.seal(composer.draft(letter)).data
 
 
@@ -100,7 +100,7 @@ def sent(composer: Composer, letter: Letter) -> bytes:
 def test_every_mail_verifies(
     composing: Composing,
     key_files: dict[Algorithm, Path],
-    letter: Letter,
+    letter: MailRequest,
     algorithms: Sequence[Algorithm],
     kind: MailKind,
 ) -> None:
@@ -127,7 +127,7 @@ def test_every_mail_verifies(
 def test_names_and_subjects_of_any_kind_verify(
     composing: Composing,
     key_files: dict[Algorithm, Path],
-    letter: Letter,
+    letter: MailRequest,
     site_name: str,
     title: str,
     address: str,
@@ -142,7 +142,7 @@ def test_names_and_subjects_of_any_kind_verify(
 
 
 def test_an_international_domain_signs_as_what_dns_calls_it(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: Letter
+    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest
 ) -> None:
     """The domain of the signature is the ASCII form of the one in From; no header holds more than ASCII."""
     data = sent(composing(*ALL, from_address="digest@bücher.example"), letter)
@@ -155,7 +155,7 @@ def test_an_international_domain_signs_as_what_dns_calls_it(
     "word", [b"alice@example.org", b"Paperboy", b"unsubscribe/", b"Retrieve", b"</html>"]
 )
 def test_a_changed_byte_fails(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: Letter, word: bytes
+    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest, word: bytes
 ) -> None:
     """Of a header, of the text, or of the HTML."""
     data = sent(composing(*ALL), letter)
@@ -177,7 +177,7 @@ def test_a_changed_byte_fails(
     ],
 )
 def test_nothing_can_be_added(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: Letter, header: bytes
+    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest, header: bytes
 ) -> None:
     """Another From, Subject, To or Date above ours, what changes its meaning, or anything below the end."""
     data = sent(composing(*ALL), letter)
@@ -186,7 +186,7 @@ def test_nothing_can_be_added(
     assert b" l=" not in data.partition(b"\r\n\r\n")[0]
 
 
-def test_what_is_signed(composing: Composing, letter: Letter) -> None:
+def test_what_is_signed(composing: Composing, letter: MailRequest) -> None:
     """Every header, those that matter most once more than they occur, and the moment of the letter."""
     data = sent(composing(Algorithm.ED25519), letter)
     unfolded = data.partition(b"\r\n\r\n")[0].replace(b"\r\n ", b" ").decode()
@@ -194,13 +194,13 @@ def test_what_is_signed(composing: Composing, letter: Letter) -> None:
     names = re.search(r" h=([\w: -]+);", signature)[1].replace(" ", "").split(":")  # type: ignore[index]
     present = [header.partition(":")[0] for header in headers]
     assert {"From", "List-Unsubscribe", "List-Unsubscribe-Post", "List-Id", "Content-Type"} <= set(present)
-    assert sorted(names) == sorted([*present, *dkim.SEALED])
+    assert sorted(names) == sorted([*present, *dkim.OVERSIGNED_HEADERS])
     assert f" t={int(letter.issued_at.timestamp())};" in signature
     assert all(len(line) <= 78 for line in data.split(b"MIME-Version")[0].split(b"\r\n") if b"<" not in line)
 
 
 def test_white_space_on_the_way_does_no_harm(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: Letter
+    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest
 ) -> None:
     """A relay may fold a header, and add headers of its own above."""
     data = sent(composing(*ALL), letter)
@@ -208,7 +208,7 @@ def test_white_space_on_the_way_does_no_harm(
     assert verified(relayed, key_files) == [True, True]
 
 
-def test_without_keys_nothing_is_signed(composing: Composing, letter: Letter) -> None:
+def test_without_keys_nothing_is_signed(composing: Composing, letter: MailRequest) -> None:
     """Then the relay may do it."""
     composer = composing()
     assert not composer.signs
@@ -219,15 +219,15 @@ def test_without_keys_nothing_is_signed(composing: Composing, letter: Letter) ->
 
 
 def test_a_signature_made_ahead_is_the_one_made_later(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: Letter
+    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest
 ) -> None:
     """It is taken as it is: not even a hash is computed."""
     composer = composing(*ALL)
-    signature, signed_as = composer.signature(composer.draft(letter))
-    ahead = letter._replace(signature=signature, signed_as=signed_as)
+    signature, signature_fingerprint = composer.signature(composer.draft(letter))
+    ahead = letter._replace(signature=signature, signature_fingerprint=signature_fingerprint)
     draft = composing(*ALL).draft(ahead)
     assert draft.signed
-    assert len(signed_as) <= 64
+    assert len(signature_fingerprint) <= 64
     assert composer.seal(draft).data == sent(composer, letter)
     assert verified(composer.seal(draft).data, key_files) == [True, True]
 
@@ -246,22 +246,24 @@ def test_a_signature_made_ahead_is_the_one_made_later(
     ],
 )
 def test_what_a_letter_says_decides_whether_its_signature_holds(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: Letter, changed: dict[str, object]
+    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest, changed: dict[str, object]
 ) -> None:
     """Another address, epoch or id: the mail is signed anew."""
     composer = composing(*ALL)
-    signature, signed_as = composer.signature(composer.draft(letter))
-    other = letter._replace(signature=signature, signed_as=signed_as, **changed)  # type: ignore[arg-type]
+    signature, signature_fingerprint = composer.signature(composer.draft(letter))
+    other = letter._replace(signature=signature, signature_fingerprint=signature_fingerprint, **changed)  # type: ignore[arg-type]
     draft = composer.draft(other)
     assert not draft.signed
     assert verified(composer.seal(draft).data, key_files) == [True, True]
 
 
-def test_settings_and_keys_decide_whether_a_signature_holds(composing: Composing, letter: Letter) -> None:
+def test_settings_and_keys_decide_whether_a_signature_holds(
+    composing: Composing, letter: MailRequest
+) -> None:
     """Whatever shows in a mail, and the keys themselves."""
     composer = composing(*ALL)
-    signature, signed_as = composer.signature(composer.draft(letter))
-    ahead = letter._replace(signature=signature, signed_as=signed_as)
+    signature, signature_fingerprint = composer.signature(composer.draft(letter))
+    ahead = letter._replace(signature=signature, signature_fingerprint=signature_fingerprint)
     assert composing(*ALL).draft(ahead).signed
     for other in (
         composing(*ALL, site_name="Newsboy"),
@@ -278,16 +280,20 @@ def test_settings_and_keys_decide_whether_a_signature_holds(composing: Composing
 
 @pytest.mark.parametrize("template", ["digest/card.txt", "digest/body.mjml", "masthead.mjml"])
 def test_templates_decide_whether_a_signature_holds(
-    composing: Composing, letter: Letter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str
+    composing: Composing, letter: MailRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str
 ) -> None:
     """A new release may come between composing and sending."""
     composer = composing(*ALL)
-    signature, signed_as = composer.signature(composer.draft(letter))
+    signature, signature_fingerprint = composer.signature(composer.draft(letter))
     released = shutil.copytree(render.FOLDER, tmp_path / "email")
     with (released / template).open("a") as file:
         file.write("\n")
     monkeypatch.setattr(render, "FOLDER", released)
-    assert not composing(*ALL).draft(letter._replace(signature=signature, signed_as=signed_as)).signed
+    assert (
+        not composing(*ALL)
+        .draft(letter._replace(signature=signature, signature_fingerprint=signature_fingerprint))
+        .signed
+    )
 
 
 # --- keys
@@ -339,7 +345,7 @@ def test_a_key_that_cannot_be_used_is_refused_at_start(
     if content is not None:
         path.write_bytes(content)
     own = settings.model_copy(update={"dkim_keys": (f"mail:{path}",)})
-    signer = Signer(own.secret_keys, own.base_url)
+    signer = LinkSigner(own.secret_keys, own.base_url)
     with pytest.raises(InvalidSettings, match=words) as refused:
         Composer(own, signer, Renderer(own, signer))
     assert f"PAPERBOY_DKIM_KEYS: the key of mail in {path} cannot be used" in str(refused.value)

@@ -13,13 +13,19 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import select
 
-from app import db, deliver, dkim, doctor, lexicon, pipeline, runs
-from app.doctor import Finding, Level, lately, relay
-from app.doctor.sink import Sink
-from app.models import Model, SourceKind, Subscriber
-from app.pipeline import App
+from app import doctor, pipeline
+from app.application import Application
+from app.cli.doctor import temporary_service
+from app.delivery import ledger
+from app.doctor import Finding, Level, relay, service_state
+from app.doctor.smtp_sink import Sink
+from app.mail import dkim
+from app.papers.sources.http_client import HttpTransport
+from app.relevance import model_store
 from app.settings import Settings
-from app.sources.client import Wire
+from app.storage import database, job_runs
+from app.storage.models import Subscriber, TrainedModel
+from app.types import SourceKind
 from tests import shelves
 from tests.nameserver import NameServer
 
@@ -52,24 +58,26 @@ def settings(settings: Settings, names: NameServer, tmp_path: Path) -> Iterator[
         yield settings.model_copy(update=changed)
 
 
-def examine(app: App, now: datetime, names: NameServer, **changed: object) -> dict[str, Finding]:
+def examine(app: Application, now: datetime, names: NameServer, **changed: object) -> dict[str, Finding]:
     """The findings by check, with some settings changed."""
     settings = app.settings.model_copy(update=changed)
-    found = doctor.examine(settings, now, resolver=names.resolver)
+    found = doctor.examine(settings, now, service=temporary_service(), resolver=names.resolver)
     assert all(finding.fix for finding in found if finding.level is not Level.OK)
     return {finding.check: finding for finding in found}
 
 
-def remembered(app: App, now: datetime) -> dict[str, Finding]:
+def remembered(app: Application, now: datetime) -> dict[str, Finding]:
     """The findings in the database alone."""
-    return {finding.check: finding for finding in lately.look(app.db, lexicon.Lexicon(), now)}
+    return {finding.check: finding for finding in service_state.look(app.db, model_store.ModelStore(), now)}
 
 
-def test_a_healthy_service_has_no_finding_but_good_ones(app: App, now: datetime, names: NameServer) -> None:
+def test_a_healthy_service_has_no_finding_but_good_ones(
+    app: Application, now: datetime, names: NameServer
+) -> None:
     """Everything was looked at, and all is well."""
     with app.db.write() as session:
         shelves.source(session, now).polled_at = now
-    with runs.recorded(app.db, "refresh", now):
+    with job_runs.recorded(app.db, "refresh", now):
         pass
     found = examine(app, now, names)
     assert {finding.check: finding.said for finding in found.values() if finding.level is not Level.OK} == {}
@@ -109,7 +117,7 @@ def test_a_healthy_service_has_no_finding_but_good_ones(app: App, now: datetime,
     ]
 
 
-def test_nothing_is_changed_by_looking(app: App, now: datetime, names: NameServer) -> None:
+def test_nothing_is_changed_by_looking(app: Application, now: datetime, names: NameServer) -> None:
     """No reader is unsubscribed, nothing is sent to the relay, and the database is as it was."""
     with app.db.write() as session:
         shelves.reader(session, "alice@example.org", [], now + timedelta(days=1))
@@ -118,18 +126,18 @@ def test_nothing_is_changed_by_looking(app: App, now: datetime, names: NameServe
     assert _everything(app) == before
 
 
-def _everything(app: App) -> dict[str, list[tuple[object, ...]]]:
+def _everything(app: Application) -> dict[str, list[tuple[object, ...]]]:
     tables = Subscriber.metadata.sorted_tables
     with app.db.read() as session:
         return {str(each): [tuple(row) for row in session.execute(each.select())] for each in tables}
 
 
 def test_others_that_are_silent_do_not_hold_up_the_doctor(
-    app: App, now: datetime, names: NameServer, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, names: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All is looked at together, and each part has an end."""
     monkeypatch.setattr(relay, "PATIENCE", 1.0)
-    monkeypatch.setattr(db, "CONNECT_SECONDS", "2")
+    monkeypatch.setattr(database, "CONNECT_SECONDS", "2")
     names.silent = True
     started = monotonic()
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -142,7 +150,7 @@ def test_others_that_are_silent_do_not_hold_up_the_doctor(
     assert found["one-click"].level is Level.OK
 
 
-def test_what_cannot_be_looked_at_is_a_finding(app: App, now: datetime, names: NameServer) -> None:
+def test_what_cannot_be_looked_at_is_a_finding(app: Application, now: datetime, names: NameServer) -> None:
     """The other parts are looked at all the same."""
     found = examine(app, now, names, dkim_keys=("s1:/nowhere/key.pem",))
     assert found["dkim key s1"].level is Level.ERROR
@@ -151,16 +159,18 @@ def test_what_cannot_be_looked_at_is_a_finding(app: App, now: datetime, names: N
 
 
 def test_the_web_app_is_asked_by_network_only_when_told_to(
-    app: App, now: datetime, names: NameServer
+    app: Application, now: datetime, names: NameServer
 ) -> None:
     """Not by accident, from a machine that must not reach out."""
     assert "online" not in examine(app, now, names)
     settings = app.settings.model_copy(update={"base_url": "http://paperboy.test"})
-    found = doctor.examine(settings, now, resolver=names.resolver, online=Wire())
+    found = doctor.examine(
+        settings, now, service=temporary_service(), resolver=names.resolver, online=HttpTransport()
+    )
     assert found[-1].check == "online"
 
 
-def test_nobody_reads_a_password_in_a_finding(app: App, now: datetime, names: NameServer) -> None:
+def test_nobody_reads_a_password_in_a_finding(app: Application, now: datetime, names: NameServer) -> None:
     """Findings are pasted into issues."""
     url = "postgresql+psycopg://paperboy:hunter2hunter2@127.0.0.1:1/none"
     found = examine(app, now, names, database_url=url, smtp_username="me", smtp_password="hunter2hunter2")
@@ -172,7 +182,7 @@ def test_nobody_reads_a_password_in_a_finding(app: App, now: datetime, names: Na
 # --- what the database remembers
 
 
-def test_a_database_that_was_not_migrated_is_found(app: App, now: datetime) -> None:
+def test_a_database_that_was_not_migrated_is_found(app: Application, now: datetime) -> None:
     """Nothing in it is asked then."""
     with app.db.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = 'older'"))
@@ -182,7 +192,7 @@ def test_a_database_that_was_not_migrated_is_found(app: App, now: datetime) -> N
     assert "schedule" not in found
 
 
-def test_sources_that_fail_sleep_or_are_old_are_found(app: App, now: datetime) -> None:
+def test_sources_that_fail_sleep_or_are_old_are_found(app: Application, now: datetime) -> None:
     """Each by its name; a name under which files were read is no source that could fail."""
     with app.db.write() as session:
         for name, fields in {
@@ -207,17 +217,17 @@ def test_sources_that_fail_sleep_or_are_old_are_found(app: App, now: datetime) -
     assert "source files" not in found
 
 
-def test_a_service_without_sources_is_found(app: App, now: datetime) -> None:
+def test_a_service_without_sources_is_found(app: Application, now: datetime) -> None:
     """It would never have anything to send."""
     assert remembered(app, now)["sources"].level is Level.WARNING
 
 
-def test_a_failed_job_is_found_until_it_works_again(app: App, now: datetime) -> None:
+def test_a_failed_job_is_found_until_it_works_again(app: Application, now: datetime) -> None:
     """Only the newest run of a job says how it is."""
-    with runs.recorded(app.db, "refresh", now) as run:
+    with job_runs.recorded(app.db, "refresh", now) as run:
         run.fail("arxiv", "it answered 503")
     assert remembered(app, now)["job refresh"].level is Level.WARNING
-    with runs.recorded(app.db, "refresh", now):
+    with job_runs.recorded(app.db, "refresh", now):
         pass
     assert remembered(app, now)["job refresh"].level is Level.OK
 
@@ -231,7 +241,7 @@ def test_a_failed_job_is_found_until_it_works_again(app: App, now: datetime) -> 
         (timedelta(minutes=333315), "231 days"),
     ],
 )
-def test_a_digest_that_is_late_is_found(app: App, now: datetime, late: timedelta, said: str) -> None:
+def test_a_digest_that_is_late_is_found(app: Application, now: datetime, late: timedelta, said: str) -> None:
     """Nobody runs the schedule; for how long is said as people say it."""
     with app.db.write() as session:
         shelves.reader(session, "alice@example.org", [], now - late)
@@ -240,38 +250,40 @@ def test_a_digest_that_is_late_is_found(app: App, now: datetime, late: timedelta
     assert f"due for {said}:" in finding.said
 
 
-def test_a_pause_is_found_with_its_reason(app: App, now: datetime) -> None:
+def test_a_pause_is_found_with_its_reason(app: Application, now: datetime) -> None:
     """Whoever wonders why nothing leaves reads it here."""
     with app.db.write() as session:
-        deliver.pause(session, "the relay refuses us", now)
+        ledger.pause(session, "the relay refuses us", now)
     finding = remembered(app, now)["sending"]
     assert finding.level is Level.WARNING
     assert "the relay refuses us" in finding.said
 
 
-def test_what_the_doctor_names_can_be_typed(app: App, now: datetime) -> None:
+def test_what_the_doctor_names_can_be_typed(app: Application, now: datetime) -> None:
     """A name with blanks is one argument, and an edition is resumed as an edition."""
     with app.db.write() as session:
         row = shelves.source(session, now, name="A lab's blog")
         row.paused, row.next_poll_at = True, now
-        deliver.pause(session, "a wrong key", now, "2026-11-20")
+        ledger.pause(session, "a wrong key", now, "2026-11-20")
     found = remembered(app, now)
     command = found["source A lab's blog"].fix.split("`")[1]
     assert shlex.split(command) == ["paperboy", "sources", "resume", "A lab's blog"]
     assert "`paperboy sending resume --edition 2026-11-20`" in found["sending"].fix
 
 
-def test_a_model_that_is_missing_or_corrupt_is_found(app: App, now: datetime) -> None:
+def test_a_model_that_is_missing_or_corrupt_is_found(app: Application, now: datetime) -> None:
     """The picks are worse without it, and nobody would notice."""
     assert "young" in remembered(app, now)["model"].said
     with app.db.write() as session:
-        shelves.archive(session, lexicon.YOUNG, now)
+        shelves.archive(session, model_store.YOUNG, now)
     assert remembered(app, now)["model"].level is Level.WARNING
     pipeline.learn(app, now)
     assert remembered(app, now)["model"].said.startswith("model 1 is in use, learned from 300 papers")
     with app.db.write() as session:
-        session.exec(select(Model)).one().data = b"gone"
-    torn, instead = (each for each in lately.look(app.db, lexicon.Lexicon(), now) if each.check == "model")
+        session.exec(select(TrainedModel)).one().data = b"gone"
+    torn, instead = (
+        each for each in service_state.look(app.db, model_store.ModelStore(), now) if each.check == "model"
+    )
     assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model learn` to make a new one")
     assert "model 1 of 2026-11-20 09:30 UTC is not used: Its bytes" in torn.said
     assert (instead.level, "shipped" in instead.said) == (Level.WARNING, True)

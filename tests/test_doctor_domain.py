@@ -8,9 +8,9 @@ from time import monotonic
 
 import pytest
 
-from app import dkim
-from app.doctor import domain
+from app.doctor import dns_records
 from app.doctor.findings import Finding, Level
+from app.mail import dkim
 from app.settings import Settings
 from tests.nameserver import NameServer
 
@@ -51,7 +51,7 @@ def names(settings: Settings) -> Iterator[NameServer]:
 
 def look(settings: Settings, names: NameServer, **changed: object) -> dict[str, Finding]:
     """The findings by check, with some settings changed."""
-    told = domain.look(settings.model_copy(update=changed), names.resolver)
+    told = dns_records.look(settings.model_copy(update=changed), names.resolver)
     return {finding.check: finding for finding in told}
 
 

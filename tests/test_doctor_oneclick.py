@@ -9,24 +9,24 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app import main, subscribers
+from app.application import Application
 from app.doctor import oneclick
 from app.doctor.findings import Finding, Level
-from app.models import SubscriberState
-from app.pipeline import App
-from app.tokens import Purpose
+from app.links import Purpose
+from app.storage.models import SubscriberState
 from tests import shelves
 
 Answer = Callable[[Scope, Receive, Send], object]
 
 
 @pytest.fixture
-def reader(app: App, now: datetime) -> int:
+def reader(app: Application, now: datetime) -> int:
     with app.db.write() as session:
         return shelves.reader(session, "alice@example.org", [], now)
 
 
 @pytest.fixture
-def look(app: App, reader: int, now: datetime) -> Callable[[ASGIApp], list[Finding]]:
+def look(app: Application, reader: int, now: datetime) -> Callable[[ASGIApp], list[Finding]]:
     """A function that tries the way out of a site."""
     way_out = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader, now))
     return lambda site: list(oneclick.look(app, site, reader, way_out))
@@ -35,7 +35,7 @@ def look(app: App, reader: int, now: datetime) -> Callable[[ASGIApp], list[Findi
 Look = Callable[[ASGIApp], list[Finding]]
 
 
-def test_the_way_out_of_our_own_web_app_works(app: App, look: Look) -> None:
+def test_the_way_out_of_our_own_web_app_works(app: Application, look: Look) -> None:
     """By both kinds of forms, and not by opening the link."""
     (finding,) = look(main.create_app(app))
     assert finding.level is Level.OK
@@ -44,10 +44,10 @@ def test_the_way_out_of_our_own_web_app_works(app: App, look: Look) -> None:
 
 def answering(
     status: int, headers: dict[str, str] | None = None, method: str = "POST"
-) -> Callable[[App], ASGIApp]:
+) -> Callable[[Application], ASGIApp]:
     """Something in front of the web app that answers requests of a method by itself."""
 
-    def in_front(app: App) -> ASGIApp:
+    def in_front(app: Application) -> ASGIApp:
         behind = main.create_app(app)
 
         async def site(scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,7 +73,7 @@ def answering(
     ],
 )
 def test_what_keeps_readers_from_leaving_is_found(
-    in_front: Callable[[App], ASGIApp], told: str, app: App, look: Look
+    in_front: Callable[[Application], ASGIApp], told: str, app: Application, look: Look
 ) -> None:
     """A redirect, a login, an answer without a deed, a link that leads nowhere."""
     found = look(in_front(app))
@@ -81,7 +81,7 @@ def test_what_keeps_readers_from_leaving_is_found(
     assert any(told in finding.said for finding in found)
 
 
-def test_a_form_that_is_not_understood_is_found(app: App, look: Look) -> None:
+def test_a_form_that_is_not_understood_is_found(app: Application, look: Look) -> None:
     """Mail programs send either kind."""
     behind = main.create_app(app)
 
@@ -97,7 +97,7 @@ def test_a_form_that_is_not_understood_is_found(app: App, look: Look) -> None:
 
 
 def test_a_link_that_unsubscribes_whoever_opens_it_is_found(
-    app: App, look: Look, reader: int, now: datetime
+    app: Application, look: Look, reader: int, now: datetime
 ) -> None:
     """Scanners of mails open every link."""
 
@@ -111,7 +111,7 @@ def test_a_link_that_unsubscribes_whoever_opens_it_is_found(
     assert (finding.level, "scanners" in finding.said) == (Level.ERROR, True)
 
 
-def test_a_request_is_as_by_network(app: App, reader: int, now: datetime) -> None:
+def test_a_request_is_as_by_network(app: Application, reader: int, now: datetime) -> None:
     """No cookie and no login goes with it; what the web app answers comes back."""
     site = main.create_app(app)
     url = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader, now))

@@ -8,10 +8,10 @@ from datetime import datetime
 import httpx
 import pytest
 
-from app.doctor import public
+from app.doctor import web_reachability
 from app.doctor.findings import Finding, Level
+from app.papers.sources.http_client import HttpTransport
 from app.settings import Settings
-from app.sources.client import Wire
 
 Serve = Callable[[httpx.Request], httpx.Response]
 
@@ -22,7 +22,9 @@ def look(settings: Settings, now: datetime, serve: Serve) -> Finding:
     async def at_once(_seconds: float) -> None:
         pass
 
-    (finding,) = public.look(settings, now, Wire(httpx.MockTransport(serve), sleep=at_once))
+    (finding,) = web_reachability.look(
+        settings, now, HttpTransport(httpx.MockTransport(serve), sleep=at_once)
+    )
     return finding
 
 

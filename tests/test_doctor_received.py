@@ -12,13 +12,14 @@ import dkim as verifier
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from app import dkim
-from app.doctor import received, rehearsal
+from app.cli.doctor import temporary_service
+from app.doctor import message_checks, test_mail
 from app.doctor.findings import Finding, Level
-from app.doctor.received import Mail
-from app.doctor.sink import Sink, Taken
+from app.doctor.message_checks import Mail
+from app.doctor.smtp_sink import ReceivedMail, Sink
+from app.links import LinkSigner
+from app.mail import dkim
 from app.settings import Settings
-from app.tokens import Signer
 from tests.conftest import SECRET
 
 Change = Callable[[bytes], bytes]
@@ -41,7 +42,7 @@ class Tampering(Sink):
         super().__init__()
         self.change = change
 
-    def take(self, mail: Taken) -> None:
+    def take(self, mail: ReceivedMail) -> None:
         changed = self.change(mail.raw)
         assert changed != mail.raw, "nothing was changed"
         super().take(replace(mail, raw=changed))
@@ -67,18 +68,20 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def mail(settings: Settings) -> Mail:
     """A digest that was sent by the whole path, as it was received."""
     sink = Sink()
-    found = {finding.check: finding.level for finding in rehearsal.look(settings, sink)}
+    found = {finding.check: finding.level for finding in test_mail.look(settings, temporary_service(), sink)}
     assert {level for check, level in found.items()} == {Level.OK}
     raw = sink.taken[0].raw
     assert b"</body>" in raw, "what the tests look for stands on one line"
-    signer = Signer(settings.secret_keys, settings.base_url)
-    return Mail(Taken(signer.return_path(1, "paperboy.test"), sink.taken[0].recipient, raw), settings, signer)
+    signer = LinkSigner(settings.secret_keys, settings.base_url)
+    return Mail(
+        ReceivedMail(signer.return_path(1, "paperboy.test"), sink.taken[0].recipient, raw), settings, signer
+    )
 
 
 def look(mail: Mail) -> dict[str, list[Finding]]:
     """What is found, by check."""
     found: dict[str, list[Finding]] = {}
-    for finding in received.look(mail):
+    for finding in message_checks.look(mail):
         assert finding.fix or finding.level is Level.OK
         found.setdefault(finding.check, []).append(finding)
     return found
@@ -122,14 +125,14 @@ def test_a_mail_that_the_relay_is_to_sign_is_well(mail: Mail, settings: Settings
 
 def test_what_is_changed_on_the_way_to_the_sink_is_found(settings: Settings) -> None:
     """It is the received bytes that are looked at, not what was meant to be sent."""
-    found = rehearsal.look(settings, Tampering(header("Subject", "Another one")))
+    found = test_mail.look(settings, temporary_service(), Tampering(header("Subject", "Another one")))
     assert {each.check for each in found if each.level is not Level.OK} == {"mail signatures"}
 
 
 # --- headers
 
 
-@pytest.mark.parametrize("name", received.ONCE)
+@pytest.mark.parametrize("name", message_checks.ONCE)
 def test_a_header_that_is_missing_is_found(name: str, mail: Mail) -> None:
     """Each of them."""
     assert f"no header {name}" in wrong(mail, header(name, None))["mail headers"]
@@ -224,7 +227,9 @@ def test_a_signature_that_covers_too_little_is_found(mail: Mail) -> None:
 
 def test_a_signature_for_another_domain_is_found(mail: Mail) -> None:
     """It helps that domain, and DMARC does not count it."""
-    said = wrong(mail, signed_anew(mail, received.SIGNED, domain="news.paperboy.test"))["mail signatures"]
+    said = wrong(mail, signed_anew(mail, message_checks.SIGNED, domain="news.paperboy.test"))[
+        "mail signatures"
+    ]
     assert "for news.paperboy.test, which is not the From domain" in said
 
 

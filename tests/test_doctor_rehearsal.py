@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from app.doctor import rehearsal
+from app.cli.doctor import temporary_service
+from app.doctor import test_mail
 from app.doctor.findings import Finding, Level
-from app.doctor.sink import Sink, Taken
+from app.doctor.smtp_sink import ReceivedMail, Sink
 from app.settings import Settings, SmtpSecurity
 
 
 def look(settings: Settings, sink: Sink | None = None) -> dict[str, Finding]:
     """The findings by check."""
-    return {finding.check: finding for finding in rehearsal.look(settings, sink)}
+    return {finding.check: finding for finding in test_mail.look(settings, temporary_service(), sink)}
 
 
 def test_a_digest_is_sent_and_left(settings: Settings) -> None:
@@ -34,7 +35,7 @@ def test_a_digest_is_sent_and_left(settings: Settings) -> None:
     found = look(elsewhere, sink)
     assert {finding.level for finding in found.values()} == {Level.OK}
     (mail,) = sink.taken
-    assert mail.recipient == rehearsal.READER
+    assert mail.recipient == test_mail.READER
     assert mail.raw.count(b"arxiv.org/abs/") > 10
 
 
@@ -68,7 +69,7 @@ def test_a_mail_that_does_not_arrive_is_found(settings: Settings) -> None:
     """What was sent has to be there."""
 
     class Losing(Sink):
-        def take(self, mail: Taken) -> None:
+        def take(self, mail: ReceivedMail) -> None:
             pass
 
     found = look(settings, Losing())
@@ -84,5 +85,5 @@ def test_the_sink_keeps_every_octet() -> None:
             b"EHLO me\r\nMAIL FROM:<a@b.c> SIZE=9\r\nRCPT TO:<d@e.f>\r\nDATA\r\n" + body + b".\r\nQUIT\r\n"
         )
         answers = client.makefile("rb").read()
-    assert sink.taken == [Taken("a@b.c", "d@e.f", body.replace(b"..dot", b".dot"))]
+    assert sink.taken == [ReceivedMail("a@b.c", "d@e.f", body.replace(b"..dot", b".dot"))]
     assert answers.endswith(b"250 2.0.0 kept\r\n221 2.0.0 bye\r\n")

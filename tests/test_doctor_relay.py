@@ -15,7 +15,7 @@ import trustme
 from app.doctor import relay
 from app.doctor.findings import Finding, Level
 from app.doctor.relay import Seen
-from app.doctor.sink import Sink
+from app.doctor.smtp_sink import Sink
 from app.settings import Settings, SmtpSecurity
 from tests.mailserver import MailServer
 

@@ -8,34 +8,34 @@ from pathlib import Path
 
 import pytest
 
-from app import keys
-from app.db import Database
-from app.doctor import returns
+from app.application import Application
+from app.doctor import bounces
 from app.doctor.findings import Finding, Level
-from app.models import Scope
-from app.pipeline import App
 from app.settings import Settings
+from app.storage import api_keys
+from app.storage.database import Database
+from app.storage.models import Scope
 from tests.imapserver import ImapServer
 
 
 def look(settings: Settings, now: datetime, **changed: object) -> dict[str, Finding]:
     """The findings by check, with some settings changed."""
     database = Database(settings.database_url)
-    told = list(returns.look(settings.model_copy(update=changed), database, now))
+    told = list(bounces.look(settings.model_copy(update=changed), database, now))
     database.dispose()
     found = {finding.check: finding for finding in told}
     assert all(finding.fix for finding in found.values() if finding.level is not Level.OK)
     return found
 
 
-def test_a_service_that_nobody_tells_of_bounces_is_warned(app: App, now: datetime) -> None:
+def test_a_service_that_nobody_tells_of_bounces_is_warned(app: Application, now: datetime) -> None:
     """Until there is a key for a webhook; one that was revoked is none."""
     assert look(app.settings, now)["bounces"].level is Level.WARNING
     with app.db.write() as session:
-        keys.create(session, "relay", [Scope.BOUNCES], now)
+        api_keys.create(session, "relay", [Scope.BOUNCES], now)
     assert look(app.settings, now)["bounces"].level is Level.OK
     with app.db.write() as session:
-        keys.revoke(session, "relay", now)
+        api_keys.revoke(session, "relay", now)
     assert look(app.settings, now)["bounces"].level is Level.WARNING
 
 
@@ -66,7 +66,7 @@ def test_a_mailbox_that_is_not_there_is_found(
 ) -> None:
     """Or that does not answer: that is not waited for."""
     assert look(settings, now, bounce_mailbox="imap://a:b@127.0.0.1:1")["bounce_mailbox"].level is Level.ERROR
-    monkeypatch.setattr(returns, "PATIENCE", 0.2)
+    monkeypatch.setattr(bounces, "PATIENCE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"imap://a:b@127.0.0.1:{silent.getsockname()[1]}"
         assert look(settings, now, bounce_mailbox=url)["bounce_mailbox"].level is Level.ERROR
@@ -84,7 +84,7 @@ def test_a_mailbox_that_is_not_there_is_found(
 )
 def test_a_password_that_goes_in_clear_is_found(url: str, warned: bool) -> None:
     """Unless it never leaves this machine."""
-    assert [finding.level for finding in returns.in_clear(url)] == [Level.WARNING] * warned
+    assert [finding.level for finding in bounces.in_clear(url)] == [Level.WARNING] * warned
 
 
 def test_a_folder_is_looked_into(settings: Settings, now: datetime, tmp_path: Path) -> None:

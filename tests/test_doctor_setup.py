@@ -8,15 +8,15 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from app import dkim
-from app.doctor import setup
+from app.doctor import configuration
 from app.doctor.findings import Finding, Level
+from app.mail import dkim
 from app.settings import Settings
 
 
 def look(settings: Settings, **changed: object) -> dict[str, Finding]:
     """The findings by check, with some settings changed."""
-    return {finding.check: finding for finding in setup.look(settings.model_copy(update=changed))}
+    return {finding.check: finding for finding in configuration.look(settings.model_copy(update=changed))}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_mistyped_name_is_found_with_the_right_one(tmp_path: Path) -> None:
     env = tmp_path / ".env"
     env.write_text("# PAPERBOY_COMMENT=1\nPAPERBOY_FROM_ADRESS=a@b.c\npaperboy_site_name=Ours\nOTHER=1\n")
     environ = {"PAPERBOY_SMPT_HOST": "mail", "paperboy_smtp_prot": "25", "PAPERBOY_SMTP_USERNAME": "me"}
-    found = {finding.check: finding for finding in setup.strange(environ, env)}
+    found = {finding.check: finding for finding in configuration.unknown_settings(environ, env)}
     assert {check: finding.fix for check, finding in found.items()} == {
         "setting PAPERBOY_SMPT_HOST": "did you mean PAPERBOY_SMTP_HOST?",
         "setting paperboy_smtp_prot": "did you mean PAPERBOY_SMTP_PORT?",
@@ -56,7 +56,7 @@ def test_a_mistyped_name_is_found_with_the_right_one(tmp_path: Path) -> None:
 
 def test_a_name_like_no_other_is_found_without_its_value(tmp_path: Path) -> None:
     """It may be a secret."""
-    (finding,) = setup.strange({"PAPERBOY_XYZZY": "hunter2"}, tmp_path / "none")
+    (finding,) = configuration.unknown_settings({"PAPERBOY_XYZZY": "hunter2"}, tmp_path / "none")
     assert (finding.level, ".env.example" in finding.fix) == (Level.WARNING, True)
     assert "hunter2" not in str(finding)
 

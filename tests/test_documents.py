@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import cli
-from app.cli.people import COLUMNS
-from app.db import ROOT
-from app.demo import people, replay
+from app.cli import cli, sample
+from app.cli.demo import sample_subscribers
+from app.cli.subscribers import COLUMNS
 from app.settings import Settings
+from app.storage.database import ROOT
 
 README = (ROOT / "README.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -75,10 +75,10 @@ def test_its_examples_find_something_in_the_demo() -> None:
     """Whoever has just run the demo tries these first."""
     asked = re.findall(r'(?:preview --interest|backtest) "([^"]+)"', README)
     (reader, paper) = re.findall(r"paperboy explain (\S+) (\S+)", README)[0]
-    sample = "".join(file.path.read_text().lower() for file in replay.readings())
+    texts = "".join(file.path.read_text().lower() for file in sample.readings())
     assert len(asked) == 2
-    assert all(each in sample for each in [*asked, paper])
-    wanted = {person.email: person.wants for person in people.PEOPLE}[reader]
+    assert all(each in texts for each in [*asked, paper])
+    wanted = {person.email: person.wants for person in sample_subscribers.PEOPLE}[reader]
     assert set(asked) <= {wish.text for wish in wanted.interests}, "and it was sent"
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.abbreviations import Abbreviations
 from app.errors import InvalidInterest
-from app.filters import Filters
-from app.interest import Query, parse
-from app.passages import Passage
-from app.records import PaperView
-from app.space import Matrix
-from app.words import stems, telling, tokenise
+from app.relevance.filters import Filters
+from app.relevance.highlights import PaperText
+from app.relevance.query_language import Query, parse
+from app.relevance.vector_space import Matrix
+from app.text.abbreviations import Abbreviations
+from app.text.tokenizer import stems, telling, tokenise
+from app.types import PaperView
 
 FOLDING = Abbreviations(
     {("fine", "tune"): "finetun"}, {("larg", "languag", "model"): "llm"}, apart=frozenset({"finetun"})
@@ -101,7 +101,7 @@ def stands(run: Sequence[str], text: Sequence[str]) -> bool:
 
 def left_out(paper: PaperView, query: Query) -> tuple[bool, bool]:
     """What one reads in a single paper, word by word: whether it is excluded; whether it does not pass."""
-    passage, texts = Passage(paper, FOLDING), [paper.title, paper.abstract]
+    passage, texts = PaperText(paper, FOLDING), [paper.title, paper.abstract]
     said = [[token.stem for token in tokenise(text)] for text in texts]
     meant = [FOLDING.fold(stems(text)) for text in texts]
     besides = {one for text in meant for stem in text for one in FOLDING.parts.get(stem, ())}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import gist
+from app.text import summarizer
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ from app import gist
 )
 def test_sentences_end_where_a_reader_says_that_they_end(marked: str) -> None:
     """A full stop alone does not say so."""
-    assert gist.sentences(marked.replace("|", " ")) == marked.split("|")
+    assert summarizer.sentences(marked.replace("|", " ")) == marked.split("|")
 
 
 def test_a_space_that_was_forgotten() -> None:
     """One abstract in a hundred lacks one, and some are empty."""
-    assert gist.sentences("It lacks a space.We add one.") == ["It lacks a space.", "We add one."]
-    assert gist.sentences("") == []
-    assert gist.sentences(" . ") == ["."]
+    assert summarizer.sentences("It lacks a space.We add one.") == ["It lacks a space.", "We add one."]
+    assert summarizer.sentences("") == []
+    assert summarizer.sentences(" . ") == ["."]
 
 
 ABSTRACT = (
@@ -52,7 +52,7 @@ ABSTRACT = (
 
 def test_what_is_introduced_tells_more_than_how_it_was_before() -> None:
     """Neither the opening, nor a detail, nor where the code lies."""
-    assert gist.summary("Bookmark: Reading Long Documents Page by Page", ABSTRACT) == (
+    assert summarizer.summarize("Bookmark: Reading Long Documents Page by Page", ABSTRACT) == (
         "To close this gap, we introduce Bookmark, a reader that keeps an index of all the pages it ever saw."
     )
 
@@ -64,26 +64,27 @@ def test_without_an_introduction_the_finding_tells() -> None:
         "Over two years and nine model families, we show that forgetting depends on the data order alone. "
         "Further work is needed."
     )
-    assert gist.summary("What Models Forget, and in Which Order", text).startswith("Over two years")
+    assert summarizer.summarize("What Models Forget, and in Which Order", text).startswith("Over two years")
 
 
 def test_a_brief_sentence_brings_the_next() -> None:
     """A name by itself tells nothing; but the way to the code is not what it needs."""
     text = "We introduce Bookmark. It keeps an index of the pages it has seen. Others do not."
     assert (
-        gist.summary("Bookmark", text) == "We introduce Bookmark. It keeps an index of the pages it has seen."
+        summarizer.summarize("Bookmark", text)
+        == "We introduce Bookmark. It keeps an index of the pages it has seen."
     )
     text = "We introduce Bookmark. Our code is available online. Others do not."
-    assert gist.summary("Bookmark", text) == "We introduce Bookmark."
+    assert summarizer.summarize("Bookmark", text) == "We introduce Bookmark."
 
 
 def test_a_long_sentence_is_cut_between_clauses() -> None:
     """And shows that it was."""
     clause = "which keeps an index of all the pages that it has seen so far, "
-    told = gist.summary("Bookmark", "We introduce Bookmark, " + clause * 9 + "and more.")
+    told = summarizer.summarize("Bookmark", "We introduce Bookmark, " + clause * 9 + "and more.")
     assert told.endswith("it has seen so far …")
-    assert 200 < len(told) <= gist.LIMIT
-    assert len(gist.summary("Bookmark", "a" * 2_000)) <= gist.LIMIT
+    assert 200 < len(told) <= summarizer.LIMIT
+    assert len(summarizer.summarize("Bookmark", "a" * 2_000)) <= summarizer.LIMIT
 
 
 @pytest.mark.parametrize("aside", ["(e.g., all kinds of pages)", "(pages, notes, and what stands between)"])
@@ -92,24 +93,24 @@ def test_a_cut_leaves_no_bracket_open(aside: str) -> None:
     text = (
         f"We introduce Bookmark, {'which keeps an index of all that it has seen ' * 6}{aside}, page by page."
     )
-    assert gist.summary("Bookmark", text).endswith("it has seen …")
+    assert summarizer.summarize("Bookmark", text).endswith("it has seen …")
 
 
 def test_no_abstract_no_summary() -> None:
     """Nothing is made up."""
-    assert gist.summary("Bookmark", "") == ""
+    assert summarizer.summarize("Bookmark", "") == ""
 
 
 def test_only_the_way_to_the_code_is_better_than_nothing() -> None:
     """It is still the abstract's own."""
-    assert gist.summary("Bookmark", "Code is available online.") == "Code is available online."
+    assert summarizer.summarize("Bookmark", "Code is available online.") == "Code is available online."
 
 
 @given(title=st.text(max_size=80), abstract=st.text(alphabet="ab. W!?()\n…,", max_size=900))
 def test_whatever_it_says_stands_in_the_abstract(title: str, abstract: str) -> None:
     """Word for word, and never longer than the limit."""
-    told = gist.summary(title, abstract)
-    assert len(told) <= gist.LIMIT
+    told = summarizer.summarize(title, abstract)
+    assert len(told) <= summarizer.LIMIT
     assert "".join(told.removesuffix(" …").split()) in "".join(abstract.split())
 
 
@@ -117,5 +118,5 @@ def test_whatever_it_says_stands_in_the_abstract(title: str, abstract: str) -> N
 def test_a_hostile_abstract_takes_no_time(unit: str) -> None:
     """The longest that ingest lets in, made of what the rules look at most."""
     began = time.process_time()
-    gist.summary("Bookmark", (unit * 20_000)[:20_000])
+    summarizer.summarize("Bookmark", (unit * 20_000)[:20_000])
     assert time.process_time() - began < 3

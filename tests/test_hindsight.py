@@ -8,21 +8,23 @@ from datetime import timedelta
 import pytest
 from sqlmodel import select
 
-from app import archive, hindsight, pipeline, planning
-from app.desk import Desk
+from app import pipeline
+from app.application import Application
+from app.digests import backtesting, planning
+from app.digests.backtesting import Edition
+from app.digests.builder import DigestBuilder
 from app.errors import InvalidInput
-from app.hindsight import Edition
-from app.models import Delivery, Listing, Source, Votes
-from app.pipeline import App
-from app.records import Digest, PaperView, Skip, VotePoint, Wish
+from app.papers import queries
+from app.storage.models import Delivery, Listing, Source, VoteCount
+from app.types import Digest, Interest, PaperView, Skip, VoteSample
 from tests import shelves
 from tests.conftest import NOW
 
 TODAY = NOW.date()
-AGENTS = [Wish("agents")]
+AGENTS = [Interest("agents")]
 
 
-def list_paper(app: App, title: str, ago: int, upvotes: int = 10) -> int:
+def list_paper(app: Application, title: str, ago: int, upvotes: int = 10) -> int:
     """A paper listed some days ago, its votes of eight o'clock that day; its id."""
     with app.db.write() as session:
         source = session.exec(select(Source)).first() or shelves.source(session, NOW)
@@ -41,7 +43,7 @@ def brought(editions: list[Edition]) -> dict[str, list[int]]:
     }
 
 
-def test_each_day_brings_what_was_listed_by_then(app: App) -> None:
+def test_each_day_brings_what_was_listed_by_then(app: Application) -> None:
     """The first looks back as every digest does; then each paper comes once, on its day."""
     older = list_paper(app, "Agents Before", 4)
     first, second = list_paper(app, "Agents that Plan", 2), list_paper(app, "Agents that Rest", 0)
@@ -53,7 +55,7 @@ def test_each_day_brings_what_was_listed_by_then(app: App) -> None:
     assert editions[1].digest.reason == "the one new paper did not match your interests."
 
 
-def test_it_agrees_with_what_planning_did(app: App) -> None:
+def test_it_agrees_with_what_planning_did(app: Application) -> None:
     """A reader who had been there got the same papers, for the same reasons, in the same order."""
     for ago in range(6):
         for number in range(3):
@@ -64,7 +66,7 @@ def test_it_agrees_with_what_planning_did(app: App) -> None:
             session, "alice@example.org", ["agents"], start.replace(hour=8, minute=0), max_papers=4
         )
     for ago in reversed(range(5)):
-        planning.plan(app, (NOW - timedelta(days=ago)).replace(hour=8, minute=0))
+        planning.plan(app.digest_context, (NOW - timedelta(days=ago)).replace(hour=8, minute=0))
     with app.db.read() as session:
         rows = session.exec(select(Delivery).order_by(Delivery.edition)).all()  # type: ignore[arg-type]
         real = {row.edition: shelves.digest(app, row) for row in rows}
@@ -76,13 +78,13 @@ def test_it_agrees_with_what_planning_did(app: App) -> None:
         assert [pick.paper_id for pick in digest.picks] == [pick.paper_id for pick in real[name].picks]
 
 
-def test_votes_are_those_of_then(app: App) -> None:
+def test_votes_are_those_of_then(app: Application) -> None:
     """What the readers of a source thought later does not rank an earlier day."""
     quiet, loud = list_paper(app, "Agents one", 1, upvotes=3), list_paper(app, "Agents two", 1, upvotes=8)
     with app.db.write() as session:
         source_id = session.exec(select(Source)).one().id
-        votes = {"paper_id": quiet, "seen_as_id": quiet, "source_id": source_id}
-        session.add(Votes(**votes, at=NOW - timedelta(hours=3), upvotes=500))
+        votes = {"paper_id": quiet, "original_paper_id": quiet, "source_id": source_id}
+        session.add(VoteCount(**votes, at=NOW - timedelta(hours=3), upvotes=500))
     yesterday, _ = pipeline.backtest(app, NOW, AGENTS, 2)
     assert isinstance(yesterday.digest, Digest)
     assert [(pick.paper_id, pick.trend) for pick in yesterday.digest.picks] == [
@@ -91,29 +93,29 @@ def test_votes_are_those_of_then(app: App) -> None:
     ]
 
 
-def test_listed_again_is_not_listed_earlier(app: App) -> None:
+def test_listed_again_is_not_listed_earlier(app: Application) -> None:
     """A later listing makes no paper fresher on the days before it."""
     number = list_paper(app, "Agents again", 6)
     with app.db.write() as session:
         source_id = session.exec(select(Source)).one().id
-        session.add(Listing(paper_id=number, seen_as_id=number, source_id=source_id, listed_on=TODAY))
+        session.add(Listing(paper_id=number, original_paper_id=number, source_id=source_id, listed_on=TODAY))
     with app.db.read() as session:
-        (paper,) = archive.views(session, [number])
+        (paper,) = queries.paper_views(session, [number])
     assert paper.listed_on == (TODAY - timedelta(days=6), TODAY)
-    assert archive.as_of(paper, NOW - timedelta(days=1)).last_listed_on == TODAY - timedelta(days=6)
-    assert archive.as_of(paper, NOW) == paper
+    assert queries.as_of(paper, NOW - timedelta(days=1)).last_listed_on == TODAY - timedelta(days=6)
+    assert queries.as_of(paper, NOW) == paper
 
 
 def test_the_first_figure_serves_where_none_is_as_old() -> None:
     """Votes that were read only later are nearer to the truth than none; momentum is not told from them."""
-    later = VotePoint(NOW, 40)
-    paper = PaperView(1, "Paper", upvotes=90, votes=(later, VotePoint(NOW + timedelta(days=1), 90)))
-    then = archive.as_of(replace(paper, listed_on=(TODAY,)), NOW - timedelta(days=1))
+    later = VoteSample(NOW, 40)
+    paper = PaperView(1, "Paper", upvotes=90, votes=(later, VoteSample(NOW + timedelta(days=1), 90)))
+    then = queries.as_of(replace(paper, listed_on=(TODAY,)), NOW - timedelta(days=1))
     assert (then.votes, then.upvotes, then.listed_on) == ((later,), 40, ())
-    assert archive.as_of(PaperView(1, "Paper"), NOW).votes == ()
+    assert queries.as_of(PaperView(1, "Paper"), NOW).votes == ()
 
 
-def test_nothing_is_written(app: App) -> None:
+def test_nothing_is_written(app: Application) -> None:
     """However often somebody looks."""
     list_paper(app, "Agents that Plan", 0)
     assert pipeline.backtest(app, NOW, AGENTS) == pipeline.backtest(app, NOW, AGENTS)
@@ -121,7 +123,7 @@ def test_nothing_is_written(app: App) -> None:
         assert session.exec(select(Delivery)).all() == []
 
 
-def test_each_day_has_its_own_new_papers(app: App) -> None:
+def test_each_day_has_its_own_new_papers(app: Application) -> None:
     """A paper counts on the day on which it was new, however often it is listed."""
     again = list_paper(app, "Agents again", 2)
     for ago in (0, 0, 2, 5):
@@ -129,29 +131,29 @@ def test_each_day_has_its_own_new_papers(app: App) -> None:
     list_paper(app, "Video Diffusion", 1)
     with app.db.write() as session:
         source_id = session.exec(select(Source)).one().id
-        session.add(Listing(paper_id=again, seen_as_id=again, source_id=source_id, listed_on=TODAY))
+        session.add(Listing(paper_id=again, original_paper_id=again, source_id=source_id, listed_on=TODAY))
     with app.db.read() as session:
-        desk = Desk(app, session, NOW, back=3)
+        desk = DigestBuilder(app.digest_context, session, NOW, back=3)
     desk.prepare(AGENTS)
     desk.turn_to(NOW)
     days = [TODAY - timedelta(days=ago) for ago in (3, 2, 1, 0)]
-    assert hindsight.daily(desk, "agents", days) == (0, 2, 0, 2)
+    assert backtesting.daily_counts(desk, "agents", days) == (0, 2, 0, 2)
 
 
 @pytest.mark.parametrize("days", [0, -1, 61])
-def test_so_many_days_and_no_more(app: App, days: int) -> None:
+def test_so_many_days_and_no_more(app: Application, days: int) -> None:
     """A look back has its bounds."""
     with pytest.raises(InvalidInput, match="from 1 to 60"):
         pipeline.backtest(app, NOW, AGENTS, days)
 
 
-def test_an_index_is_made_once(app: App) -> None:
+def test_an_index_is_made_once(app: Application) -> None:
     """While papers and model stay, the next visitor need not wait; votes alone change nothing."""
     number = list_paper(app, "Agents that Plan", 0)
     with app.db.read() as session:
-        papers, corpus = archive.views(session, [number]), app.lexicon.current(session)
-    made = app.indices.of(papers, corpus)
-    assert app.indices.of([replace(papers[0], upvotes=99)], corpus) is made
-    assert app.indices.of([replace(papers[0], title="Another")], corpus) is not made
-    assert app.indices.of([], corpus) is not made
-    assert app.indices.of(papers, corpus) is made
+        papers, corpus = queries.paper_views(session, [number]), app.models.current(session)
+    made = app.indexes.of(papers, corpus)
+    assert app.indexes.of([replace(papers[0], upvotes=99)], corpus) is made
+    assert app.indexes.of([replace(papers[0], title="Another")], corpus) is not made
+    assert app.indexes.of([], corpus) is not made
+    assert app.indexes.of(papers, corpus) is made

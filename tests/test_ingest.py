@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
-from app import archive, ingest
+from app.application import Application
 from app.errors import Conflict, NotFound
-from app.models import Listing, Merge, Paper, Source, SourceKind, Votes
-from app.pipeline import App
-from app.records import PaperRecord, Parsed, Rejection
+from app.papers import ingest, merging, queries
+from app.storage.models import Listing, Merge, Paper, Source, VoteCount
+from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
 
 DAY = date(2026, 11, 19)
 PIGEONS = PaperRecord(
@@ -32,12 +32,12 @@ PAGE = PaperRecord(title="Pigeons that plan in cities", abstract="We teach pigeo
 
 
 def keep(
-    app: App,
+    app: Application,
     now: datetime,
     *records: PaperRecord,
     kind: SourceKind = SourceKind.HUGGINGFACE,
     polled: bool = False,
-) -> ingest.Summary:
+) -> IngestSummary:
     """Store records under the source of a kind, in a transaction of their own."""
     with app.db.write() as session:
         source = session.exec(select(Source).where(Source.kind == kind)).first()
@@ -45,7 +45,7 @@ def keep(
             source = Source(name=kind.value, kind=kind, created_at=now)
             session.add(source)
             session.flush()
-        summary = ingest.store(session, source, Parsed(len(records), records), now, polled=polled)
+        summary = ingest.store(session, source, ParseResult(len(records), records), now, polled=polled)
     counts = summary.counts()
     ended = ("papers_new", "papers_merged", "changed", "unchanged")
     numbered = sum(rejection.row is not None for rejection in summary.rejections)
@@ -58,50 +58,54 @@ def rows(session: Session, table: type[Any]) -> list[dict[str, Any]]:
     return [row.model_dump() for row in session.exec(select(table).order_by(table.id))]
 
 
-def test_an_earlier_day_in_one_answer_takes_back_what_says_nothing_new(app: App, now: datetime) -> None:
+def test_an_earlier_day_in_one_answer_takes_back_what_says_nothing_new(
+    app: Application, now: datetime
+) -> None:
     """Fewer votes on the day than on the day before: one row is left of the two."""
     before = replace(PIGEONS, listed_on=DAY - timedelta(days=1), upvotes=9)
     keep(app, now, PIGEONS, before)
     with app.db.read() as session:
-        assert [row.upvotes for row in session.exec(select(Votes))] == [9]
+        assert [row.upvotes for row in session.exec(select(VoteCount))] == [9]
         assert len(session.exec(select(Listing)).all()) == 2
 
 
-def papers(app: App) -> list[Paper]:
+def papers(app: Application) -> list[Paper]:
     with app.db.read() as session:
         return list(session.exec(select(Paper).where(col(Paper.merged_into_id).is_(None))))
 
 
-def test_a_new_paper_is_listed_and_has_votes(app: App, now: datetime) -> None:
+def test_a_new_paper_is_listed_and_has_votes(app: Application, now: datetime) -> None:
     """One of each, and the days on the paper itself."""
     summary = keep(app, now, PIGEONS)
     assert (summary.papers_new, summary.listings) == (1, 1)
     with app.db.read() as session:
-        [view] = archive.candidates(session, DAY, DAY)
+        [view] = queries.candidates(session, DAY, DAY)
     assert (view.title, view.upvotes, view.first_listed_on) == (PIGEONS.title, 7, DAY)
 
 
-def test_the_same_again_changes_nothing(app: App, now: datetime) -> None:
+def test_the_same_again_changes_nothing(app: Application, now: datetime) -> None:
     """Not one row of one table, a day later."""
     keep(app, now, PIGEONS, PAGE)
     with app.db.read() as session:
-        before = [rows(session, table) for table in (Paper, Listing, Votes, Merge)]
+        before = [rows(session, table) for table in (Paper, Listing, VoteCount, Merge)]
     summary = keep(app, now + timedelta(days=1), PIGEONS, PAGE)
     assert (summary.unchanged, summary.rows) == (2, 2)
     with app.db.read() as session:
-        assert [rows(session, table) for table in (Paper, Listing, Votes, Merge)] == before
+        assert [rows(session, table) for table in (Paper, Listing, VoteCount, Merge)] == before
 
 
-def test_a_paper_twice_in_one_answer_is_one_paper(app: App, now: datetime) -> None:
+def test_a_paper_twice_in_one_answer_is_one_paper(app: Application, now: datetime) -> None:
     """Archives have such days."""
     assert keep(app, now, PIGEONS, PIGEONS).counts()["papers_new"] == 1
 
 
-def test_the_same_paper_without_an_id_is_merged_with_the_one_that_has_one(app: App, now: datetime) -> None:
+def test_the_same_paper_without_an_id_is_merged_with_the_one_that_has_one(
+    app: Application, now: datetime
+) -> None:
     """Whichever came first, the row with the arXiv id stays and has both listings."""
     for first, second in ((PIGEONS, PAGE), (PAGE, PIGEONS)):
         with app.db.write() as session:
-            for table in (Merge, Votes, Listing):
+            for table in (Merge, VoteCount, Listing):
                 for row in session.exec(select(table)):
                     session.delete(row)
             session.flush()
@@ -116,14 +120,14 @@ def test_the_same_paper_without_an_id_is_merged_with_the_one_that_has_one(app: A
         with app.db.read() as session:
             listings = session.exec(select(Listing)).all()
         assert {listing.paper_id for listing in listings} == {kept.id}
-        assert len({listing.seen_as_id for listing in listings}) == 2
+        assert len({listing.original_paper_id for listing in listings}) == 2
 
 
 def _kind(record: PaperRecord) -> SourceKind:
     return SourceKind.HUGGINGFACE if record.arxiv_id else SourceKind.PAGE
 
 
-def test_writers_at_the_same_time_make_one_paper_of_it(app: App, now: datetime) -> None:
+def test_writers_at_the_same_time_make_one_paper_of_it(app: Application, now: datetime) -> None:
     """A file is read while a source is polled: neither may miss what the other is about to add."""
     for kind in (SourceKind.HUGGINGFACE, SourceKind.PAGE):
         keep(app, now, PaperRecord(f"A First Paper of the {kind} Source"), kind=kind)
@@ -140,12 +144,12 @@ def test_writers_at_the_same_time_make_one_paper_of_it(app: App, now: datetime) 
     assert len(papers(app)) == len(titles) + 2
 
 
-def test_two_arxiv_ids_are_two_papers_whatever_their_titles(app: App, now: datetime) -> None:
+def test_two_arxiv_ids_are_two_papers_whatever_their_titles(app: Application, now: datetime) -> None:
     """Versions of one paper have one id."""
     assert keep(app, now, PIGEONS, replace(PIGEONS, arxiv_id="2611.00002")).papers_new == 2
 
 
-def test_a_record_with_both_ids_brings_two_papers_together(app: App, now: datetime) -> None:
+def test_a_record_with_both_ids_brings_two_papers_together(app: Application, now: datetime) -> None:
     """One source knew the arXiv id, another the DOI, a third knows both."""
     keep(app, now, PIGEONS)
     keep(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
@@ -157,14 +161,14 @@ def test_a_record_with_both_ids_brings_two_papers_together(app: App, now: dateti
     assert keep(app, now, both, kind=SourceKind.ARXIV).unchanged == 1
 
 
-def test_a_new_arxiv_paper_absorbs_the_one_with_its_doi(app: App, now: datetime) -> None:
+def test_a_new_arxiv_paper_absorbs_the_one_with_its_doi(app: Application, now: datetime) -> None:
     """The journal's feed came first."""
     keep(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
     assert keep(app, now, replace(PIGEONS, doi="10.1/birds")).papers_merged == 1
     assert [paper.arxiv_id for paper in papers(app)] == ["2611.00001"]
 
 
-def test_a_doi_never_joins_two_arxiv_papers(app: App, now: datetime) -> None:
+def test_a_doi_never_joins_two_arxiv_papers(app: Application, now: datetime) -> None:
     """A wrong DOI in one source must not swallow a paper."""
     keep(app, now, replace(PIGEONS, doi="10.1/birds"))
     owls = PaperRecord("Owls at Noon in the Woods", arxiv_id="2611.00002", doi="10.1/birds", listed_on=DAY)
@@ -172,7 +176,7 @@ def test_a_doi_never_joins_two_arxiv_papers(app: App, now: datetime) -> None:
     assert len(papers(app)) == 2
 
 
-def test_chains_of_merges_end_at_one_paper(app: App, now: datetime) -> None:
+def test_chains_of_merges_end_at_one_paper(app: Application, now: datetime) -> None:
     """A page's title, a journal's DOI, and at last the arXiv id."""
     journal = PaperRecord("Pigeons That Plan in Cities", doi="10.1/birds", listed_on=DAY)
     keep(app, now, PAGE, kind=SourceKind.PAGE)
@@ -183,39 +187,41 @@ def test_chains_of_merges_end_at_one_paper(app: App, now: datetime) -> None:
     with app.db.read() as session:
         assert {row.paper_id for row in session.exec(select(Listing))} == {kept.id}
         ids = [paper_id for paper_id in session.exec(select(Paper.id)) if paper_id]
-        assert set(archive.canonical(session, ids).values()) == {kept.id}
+        assert set(queries.canonical_ids(session, ids).values()) == {kept.id}
     assert keep(app, now, PAGE, kind=SourceKind.PAGE).unchanged == 1
 
 
-def test_votes_are_a_series_that_only_grows(app: App, now: datetime) -> None:
+def test_votes_are_a_series_that_only_grows(app: Application, now: datetime) -> None:
     """A row when figures change; a smaller figure later is a source's hiccup."""
     for hours, upvotes in ((0, 7), (1, 7), (2, 12), (3, 9), (4, 13)):
         at = now + timedelta(hours=hours)
         keep(app, at, replace(PIGEONS, upvotes=upvotes, comments=None), polled=True)
     with app.db.read() as session:
-        series = [(row.at, row.upvotes) for row in session.exec(select(Votes).order_by(col(Votes.at)))]
+        series = [
+            (row.at, row.upvotes) for row in session.exec(select(VoteCount).order_by(col(VoteCount.at)))
+        ]
     assert series == [(now + timedelta(hours=hours), votes) for hours, votes in ((0, 7), (2, 12), (4, 13))]
 
 
-def test_a_source_without_votes_gives_none(app: App, now: datetime) -> None:
+def test_a_source_without_votes_gives_none(app: Application, now: datetime) -> None:
     """Zero would be a lie, and would rank the paper last."""
     keep(app, now, replace(PAGE, comments=3), kind=SourceKind.PAGE)
     keep(app, now, replace(PIGEONS, arxiv_id="2611.00009", title="Owls at Noon in the Woods", upvotes=0))
     with app.db.read() as session:
-        views = archive.candidates(session, DAY, DAY)
+        views = queries.candidates(session, DAY, DAY)
     assert [[point.upvotes for point in view.votes] for view in views] == [[], [0]]
 
 
-def test_votes_of_a_file_were_so_when_the_day_ended(app: App, now: datetime) -> None:
+def test_votes_of_a_file_were_so_when_the_day_ended(app: Application, now: datetime) -> None:
     """Whenever it is read; but never later than now."""
     keep(app, now, PIGEONS, replace(PIGEONS, arxiv_id="2611.00002", listed_on=now.date()))
     with app.db.read() as session:
-        ends = [row.at for row in session.exec(select(Votes).order_by(col(Votes.id)))]
+        ends = [row.at for row in session.exec(select(VoteCount).order_by(col(VoteCount.id)))]
     assert ends == [datetime(2026, 11, 20, tzinfo=UTC), now]
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_order_of_reading_changes_nothing(app: App, now: datetime, seed: int) -> None:
+def test_the_order_of_reading_changes_nothing(app: Application, now: datetime, seed: int) -> None:
     """Fields, listings and the series of votes come out the same."""
     days = [DAY - timedelta(days=n) for n in range(4)]
     records = [
@@ -229,12 +235,15 @@ def test_the_order_of_reading_changes_nothing(app: App, now: datetime, seed: int
         keep(app, now, record)
     with app.db.read() as session:
         [paper] = session.exec(select(Paper))
-        votes = [(row.at.date(), row.upvotes) for row in session.exec(select(Votes).order_by(col(Votes.at)))]
+        votes = [
+            (row.at.date(), row.upvotes)
+            for row in session.exec(select(VoteCount).order_by(col(VoteCount.at)))
+        ]
     assert (paper.title, paper.first_listed_on, paper.last_listed_on) == (records[0].title, days[3], days[0])
     assert votes == [(days[3] + timedelta(days=1), 6), (days[1] + timedelta(days=1), 9)]
 
 
-def test_a_listing_keeps_its_best_place(app: App, now: datetime) -> None:
+def test_a_listing_keeps_its_best_place(app: Application, now: datetime) -> None:
     """A paper moves up and down during its day."""
     for rank in (5, 2, 9):
         keep(app, now, replace(PIGEONS, rank=rank))
@@ -242,7 +251,7 @@ def test_a_listing_keeps_its_best_place(app: App, now: datetime) -> None:
         assert [row.rank for row in session.exec(select(Listing))] == [2]
 
 
-def test_a_withdrawal_is_noted_once(app: App, now: datetime) -> None:
+def test_a_withdrawal_is_noted_once(app: Application, now: datetime) -> None:
     """When it became known."""
     keep(app, now, PIGEONS)
     gone = replace(PIGEONS, withdrawn=True)
@@ -250,10 +259,10 @@ def test_a_withdrawal_is_noted_once(app: App, now: datetime) -> None:
     assert keep(app, now + timedelta(days=3), gone).unchanged == 1
     assert papers(app)[0].withdrawn_at == now
     with app.db.read() as session:
-        assert archive.candidates(session, DAY, DAY) == []
+        assert queries.candidates(session, DAY, DAY) == []
 
 
-def test_what_the_database_refuses_is_one_rejection_and_no_more(app: App, now: datetime) -> None:
+def test_what_the_database_refuses_is_one_rejection_and_no_more(app: Application, now: datetime) -> None:
     """The rows before and after it are stored; it is told with its number."""
     bad = replace(PIGEONS, arxiv_id="2611.00003", upvotes=2**80)
     owls = PaperRecord("Owls at Noon in the Woods", arxiv_id="2611.00002", listed_on=DAY)
@@ -261,7 +270,7 @@ def test_what_the_database_refuses_is_one_rejection_and_no_more(app: App, now: d
         source = Source(name="hf", kind=SourceKind.HUGGINGFACE, created_at=now)
         session.add(source)
         session.flush()
-        parsed = Parsed(4, (PIGEONS, bad, owls), (Rejection("the row has no title", 2),))
+        parsed = ParseResult(4, (PIGEONS, bad, owls), (Rejection("the row has no title", 2),))
         summary = ingest.store(session, source, parsed, now, origin="a.json")
     assert (summary.rows, summary.papers_new, summary.rejected) == (4, 2, 2)
     assert {(told.reason, told.row, told.origin) for told in summary.rejections} == {
@@ -271,7 +280,7 @@ def test_what_the_database_refuses_is_one_rejection_and_no_more(app: App, now: d
     assert sorted(str(paper.arxiv_id) for paper in papers(app)) == ["2611.00001", "2611.00002"]
 
 
-def test_a_row_with_nothing_to_know_it_by_is_rejected(app: App, now: datetime) -> None:
+def test_a_row_with_nothing_to_know_it_by_is_rejected(app: Application, now: datetime) -> None:
     """It would be a new paper each time."""
     summary = keep(app, now, PaperRecord("?!"))
     assert [told.reason for told in summary.rejections] == ["the row has nothing to recognise a paper by"]
@@ -281,7 +290,9 @@ def _merge_ids(session: Session) -> Sequence[int]:
     return [merge_id for merge_id in session.exec(select(Merge.id)) if merge_id]
 
 
-def test_an_undone_merge_gives_back_what_each_had_and_never_comes_again(app: App, now: datetime) -> None:
+def test_an_undone_merge_gives_back_what_each_had_and_never_comes_again(
+    app: Application, now: datetime
+) -> None:
     """Listings, fields and days; the pair stays apart when both are seen again."""
     page = replace(PAGE, tldr="Birds.", listed_on=DAY - timedelta(days=5))
     keep(app, now, PIGEONS)
@@ -289,29 +300,29 @@ def test_an_undone_merge_gives_back_what_each_had_and_never_comes_again(app: App
     assert papers(app)[0].tldr == "Birds."
     with app.db.write() as session:
         [merge_id] = _merge_ids(session)
-        ingest.undo_merge(session, merge_id, now)
+        merging.undo_merge(session, merge_id, now)
     with_id, without = sorted(papers(app), key=lambda paper: paper.arxiv_id or "", reverse=True)
     assert (with_id.tldr, with_id.first_listed_on, with_id.abstract) == ("", DAY, PIGEONS.abstract)
     assert (without.tldr, without.first_listed_on) == ("Birds.", page.listed_on)
     with app.db.read() as session:
-        assert {row.paper_id for row in session.exec(select(Votes))} == {with_id.id}
+        assert {row.paper_id for row in session.exec(select(VoteCount))} == {with_id.id}
     assert keep(app, now, PIGEONS).unchanged == 1
     assert keep(app, now, page, kind=SourceKind.PAGE).unchanged == 1
     assert len(papers(app)) == 2
 
 
-def test_papers_that_were_parted_stay_apart_whatever_their_doi(app: App, now: datetime) -> None:
+def test_papers_that_were_parted_stay_apart_whatever_their_doi(app: Application, now: datetime) -> None:
     """A wrong DOI comes again with each poll."""
     keep(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
     wrong = replace(PIGEONS, doi="10.1/birds")
     keep(app, now, wrong)
     with app.db.write() as session:
-        ingest.undo_merge(session, _merge_ids(session)[0], now)
+        merging.undo_merge(session, _merge_ids(session)[0], now)
     assert keep(app, now, wrong).unchanged == 1
     assert len(papers(app)) == 2
 
 
-def test_undoing_takes_back_whose_withdrawal_it_was(app: App, now: datetime) -> None:
+def test_undoing_takes_back_whose_withdrawal_it_was(app: Application, now: datetime) -> None:
     """A paper that only stood for a withdrawn one is read again; one that was withdrawn itself is not."""
     for arxiv_id, withdrawn in (("2611.00001", False), ("2611.00002", True)):
         title = f"Pigeons That Plan in Cities of {arxiv_id}"
@@ -319,41 +330,41 @@ def test_undoing_takes_back_whose_withdrawal_it_was(app: App, now: datetime) -> 
         keep(app, now, replace(PAGE, title=title, withdrawn=True), kind=SourceKind.PAGE)
     with app.db.write() as session:
         for merge_id in _merge_ids(session):
-            ingest.undo_merge(session, merge_id, now)
+            merging.undo_merge(session, merge_id, now)
     gone = {paper.arxiv_id: paper.withdrawn_at for paper in papers(app) if paper.arxiv_id}
     assert gone == {"2611.00001": None, "2611.00002": now}
 
 
-def test_undoing_keeps_what_was_learned_since(app: App, now: datetime) -> None:
+def test_undoing_keeps_what_was_learned_since(app: Application, now: datetime) -> None:
     """A newer abstract of the kept paper's own source stays."""
     keep(app, now, PIGEONS)
     keep(app, now, replace(PAGE, tldr="Birds."), kind=SourceKind.PAGE)
     keep(app, now, replace(PIGEONS, abstract="Rewritten.", listed_on=DAY + timedelta(days=1)))
     with app.db.write() as session:
-        ingest.undo_merge(session, _merge_ids(session)[0], now)
+        merging.undo_merge(session, _merge_ids(session)[0], now)
     assert {paper.abstract for paper in papers(app)} == {"Rewritten.", PAGE.abstract}
 
 
-def test_a_merge_is_undone_once(app: App, now: datetime) -> None:
+def test_a_merge_is_undone_once(app: Application, now: datetime) -> None:
     """And only one that was made."""
     keep(app, now, PIGEONS)
     keep(app, now, PAGE, kind=SourceKind.PAGE)
     with app.db.write() as session:
-        ingest.undo_merge(session, _merge_ids(session)[0], now)
+        merging.undo_merge(session, _merge_ids(session)[0], now)
         with pytest.raises(Conflict):
-            ingest.undo_merge(session, _merge_ids(session)[0], now)
+            merging.undo_merge(session, _merge_ids(session)[0], now)
         with pytest.raises(NotFound):
-            ingest.undo_merge(session, 999, now)
+            merging.undo_merge(session, 999, now)
 
 
-def test_undoing_the_end_of_a_chain_takes_its_beginning_along(app: App, now: datetime) -> None:
+def test_undoing_the_end_of_a_chain_takes_its_beginning_along(app: Application, now: datetime) -> None:
     """What the journal's paper had absorbed stays with it."""
     keep(app, now, PAGE, kind=SourceKind.PAGE)
     journal = PaperRecord("Pigeons That Plan in Cities", doi="10.1/birds", listed_on=DAY)
     keep(app, now, journal, kind=SourceKind.FEED)
     keep(app, now, PIGEONS)
     with app.db.write() as session:
-        ingest.undo_merge(session, _merge_ids(session)[-1], now)
-        listed = {row.seen_as_id: row.paper_id for row in session.exec(select(Listing))}
+        merging.undo_merge(session, _merge_ids(session)[-1], now)
+        listed = {row.original_paper_id: row.paper_id for row in session.exec(select(Listing))}
     assert sorted(listed.values()).count(listed[min(listed)]) == 2
     assert len(papers(app)) == 2

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import interest
 from app.errors import InvalidInterest
-from app.interest import Query
-from app.records import Wish
+from app.relevance import query_language
+from app.relevance.query_language import Query
+from app.types import Interest
 
 
 def parsed(text: str) -> Query:
     """Without the text itself, which every query holds."""
-    query = interest.parse(text)
-    assert query.text == interest.normalise(text)
+    query = query_language.parse(text)
+    assert query.text == query_language.normalise(text)
     return Query("", *(getattr(query, name) for name in Query.__dataclass_fields__ if name != "text"))
 
 
@@ -49,13 +49,16 @@ def test_what_was_typed_is_understood(text: str, query: Query) -> None:
 
 def test_small_words_count_for_nothing_but_in_phrases() -> None:
     """ "text to image" is looked for as two words; in quotes all three must be there."""
-    assert interest.parse("text to image").terms == ("text", "imag")
-    assert interest.parse('"text to image"').phrases == (("text", "to", "imag"),)
+    assert query_language.parse("text to image").terms == ("text", "imag")
+    assert query_language.parse('"text to image"').phrases == (("text", "to", "imag"),)
 
 
 def test_words_and_each_phrase_are_runs_of_their_own() -> None:
     """The last word of one and the first of the next are no pair."""
-    assert interest.parse('agents "world models" video').runs == (("agent", "video"), ("world", "model"))
+    assert query_language.parse('agents "world models" video').runs == (
+        ("agent", "video"),
+        ("world", "model"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def test_words_and_each_phrase_are_runs_of_their_own() -> None:
 )
 def test_strict_interests_are_known(text: str, strict: bool) -> None:
     """Where nothing must or must not be there, no paper has to be read."""
-    assert interest.parse(text).strict is strict
+    assert query_language.parse(text).strict is strict
 
 
 @pytest.mark.parametrize(
@@ -96,7 +99,7 @@ def test_strict_interests_are_known(text: str, strict: bool) -> None:
 def test_an_interest_that_cannot_be_searched_for_says_why(text: str, word: str) -> None:
     """The message tells what to change."""
     with pytest.raises(InvalidInterest, match=word):
-        interest.parse(text)
+        query_language.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -115,24 +118,24 @@ def test_an_interest_that_cannot_be_searched_for_says_why(text: str, word: str) 
 )
 def test_what_people_type_around_a_value_is_no_part_of_it(text: str, same: str) -> None:
     """Commas of a list, brackets, and marks that come along from a page."""
-    assert replace(interest.parse(text), text="") == replace(interest.parse(same), text="")
+    assert replace(query_language.parse(text), text="") == replace(query_language.parse(same), text="")
 
 
 def test_spelling_is_unified_before_it_is_stored() -> None:
     """Two readers with the same interest share one row."""
-    assert interest.normalise("  “world  models” ") == interest.normalise('"world models"')
+    assert query_language.normalise("  “world  models” ") == query_language.normalise('"world models"')
 
 
 @given(st.text(max_size=120))
 def test_any_text_is_understood_or_refused(text: str) -> None:
     """Normalising twice changes nothing, and what is stored means what was typed."""
-    once = interest.normalise(text)
-    assert interest.normalise(once) == once
+    once = query_language.normalise(text)
+    assert query_language.normalise(once) == once
     try:
-        query = interest.parse(text)
+        query = query_language.parse(text)
     except InvalidInterest:
         return
-    assert interest.parse(query.text) == query
+    assert query_language.parse(query.text) == query
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,7 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
 )
 def test_what_looks_like_several_interests(text: str, pieces: tuple[str, ...]) -> None:
     """Commas part plain words; where there is anything else, they may well belong to it."""
-    assert interest.pieces(text) == pieces
+    assert query_language.split_suggestion(text) == pieces
 
 
 @pytest.mark.parametrize(
@@ -173,14 +176,14 @@ def test_what_looks_like_several_interests(text: str, pieces: tuple[str, ...]) -
 )
 def test_a_name_becomes_an_interest_where_it_can(field: str, value: str, text: str) -> None:
     """Quotes in it would end it; of what cannot be read there is none."""
-    assert interest.of(field, value) == text
+    assert query_language.query_for(field, value) == text
 
 
 @given(st.sampled_from(["author", "cat"]), st.text())
 def test_what_is_made_of_a_name_is_one_filter(field: str, value: str) -> None:
     """Whatever a source says."""
-    if text := interest.of(field, value):
-        query = interest.parse(text)
+    if text := query_language.query_for(field, value):
+        query = query_language.parse(text)
         assert len(query.authors + query.categories) == 1
         assert (query.words, query.phrases, query.without) == ((), (), ())
 
@@ -202,7 +205,7 @@ def test_what_is_muted_is_a_word_a_phrase_an_author_or_a_category(
     text: str, without: tuple[str, ...], authors: tuple[str, ...], categories: tuple[str, ...]
 ) -> None:
     """Several words are one phrase, in quotation marks or without."""
-    query = interest.muted(text)
+    query = query_language.muted(text)
     assert (query.without, query.without_authors, query.without_categories) == (without, authors, categories)
 
 
@@ -210,24 +213,24 @@ def test_what_is_muted_is_a_word_a_phrase_an_author_or_a_category(
 def test_what_cannot_be_muted_says_why(text: str) -> None:
     """Least of all a word that every paper has."""
     with pytest.raises(InvalidInterest):
-        interest.muted(text)
+        query_language.muted(text)
 
 
 @given(st.text(max_size=120))
 def test_any_text_is_muted_or_refused(text: str) -> None:
     """Nothing else happens."""
     with contextlib.suppress(InvalidInterest):
-        query = interest.muted(text)
+        query = query_language.muted(text)
         assert query.without or query.without_authors or query.without_categories
 
 
 def test_what_a_paper_offers_to_mute() -> None:
     """Keywords that it says, neighbours in its title, then words; none of the reader's own interests."""
-    offered = interest.mutable(
+    offered = query_language.mute_suggestions(
         "Language Agents that Plan: A Study of GUI-Agents",
         "We use world models, and GUI agents.",
         ["world models", "robots", "Language  agents"],
-        [Wish("study of plans")],
+        [Interest("study of plans")],
     )
     assert offered == ["world models", "Language agents", "GUI-Agents", "Language", "Agents", "GUI"]
 
@@ -252,4 +255,4 @@ def test_what_a_paper_offers_to_mute() -> None:
 )
 def test_an_interest_in_words(text: str, words: str) -> None:
     """Authors or categories alone are told without syntax; all else as it was typed."""
-    assert interest.in_words(text) == words
+    assert query_language.describe(text) == words

@@ -11,20 +11,21 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, jobs, main, pipeline, planning
-from app.jobs import Job
-from app.models import Lease
-from app.pipeline import App
+from app import clock, main, pipeline, scheduler
+from app.application import Application
+from app.digests import planning
+from app.scheduler import Job
 from app.settings import Settings
+from app.storage.models import Lock
 from tests import shelves
 from tests.mailserver import MailServer
 
 
-def test_each_job_has_its_minutes(app: App) -> None:
+def test_each_job_has_its_minutes(app: Application) -> None:
     """Sending every minute, asking every five, learning and pruning at night; never two of one at a time."""
-    scheduler = jobs.start(app)
+    background = scheduler.start(app)
     try:
-        planned = {job.id: job for job in scheduler.get_jobs()}
+        planned = {job.id: job for job in background.get_jobs()}
         after = datetime(2026, 11, 20, 9, 30, 1, tzinfo=UTC)
         nexts = {name: job.trigger.get_next_fire_time(None, after) for name, job in planned.items()}
         assert nexts == {
@@ -40,7 +41,7 @@ def test_each_job_has_its_minutes(app: App) -> None:
         }
         assert all(job.coalesce and job.max_instances == 1 for job in planned.values())
     finally:
-        jobs.stop(app, scheduler)
+        scheduler.stop(app, background)
 
 
 def test_jobs_are_functions_of_the_pipeline() -> None:
@@ -56,38 +57,38 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
         pipeline.learn,
         pipeline.prune,
     ]
-    assert [job.work for job in jobs.JOBS] == verbs
+    assert [job.work for job in scheduler.JOBS] == verbs
 
 
-def test_a_job_that_fails_is_not_the_end(app: App) -> None:
+def test_a_job_that_fails_is_not_the_end(app: Application) -> None:
     """It is logged, and the next minute tries again."""
     called = []
 
-    def broken(_app: App, now: datetime) -> None:
+    def broken(_app: Application, now: datetime) -> None:
         called.append(now)
         raise ConnectionError("the database is away")
 
-    jobs.run(app, Job(broken, minute="*"))
-    jobs.run(app, Job(broken, minute="*"))
+    scheduler.run(app, Job(broken, minute="*"))
+    scheduler.run(app, Job(broken, minute="*"))
     assert len(called) == 2
     assert called[0].utcoffset() == timedelta()
 
 
-def test_stopping_waits_for_what_is_under_way(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_waits_for_what_is_under_way(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mail that is being sent is sent to its end."""
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
-    def slow(_app: App, _now: datetime) -> None:
+    def slow(_app: Application, _now: datetime) -> None:
         begun.set()
         may_end.wait(timeout=30)
         ended.set()
 
-    monkeypatch.setattr(jobs, "JOBS", (Job(slow, minute="*"),))
-    scheduler = jobs.start(app)
-    scheduler.get_job("slow").modify(next_run_time=datetime.now(UTC))
+    monkeypatch.setattr(scheduler, "JOBS", (Job(slow, minute="*"),))
+    background = scheduler.start(app)
+    background.get_job("slow").modify(next_run_time=datetime.now(UTC))
     assert begun.wait(timeout=30)
     threading.Timer(0.05, may_end.set).start()
-    jobs.stop(app, scheduler)
+    scheduler.stop(app, background)
     assert ended.is_set()
 
 
@@ -96,10 +97,10 @@ def test_the_web_app_runs_the_schedule_where_the_settings_want_it(
     wanted: bool, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With `paperboy worker` beside it, it does not."""
-    monkeypatch.setattr(jobs, "JOBS", ())
-    started: list[App] = []
-    begin = jobs.start
-    monkeypatch.setattr(jobs, "start", lambda app: started.append(app) or begin(app))
+    monkeypatch.setattr(scheduler, "JOBS", ())
+    started: list[Application] = []
+    begin = scheduler.start
+    monkeypatch.setattr(scheduler, "start", lambda app: started.append(app) or begin(app))
     built = main.build(settings.model_copy(update={"scheduler": wanted}))
     with TestClient(main.create_app(built)) as client:
         assert client.get("/healthz").status_code == 200
@@ -107,33 +108,33 @@ def test_the_web_app_runs_the_schedule_where_the_settings_want_it(
     built.db.dispose()
 
 
-def test_a_nightly_job_runs_once_a_day_on_all_machines(app: App, settings: Settings) -> None:
+def test_a_nightly_job_runs_once_a_day_on_all_machines(app: Application, settings: Settings) -> None:
     """Two machines tick at the same minute: the second finds it done. What failed may be tried again."""
     other, runs = main.build(settings), []
 
-    def nightly(machine: App, _now: datetime) -> None:
+    def nightly(machine: Application, _now: datetime) -> None:
         runs.append(machine)
         if len(runs) == 1:
             raise ConnectionError("the database is away")
 
     job = Job(nightly, minute="17", hour="3", once_a_day=True)
     for machine in (app, other, app, other):
-        jobs.run(machine, job)
+        scheduler.run(machine, job)
     other.db.dispose()
     assert runs == [app, other]
     with app.db.write() as session:
-        session.exec(select(Lease)).one().edition = "2026-11-01"
-    jobs.run(app, job)
+        session.exec(select(Lock)).one().edition = "2026-11-01"
+    scheduler.run(app, job)
     assert len(runs) == 3, "the next day it runs again"
 
 
 def test_nightly_jobs_say_so() -> None:
     """The others ask what is due: who comes second finds nothing."""
-    assert {job.name for job in jobs.JOBS if job.once_a_day} == {"learn", "prune"}
+    assert {job.name for job in scheduler.JOBS if job.once_a_day} == {"learn", "prune"}
 
 
 def test_mails_leave_while_others_are_planned(
-    app: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planning goes on to Bob only when Alice's digest has arrived."""
     monkeypatch.setattr(planning, "SHARD", 1)
@@ -151,10 +152,10 @@ def test_mails_leave_while_others_are_planned(
         match_ahead(*args)
 
     monkeypatch.setattr(planning, "_match_ahead", wait_for_the_first)
-    scheduler = jobs.start(app)
+    background = scheduler.start(app)
     try:
-        scheduler.modify_job("plan", next_run_time=clock.system_time())
+        background.modify_job("plan", next_run_time=clock.system_time())
         mails = mail_server.wait_for(2)
     finally:
-        jobs.stop(app, scheduler)
+        scheduler.stop(app, background)
     assert [mail.recipient for mail in mails] == ["alice@example.org", "bob@example.org"]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app import journal
+from app.delivery import journal
+from app.delivery.journal import AbandonedJournal, AttemptResult, Journal
 from app.errors import JournalError
-from app.journal import Ending, Journal, Remains
-from app.records import Answer, Verdict
+from app.types import SendOutcome, SendResult
 
-QUEUED = Answer(Verdict.ACCEPTED, 250, "2.0.0 Ok: queued as 4F1C")
+QUEUED = SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 Ok: queued as 4F1C")
 OWNER = "host:1:abc"
 
 
@@ -27,9 +27,9 @@ def begin(sender: Journal, *delivery_ids: int) -> None:
         sender.begin(delivery_id, 1000.5, f"<{delivery_id}@paperboy.test>", "A subject")
 
 
-def end(sender: Journal, *delivery_ids: int, answer: Answer = QUEUED) -> None:
+def end(sender: Journal, *delivery_ids: int, answer: SendResult = QUEUED) -> None:
     for delivery_id in delivery_ids:
-        sender.end(Ending(delivery_id, answer, 1001.25))
+        sender.end(AttemptResult(delivery_id, answer, 1001.25))
 
 
 def die(sender: Journal) -> None:
@@ -38,8 +38,8 @@ def die(sender: Journal) -> None:
     os.close(sender._file)
 
 
-def told(folder: Path) -> Remains:
-    (remains,) = journal.left_behind(folder)
+def told(folder: Path) -> AbandonedJournal:
+    (remains,) = journal.abandoned(folder)
     return remains
 
 
@@ -53,16 +53,16 @@ def test_a_dead_sender_is_told_of(folder: Path) -> None:
     sender = Journal(folder, OWNER)
     begin(sender, 1, 2)
     end(sender, 1)
-    end(sender, 3, answer=Answer(Verdict.HARD, 550, "5.1.1 no such user"))
+    end(sender, 3, answer=SendResult(SendOutcome.HARD, 550, "5.1.1 no such user"))
     die(sender)
     assert journal.any_left_behind(folder)
-    assert told(folder) == Remains(
+    assert told(folder) == AbandonedJournal(
         OWNER,
         True,
         {2: ("<2@paperboy.test>", "A subject")},
         (
-            Ending(1, QUEUED, 1001.25, "<1@paperboy.test>", "A subject"),
-            Ending(3, Answer(Verdict.HARD, 550, "5.1.1 no such user"), 1001.25),
+            AttemptResult(1, QUEUED, 1001.25, "<1@paperboy.test>", "A subject"),
+            AttemptResult(3, SendResult(SendOutcome.HARD, 550, "5.1.1 no such user"), 1001.25),
         ),
     )
     assert not journal.any_left_behind(folder)
@@ -74,10 +74,10 @@ def test_a_living_sender_is_left_alone(folder: Path) -> None:
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     assert not journal.any_left_behind(folder)
-    assert list(journal.left_behind(folder)) == []
-    assert journal.living(folder) == {OWNER}
+    assert list(journal.abandoned(folder)) == []
+    assert journal.live_owners(folder) == {OWNER}
     sender.close()
-    assert journal.living(folder) == set()
+    assert journal.live_owners(folder) == set()
 
 
 def test_a_tale_is_told_until_it_was_heard(folder: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_tale_is_told_until_it_was_heard(folder: Path) -> None:
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     die(sender)
-    telling = journal.left_behind(folder)
+    telling = journal.abandoned(folder)
     assert next(telling).begun.keys() == {1}
     with pytest.raises(ZeroDivisionError):
         telling.throw(ZeroDivisionError)  # type: ignore[attr-defined]
@@ -97,9 +97,9 @@ def test_two_never_tell_the_same_tale_at_once(folder: Path) -> None:
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     die(sender)
-    one = journal.left_behind(folder)
+    one = journal.abandoned(folder)
     assert next(one).begun.keys() == {1}
-    assert list(journal.left_behind(folder)) == []
+    assert list(journal.abandoned(folder)) == []
     one.close()  # type: ignore[attr-defined]
 
 
@@ -159,7 +159,7 @@ def test_a_file_that_is_no_journal_is_put_aside(folder: Path) -> None:
     """It is not deleted, and not looked at again."""
     folder.mkdir()
     (folder / "letter.journal").write_text("Dear Alice,")
-    assert list(journal.left_behind(folder)) == []
+    assert list(journal.abandoned(folder)) == []
     assert (folder / "letter.junk").read_text() == "Dear Alice,"
     assert not journal.any_left_behind(folder)
 
@@ -169,7 +169,7 @@ def test_hostile_words_make_no_lines(folder: Path) -> None:
     words = "x\n00000000\tB\t9\ty\t" + "é" * 2000
     sender = Journal(folder, OWNER)
     begin(sender, 1)
-    end(sender, 1, answer=Answer(Verdict.SOFT, 554, words))
+    end(sender, 1, answer=SendResult(SendOutcome.SOFT, 554, words))
     die(sender)
     (ending,) = told(folder).ended
     assert ending.answer.text.startswith("x 00000000\tB\t9\ty\téé")
@@ -200,7 +200,7 @@ def test_a_full_disk_stops_before_the_body_leaves(folder: Path, monkeypatch: pyt
         begin(sender, *range(1, 1000))
     begun = sorted(sender.open)
     disk.size = sender._ready  # by now another has taken the rest
-    longest = Answer(Verdict.SOFT, 554, "é" * 5000)
+    longest = SendResult(SendOutcome.SOFT, 554, "é" * 5000)
     end(sender, *begun, answer=longest)
     die(sender)
     remains = told(folder)
@@ -235,7 +235,7 @@ def test_it_stays_short(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         if delivery_id < 399:
             sender.folded([delivery_id])
     assert only_file(folder).stat().st_size < 9000
-    assert journal.living(folder) == {OWNER}
+    assert journal.live_owners(folder) == {OWNER}
     die(sender)
     remains = told(folder)
     assert remains.begun.keys() == {7}

@@ -7,21 +7,21 @@ from datetime import datetime, timedelta
 import pytest
 from sqlmodel import select
 
-from app import keys
+from app.application import Application
 from app.errors import Conflict, InvalidInput, NotFound
-from app.models import ApiKey, Scope
-from app.pipeline import App
 from app.settings import Settings
+from app.storage import api_keys
+from app.storage.models import ApiKey, Scope
 
 
-def test_a_key_names_its_holder_and_is_nowhere_in_the_database(app: App, now: datetime) -> None:
+def test_a_key_names_its_holder_and_is_nowhere_in_the_database(app: Application, now: datetime) -> None:
     """Who reads the database cannot call the API."""
     with app.db.write() as session:
-        row, key = keys.create(session, "grafana", [Scope.SEND, Scope.READ, Scope.READ], now)
+        row, key = api_keys.create(session, "grafana", [Scope.SEND, Scope.READ, Scope.READ], now)
         assert row.scopes == ["read", "send"]
     assert key.startswith("pb_")
     with app.db.read() as session:
-        holder = keys.holder(session, key, now)
+        holder = api_keys.holder(session, key, now)
         stored = session.exec(select(ApiKey)).one()
     assert holder is not None
     assert (holder.name, holder.scopes) == ("grafana", {Scope.READ, Scope.SEND})
@@ -29,33 +29,33 @@ def test_a_key_names_its_holder_and_is_nowhere_in_the_database(app: App, now: da
 
 
 @pytest.mark.parametrize("forged", ["", "pb_", "pb_" + "A" * 43, "grafana", "é", "pb_é"])
-def test_an_unknown_key_has_no_holder(app: App, now: datetime, forged: str) -> None:
+def test_an_unknown_key_has_no_holder(app: Application, now: datetime, forged: str) -> None:
     """Whatever is sent, the answer is the same."""
     with app.db.write() as session:
-        keys.create(session, "grafana", [Scope.READ], now)
-        assert keys.holder(session, forged, now) is None
+        api_keys.create(session, "grafana", [Scope.READ], now)
+        assert api_keys.holder(session, forged, now) is None
 
 
-def test_a_revoked_key_has_no_holder_and_its_name_is_free(app: App, now: datetime) -> None:
+def test_a_revoked_key_has_no_holder_and_its_name_is_free(app: Application, now: datetime) -> None:
     """Rotating is: revoke, and create under the same name."""
     with app.db.write() as session:
-        _, old = keys.create(session, "grafana", [Scope.READ], now)
-        keys.revoke(session, "grafana", now)
-        _, new = keys.create(session, "grafana", [Scope.READ], now)
-        assert keys.holder(session, old, now) is None
-        assert keys.holder(session, new, now) is not None
-        assert [row.revoked_at for row in keys.listed(session)] == [now, None]
+        _, old = api_keys.create(session, "grafana", [Scope.READ], now)
+        api_keys.revoke(session, "grafana", now)
+        _, new = api_keys.create(session, "grafana", [Scope.READ], now)
+        assert api_keys.holder(session, old, now) is None
+        assert api_keys.holder(session, new, now) is not None
+        assert [row.revoked_at for row in api_keys.listed(session)] == [now, None]
 
 
-def test_two_keys_in_use_never_share_a_name(app: App, now: datetime) -> None:
+def test_two_keys_in_use_never_share_a_name(app: Application, now: datetime) -> None:
     """The audit names the key, so a name has to say which."""
     with app.db.write() as session:
-        keys.create(session, "grafana", [Scope.READ], now)
+        api_keys.create(session, "grafana", [Scope.READ], now)
         with pytest.raises(Conflict):
-            keys.create(session, " grafana ", [Scope.WRITE], now)
+            api_keys.create(session, " grafana ", [Scope.WRITE], now)
 
 
-def test_a_key_needs_a_name_and_a_scope(app: App, now: datetime) -> None:
+def test_a_key_needs_a_name_and_a_scope(app: Application, now: datetime) -> None:
     """The message says which field to change."""
     with app.db.write() as session:
         for name, scopes, field in [
@@ -64,26 +64,26 @@ def test_a_key_needs_a_name_and_a_scope(app: App, now: datetime) -> None:
             ("x", [], "scopes"),
         ]:
             with pytest.raises(InvalidInput) as refused:
-                keys.create(session, name, scopes, now)
+                api_keys.create(session, name, scopes, now)
             assert refused.value.field == field
 
 
-def test_revoking_what_is_not_there_says_so(app: App, now: datetime) -> None:
+def test_revoking_what_is_not_there_says_so(app: Application, now: datetime) -> None:
     """A misspelt name must not look like success."""
     with app.db.write() as session, pytest.raises(NotFound):
-        keys.revoke(session, "grafana", now)
+        api_keys.revoke(session, "grafana", now)
 
 
-def test_use_is_noted_once_a_minute(app: App, now: datetime) -> None:
+def test_use_is_noted_once_a_minute(app: Application, now: datetime) -> None:
     """Reading a thousand times writes once."""
     with app.db.write() as session:
-        row, key = keys.create(session, "grafana", [Scope.READ], now)
-        fresh = keys.holder(session, key, now)
+        row, key = api_keys.create(session, "grafana", [Scope.READ], now)
+        fresh = api_keys.holder(session, key, now)
         assert fresh is not None
         assert fresh.is_stale(now)
         assert row.id is not None
-        keys.note_use(session, row.id, now)
-        used = keys.holder(session, key, now)
+        api_keys.note_use(session, row.id, now)
+        used = api_keys.holder(session, key, now)
         assert used is not None
         assert not used.is_stale(now + timedelta(seconds=59))
         assert used.is_stale(now + timedelta(seconds=60))
@@ -91,6 +91,6 @@ def test_use_is_noted_once_a_minute(app: App, now: datetime) -> None:
 
 def test_a_secret_is_good_enough_for_the_settings() -> None:
     """What `paperboy key secret` prints is accepted, and never the same twice."""
-    first, second = keys.secret(), keys.secret()
+    first, second = api_keys.secret(), api_keys.secret()
     assert first != second
     assert Settings(_env_file=None, secret_keys=(first, second)).secret_keys == (first, second)

@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as some
 
-from app import fragments, render
 from app.errors import DeliveryError, InvalidSettings
-from app.letters import Composer
-from app.records import Digest, Letter, MailKind, Outgoing, Pick, RenderedMail, Section
-from app.render import Renderer
+from app.links import LinkSigner
+from app.mail import fragments, render
+from app.mail.composer import Composer
+from app.mail.render import Renderer
 from app.settings import Settings
-from app.tokens import Signer
+from app.types import Digest, DigestItem, MailKind, MailRequest, OutgoingMail, RenderedMail, Section
 from tests import samples
 
 pytestmark = pytest.mark.once
@@ -32,22 +32,22 @@ NEVER_SENT = re.compile(rb"\A[.]|\AFrom |[ \t]\Z|  |\t")
 
 
 @pytest.fixture
-def signer(settings: Settings) -> Signer:
-    return Signer(settings.secret_keys, settings.base_url)
+def signer(settings: Settings) -> LinkSigner:
+    return LinkSigner(settings.secret_keys, settings.base_url)
 
 
 @pytest.fixture
-def renderer(settings: Settings, signer: Signer) -> Renderer:
+def renderer(settings: Settings, signer: LinkSigner) -> Renderer:
     return Renderer(settings, signer)
 
 
 @pytest.fixture
-def composer(settings: Settings, signer: Signer, renderer: Renderer) -> Composer:
+def composer(settings: Settings, signer: LinkSigner, renderer: Renderer) -> Composer:
     return Composer(settings, signer, renderer)
 
 
-def letter_of(now: datetime, digest: Digest | None = None, **fields: Any) -> Letter:
-    usual = Letter(
+def letter_of(now: datetime, digest: Digest | None = None, **fields: Any) -> MailRequest:
+    usual = MailRequest(
         delivery_id=42,
         kind=MailKind.DIGEST,
         edition="2026-11-20",
@@ -60,15 +60,15 @@ def letter_of(now: datetime, digest: Digest | None = None, **fields: Any) -> Let
     return usual._replace(**fields)
 
 
-def holding(*picks: Pick, **fields: Any) -> Digest:
+def holding(*picks: DigestItem, **fields: Any) -> Digest:
     return Digest("2026-11-20", (Section("retrieval", picks),), **fields)
 
 
-def made(composer: Composer, letter: Letter) -> Outgoing:
+def made(composer: Composer, letter: MailRequest) -> OutgoingMail:
     return composer.seal(composer.draft(letter))
 
 
-def check(composer: Composer, renderer: Renderer, letter: Letter) -> RenderedMail:
+def check(composer: Composer, renderer: Renderer, letter: MailRequest) -> RenderedMail:
     """Both ways give the same mail, and each line on the wire obeys the rules."""
     described, draft = renderer.render(letter), composer.draft(letter)
     mail = composer.seal(draft)
@@ -84,7 +84,7 @@ def check(composer: Composer, renderer: Renderer, letter: Letter) -> RenderedMai
     return described
 
 
-def obey(mail: Outgoing) -> None:
+def obey(mail: OutgoingMail) -> None:
     """What no relay, mailbox or canonicalisation has a reason to change."""
     head, _, body = mail.data.partition(b"\r\n\r\n")
     assert body.endswith(b"\r\n")
@@ -199,7 +199,7 @@ def test_an_address_that_cannot_be_written_to_is_refused(composer: Composer, now
 WORDS = some.text(some.characters(codec=None), max_size=200)
 LINKS = some.one_of(some.just(""), WORDS, some.just("https://example.org/a?b=1&c=2"))
 PICKS = some.builds(
-    Pick,
+    DigestItem,
     paper_id=some.integers(0, 2**64 - 1),
     title=WORDS,
     authors=WORDS,
@@ -245,7 +245,7 @@ def test_any_digest_at_all(composer: Composer, renderer: Renderer, now: datetime
 
 
 def test_the_same_letter_gives_the_same_bytes(
-    settings: Settings, signer: Signer, renderer: Renderer, composer: Composer, now: datetime
+    settings: Settings, signer: LinkSigner, renderer: Renderer, composer: Composer, now: datetime
 ) -> None:
     """Also in another process, and after many other letters."""
     first = made(composer, letter_of(now))
@@ -282,7 +282,7 @@ def test_picks_need_not_be_the_same_objects(
 
 
 def test_what_is_kept_in_memory_is_bounded(
-    settings: Settings, signer: Signer, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, signer: LinkSigner, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many picks there were, of whatever day; and what was forgotten is made again, the same."""
     monkeypatch.setattr(fragments, "PICKS_KEPT", 5)
@@ -295,7 +295,7 @@ def test_what_is_kept_in_memory_is_bounded(
 
 
 def test_threads_may_share_it(
-    settings: Settings, signer: Signer, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, signer: LinkSigner, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while what it keeps is thrown away and made again all the time."""
     for kept in ("PICKS_KEPT", "CARDS_KEPT", "PAPERS_KEPT", "LINES_KEPT", "SHELLS_KEPT"):
@@ -365,7 +365,7 @@ def test_the_service_mails(composer: Composer, renderer: Renderer, now: datetime
     check(composer, renderer, letter)
 
 
-def test_the_envelope(composer: Composer, signer: Signer, now: datetime) -> None:
+def test_the_envelope(composer: Composer, signer: LinkSigner, now: datetime) -> None:
     """The return path names the delivery; the Message-ID is the delivery's, or the one it was given."""
     mail = made(composer, letter_of(now))
     assert signer.delivery_of(mail.sender) == mail.delivery_id == 42
@@ -386,7 +386,7 @@ def test_a_day_of_the_letter_is_its_date(composer: Composer, now: datetime) -> N
 
 
 def test_a_sender_that_no_header_can_name_is_refused_at_start(
-    settings: Settings, signer: Signer, renderer: Renderer
+    settings: Settings, signer: LinkSigner, renderer: Renderer
 ) -> None:
     """Not when the first mail is written."""
     with pytest.raises(InvalidSettings, match="PAPERBOY_SITE_NAME"):

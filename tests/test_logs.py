@@ -13,9 +13,10 @@ from urllib.parse import unquote
 import pytest
 import structlog
 
-from app import keys, logs
+from app import logs
+from app.links import LinkSigner, Purpose
 from app.settings import Settings
-from app.tokens import Purpose, Signer
+from app.storage import api_keys
 from tests.conftest import SECRET
 
 
@@ -34,8 +35,8 @@ def test_neither_links_nor_keys_are_written(
 ) -> None:
     """Not in a message, a field, an exception, nor a line of the web server's."""
     logs.configure(settings)
-    token = Signer([SECRET], "").token(Purpose.UNSUBSCRIBE, 7, now)
-    key = keys.PREFIX + keys.secret()
+    token = LinkSigner([SECRET], "").token(Purpose.UNSUBSCRIBE, 7, now)
+    key = api_keys.PREFIX + api_keys.secret()
     structlog.get_logger("app").info("called", path=f"/unsubscribe/{token}", headers={"Authorization": [key]})
     logging.getLogger("uvicorn.access").info(
         '%s - "%s %s HTTP/%s" %d', "127.0.0.1", "GET", f"/view/{token}?x=1", "1.1", 200
@@ -72,10 +73,10 @@ def test_a_secret_is_recognised_whatever_it_is_glued_to(
     now: datetime, written: str, secret: str, spelling: str
 ) -> None:
     """Twelve characters in a row of it are more than anybody may read."""
-    signer = Signer([SECRET], "")
+    signer = LinkSigner([SECRET], "")
     secrets = {
         "token": signer.token(Purpose.UNSUBSCRIBE, 7, now),
-        "key": keys.PREFIX + keys.secret(),
+        "key": api_keys.PREFIX + api_keys.secret(),
         "return path": signer.return_path(7, "x").removeprefix("bounce+").removesuffix("@x"),
     }
     bare = secrets[secret]
@@ -116,7 +117,7 @@ def test_logs_are_for_machines_where_the_settings_say_so(
 ) -> None:
     """One JSON object a line, ours and the libraries' alike."""
     logs.configure(settings.model_copy(update={"log_json": True}))
-    structlog.get_logger("app.runs").info("run ended", job="refresh")
+    structlog.get_logger("app.storage.job_runs").info("run ended", job="refresh")
     twice = {"color_message": "Started \x1b[36m%s\x1b[0m"}
     logging.getLogger("uvicorn.error").warning("Started %s", "server", extra=twice)
     ours, theirs = (json.loads(line) for line in capsys.readouterr().err.splitlines())
@@ -124,7 +125,7 @@ def test_logs_are_for_machines_where_the_settings_say_so(
         "run ended",
         "refresh",
         "info",
-        "app.runs",
+        "app.storage.job_runs",
     )
     assert ours["timestamp"].endswith("Z")
     assert (theirs["event"], theirs["level"]) == ("Started server", "warning")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app import render
-from app.records import Digest, Letter, MailKind, Section
-from app.render import Renderer
+from app.links import LinkSigner
+from app.mail import render
+from app.mail.render import Renderer
 from app.settings import Settings
-from app.tokens import Signer
+from app.types import Digest, MailKind, MailRequest, Section
 from tests import features, samples
 
 pytestmark = pytest.mark.once
@@ -38,8 +38,8 @@ UNTOLD = {
 @pytest.fixture
 def mails(settings: Settings, now: datetime) -> dict[str, str]:
     """The HTML of every kind of mail, and of digests with every sort of card."""
-    signer = Signer(settings.secret_keys, settings.base_url)
-    letter = Letter(42, MailKind.DIGEST, "2026-11-20", 7, "alice@example.org", 0, now, samples.digest())
+    signer = LinkSigner(settings.secret_keys, settings.base_url)
+    letter = MailRequest(42, MailKind.DIGEST, "2026-11-20", 7, "alice@example.org", 0, now, samples.digest())
     bare = samples.pick(1, "Alone", url="", pdf_url="", authors="", published_on="", reason="", summary="")
     told = samples.pick(2, "Told by a model", summary_by="a model")
     letters = {kind.value: letter._replace(kind=kind) for kind in MailKind} | {
@@ -127,7 +127,7 @@ def test_without_styles_a_mail_reads_on(mails: dict[str, str]) -> None:
 def test_without_styles_a_mail_begins_well(mails: dict[str, str]) -> None:
     """What the list of mails shows of it stands above its name, and says what it is."""
     best, first, second, *_ = samples.digest().picks
-    also = f"{render.also(first.title)} · {render.also(second.title)}"
+    also = f"{render.preview_title(first.title)} · {render.preview_title(second.title)}"
     assert {name: Bare(html).lines[:3] for name, html in mails.items()} == {
         "digest": [f"Also in this digest: {also}", "«Paperboy»", "Friday, 20 November 2026"],
         "a week": [f"Why: {best.reason}", "«Paperboy»", "Week 47 of 2026"],

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app import match, ranking
-from app.corpus import Corpus
+from app.digests import ranking
 from app.errors import InvalidInterest
-from app.interest import parse
-from app.records import PaperView
-from app.words import stems
+from app.relevance import matching
+from app.relevance.model import RelevanceModel
+from app.relevance.query_language import parse
+from app.text.tokenizer import stems
+from app.types import PaperView
 from tests import corpora
 
 PAPERS = [
@@ -41,19 +42,19 @@ PAPERS = [
     ),
     PaperView(4, "Trading Cryptocurrency with Agents", "LLM agents trade crypto assets.", ("Ken Li",)),
 ]
-INDEX = match.Index(PAPERS, Corpus.shipped())
+INDEX = matching.MatchIndex(PAPERS, RelevanceModel.shipped())
 
 
 # An archive that spans a space, and its papers as candidates.
 SUBJECTS = corpora.papers()
-MEANT = match.Index(SUBJECTS, corpora.corpus())
+MEANT = matching.MatchIndex(SUBJECTS, corpora.corpus())
 
 
-def hits(text: str, index: match.Index = INDEX) -> dict[int, float]:
+def hits(text: str, index: matching.MatchIndex = INDEX) -> dict[int, float]:
     return index.match([parse(text)])[0]
 
 
-def why(text: str, paper: int, index: match.Index = INDEX) -> str:
+def why(text: str, paper: int, index: matching.MatchIndex = INDEX) -> str:
     return index.reason(parse(text), paper)
 
 
@@ -98,7 +99,7 @@ def test_a_better_match_is_more_relevant() -> None:
 
 @pytest.mark.parametrize(
     ("wish", "paper", "least"),
-    [("image", 3, match.TITLE_RELEVANCE), ('"diffusion models"', 3, match.PHRASE_RELEVANCE)],
+    [("image", 3, matching.TITLE_RELEVANCE), ('"diffusion models"', 3, matching.PHRASE_RELEVANCE)],
 )
 def test_what_a_reader_typed_counts_however_common_it_is(wish: str, paper: int, least: float) -> None:
     """An interest that stands in a title, and a phrase in quotes, are worth showing."""
@@ -108,13 +109,15 @@ def test_what_a_reader_typed_counts_however_common_it_is(wish: str, paper: int, 
 def test_a_phrase_of_small_words_is_required_and_nothing_more() -> None:
     """It is in a paper of any kind."""
     papers = [PaperView(1, "Agents", "How to plan."), PaperView(2, "Video", "How to film.")]
-    index = match.Index(papers, Corpus.shipped())
+    index = matching.MatchIndex(papers, RelevanceModel.shipped())
     assert set(hits('agents "how to"', index)) == {1}
 
 
 def test_words_apart_in_a_title_are_not_the_interest() -> None:
     """ "Real-World Image Restoration with Large-Scale Models" is no paper on world models."""
-    index = match.Index([PaperView(1, "Real-World Images with Large-Scale Models")], Corpus.shipped())
+    index = matching.MatchIndex(
+        [PaperView(1, "Real-World Images with Large-Scale Models")], RelevanceModel.shipped()
+    )
     assert not index.numbers(parse("world models"), 1).in_title
 
 
@@ -173,19 +176,19 @@ def test_what_the_archive_knows_is_known() -> None:
 def test_a_paper_that_the_archive_lacks_is_an_example_too() -> None:
     """Today's papers say what today's words mean, before the night's model knows them."""
     new = [replace(paper, id=paper.id + 1000, title=f"Zorbing {paper.title}") for paper in SUBJECTS[:4]]
-    index = match.Index([*SUBJECTS, *new], corpora.corpus())
+    index = matching.MatchIndex([*SUBJECTS, *new], corpora.corpus())
     assert index.numbers(parse("zorbing"), 1).archive_knows_it > 0.9
     assert {paper.id for paper in new} < set(hits("zorbing", index))
 
 
 @pytest.mark.parametrize("index", [INDEX, MEANT], ids=["young archive", "grown archive"])
 def test_many_interests_at_once_are_each_as_alone(
-    index: match.Index, monkeypatch: pytest.MonkeyPatch
+    index: matching.MatchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches bound the memory, and change nothing."""
     queries = [parse(text) for text in ("image", "policy reward", "author:turing", "zebrafish", "RL -bandit")]
     alone = [index.match([query])[0] for query in queries]
-    monkeypatch.setattr(match, "BATCH", 2)
+    monkeypatch.setattr(matching, "BATCH", 2)
     for found, own in zip(index.match(queries), alone, strict=True):
         assert found == pytest.approx(own, abs=1e-5)
     assert index.match([]) == []
@@ -197,7 +200,7 @@ def test_the_numbers_add_up_to_the_relevance() -> None:
     found = MEANT.match([query])[0]
     for paper in SUBJECTS:
         numbers = MEANT.numbers(query, paper.id)
-        z = match.WORDS * numbers.words + numbers.meaning + match.WHOLE * numbers.all_words
+        z = matching.WORDS * numbers.words + numbers.meaning + matching.WHOLE * numbers.all_words
         assert numbers.agreement == pytest.approx(z, abs=1e-4)
         assert numbers.relevance == pytest.approx(found.get(paper.id, 0.0), abs=1e-5)
         assert bool(numbers.left_out) == ("biopsy" in f"{paper.title} {paper.abstract}".lower())
@@ -215,8 +218,8 @@ def test_the_papers_of_a_subject_are_near_each_other() -> None:
 
 def test_there_may_be_nothing_to_match() -> None:
     """A day without papers."""
-    for corpus in (Corpus.shipped(), corpora.corpus()):
-        assert match.Index([], corpus).match([parse("agents")]) == [{}]
+    for corpus in (RelevanceModel.shipped(), corpora.corpus()):
+        assert matching.MatchIndex([], corpus).match([parse("agents")]) == [{}]
 
 
 @pytest.mark.parametrize(
@@ -294,7 +297,7 @@ def test_words_that_bring_a_paper_close_do_occur_in_it(words: list[str], data: s
 def test_a_reason_says_nothing_twice(wish: str) -> None:
     """Where a short form stands for a word of the interest, it is not what brings the paper close besides."""
     short = [replace(p, abstract=p.abstract.replace("reinforcement learning", "RL")) for p in SUBJECTS]
-    index = match.Index(short, corpora.corpus())
+    index = matching.MatchIndex(short, corpora.corpus())
     for number in hits(wish, index):
         reason = why(wish, number, index)
         said = [stem for words in re.findall("“(.*?)”", reason) for stem in stems(words)]
@@ -322,7 +325,7 @@ def test_nothing_outweighs_an_excluded_word(words: list[str], excluded: str) -> 
 def test_an_excluded_short_form_forbids_its_plural() -> None:
     """Whoever wants no VLA wants no VLAs."""
     paper = PaperView(1, "Faster VLAs for Robots")
-    assert match.Index([paper], Corpus.shipped()).excluded(parse("robots -VLA")) == {1}
+    assert matching.MatchIndex([paper], RelevanceModel.shipped()).excluded(parse("robots -VLA")) == {1}
 
 
 @given(st.permutations(["image", '"diffusion models"', "cat:cs", "-author:turing", "-crypto", "text"]))

@@ -10,10 +10,10 @@ from email.message import EmailMessage
 
 import pytest
 
-from app import message
 from app.errors import DeliveryError
-from app.message import Envelope
-from app.records import Outgoing, RenderedMail
+from app.mail import message
+from app.mail.message import Envelope
+from app.types import OutgoingMail, RenderedMail
 
 MAIL = RenderedMail(subject="Two papers", text="Hello,\n.\n..dots\n", html="<p>Hello</p>", headers={})
 
@@ -31,7 +31,7 @@ def envelope(now: datetime) -> Envelope:
     )
 
 
-def parsed(outgoing: Outgoing) -> EmailMessage:
+def parsed(outgoing: OutgoingMail) -> EmailMessage:
     return email.message_from_bytes(outgoing.data, policy=email.policy.default)  # type: ignore[return-value]
 
 

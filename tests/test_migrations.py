@@ -11,7 +11,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, inspect
 
-from app.db import ROOT
+from app.storage.database import ROOT
 
 
 def config_of(url: str) -> Config:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from app.pace import CONNECTIONS_PER_DOMAIN, STRICT_CONNECTIONS, Family, Parcel, Turns, family_of
-from app.records import Outgoing
+from app.delivery.smtp.fair_queue import (
+    CONNECTIONS_PER_DOMAIN,
+    STRICT_CONNECTIONS,
+    FairQueue,
+    ProviderQueue,
+    QueuedMail,
+    family_of,
+)
+from app.types import OutgoingMail
 
 
-def turns(*recipients: str) -> Turns:
-    made = Turns()
+def turns(*recipients: str) -> FairQueue:
+    made = FairQueue()
     for number, recipient in enumerate(recipients):
-        made.add(Outgoing(number, f"<{number}@paperboy.test>", "x", "b@paperboy.test", recipient, b""))
+        made.add(OutgoingMail(number, f"<{number}@paperboy.test>", "x", "b@paperboy.test", recipient, b""))
     return made
 
 
-def take(waiting: Turns, held: list[Family] | None = None) -> str | None:
+def take(waiting: FairQueue, held: list[ProviderQueue] | None = None) -> str | None:
     """By a connection of its own, if not said otherwise."""
     parcel = waiting.take([] if held is None else held)
     return parcel.mail.recipient if parcel else None
@@ -45,7 +52,7 @@ def test_families_take_turns() -> None:
 def test_a_family_has_so_many_connections() -> None:
     """Then its mails wait, until a connection has no mail of it left; others go on."""
     waiting = turns(*(f"r{n}@gmail.com" for n in range(STRICT_CONNECTIONS + 2)), "a@one.test")
-    held: list[Family] = []
+    held: list[ProviderQueue] = []
     first = waiting.take(held)
     assert first is not None
     assert [take(waiting) for _ in range(STRICT_CONNECTIONS)] == [
@@ -63,11 +70,11 @@ def test_a_family_has_so_many_connections() -> None:
 def test_a_connection_counts_once() -> None:
     """Whoever carries a mail of a family may take its next one although the family has all it may."""
     waiting = turns(*(f"r{n}@gmail.com" for n in range(STRICT_CONNECTIONS + 2)))
-    helds: list[list[Family]] = [[] for _ in range(STRICT_CONNECTIONS)]
+    helds: list[list[ProviderQueue]] = [[] for _ in range(STRICT_CONNECTIONS)]
     parcels = [waiting.take(held) for held in helds]
     last = helds[-1]
     assert take(waiting, last) == f"r{STRICT_CONNECTIONS}@gmail.com"
-    assert isinstance(parcels[-1], Parcel)
+    assert isinstance(parcels[-1], QueuedMail)
     waiting.release(parcels[-1], last)
     assert take(waiting) is None, "the connection still carries one of them"
     assert take(waiting, last) == f"r{STRICT_CONNECTIONS + 1}@gmail.com"
@@ -76,7 +83,7 @@ def test_a_connection_counts_once() -> None:
 def test_a_mail_that_comes_back_is_the_next() -> None:
     """It keeps its place before the others of its family."""
     waiting = turns("a@one.test", "b@one.test")
-    held: list[Family] = []
+    held: list[ProviderQueue] = []
     parcel = waiting.take(held)
     assert parcel is not None
     waiting.release(parcel, held)
@@ -87,7 +94,7 @@ def test_a_mail_that_comes_back_is_the_next() -> None:
 def test_a_family_without_mail_is_forgotten() -> None:
     """A morning has mails for a hundred thousand domains; what comes back or comes anew is known still."""
     waiting = turns(*(f"r{n}@d{n}.test" for n in range(100)))
-    held: list[Family] = []
+    held: list[ProviderQueue] = []
     while parcel := waiting.take(held):
         waiting.release(parcel, held)
         last = parcel

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.abbreviations import Abbreviations
-from app.passages import QUOTED, Passage
-from app.records import PaperView
+from app.relevance.highlights import QUOTED, PaperText
+from app.text.abbreviations import Abbreviations
+from app.types import PaperView
 
 FOLDING = Abbreviations({}, {("larg", "languag", "model"): "llm"})
-PASSAGE = Passage(
+PASSAGE = PaperText(
     PaperView(
         1,
         "Drafting for Large Language Models",
@@ -45,9 +45,9 @@ def test_a_short_form_is_quoted_as_it_is_written() -> None:
 def test_what_a_short_form_says_besides_is_quoted_where_it_is_written_out() -> None:
     """A card need not make its reader guess what a short form has to do with their interest."""
     paper = PaperView(1, "LLMs at work", "Large language models (LLMs) are used.")
-    assert Passage(paper, FOLDING).quotes({"languag"}, lambda _: 1.0) == ["“language” in the abstract"]
+    assert PaperText(paper, FOLDING).quotes({"languag"}, lambda _: 1.0) == ["“language” in the abstract"]
     paper = replace(paper, abstract="They are used.")
-    assert Passage(paper, FOLDING).quotes({"languag"}, lambda _: 1.0) == ["“LLMs” in the title"]
+    assert PaperText(paper, FOLDING).quotes({"languag"}, lambda _: 1.0) == ["“LLMs” in the title"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,9 @@ def test_what_a_short_form_says_besides_is_quoted_where_it_is_written_out() -> N
 )
 def test_a_quote_is_of_one_piece(abstract: str, quoted: str) -> None:
     """It goes over no end of a sentence, and over no bracket."""
-    assert Passage(PaperView(1, "", abstract), FOLDING).quotes({"expert", "model"}, lambda _: 1.0) == [quoted]
+    assert PaperText(PaperView(1, "", abstract), FOLDING).quotes({"expert", "model"}, lambda _: 1.0) == [
+        quoted
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,13 +79,13 @@ def test_a_quote_is_of_one_piece(abstract: str, quoted: str) -> None:
 )
 def test_a_name_is_known_by_its_words(author: str, name: str, wrote: bool) -> None:
     """However its apostrophes, hyphens and accents are typed."""
-    paper = Passage(PaperView(1, "", authors=("Grace Hopper", author)), FOLDING)
+    paper = PaperText(PaperView(1, "", authors=("Grace Hopper", author)), FOLDING)
     assert paper.writers([name]) == ([author] if wrote else [])
 
 
 def test_few_stretches_are_quoted() -> None:
     """A long interest's reason stays short: the most telling stretches are chosen."""
-    passage = Passage(PaperView(1, "One, with two; by three, as four, or five."), Abbreviations({}, {}))
+    passage = PaperText(PaperView(1, "One, with two; by three, as four, or five."), Abbreviations({}, {}))
     telling = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0}
     (said,) = passage.quotes({*telling}, telling.__getitem__)
     assert said.count("“") == QUOTED

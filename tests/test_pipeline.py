@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
-from app import deliver, ingest, match, pipeline, planning
-from app.deliver import retention
-from app.interest import Query
-from app.models import Cadence, Delivery, DeliveryState, Event, Merge, Run, Subscriber, SubscriberState
-from app.pipeline import App
-from app.records import Digest, PaperRecord, Parsed, Skip, Wish
+from app import pipeline
+from app.application import Application
+from app.delivery import ledger
+from app.delivery.ledger import retention
+from app.digests import planning, reconciliation
+from app.papers import ingest, merging
+from app.relevance import matching
+from app.relevance.query_language import Query
+from app.storage.models import Delivery, DeliveryState, Event, JobRun, Merge, Subscriber, SubscriberState
 from app.subscribers import Preferences
+from app.types import Cadence, Digest, Interest, PaperRecord, ParseResult, Skip
 from tests import shelves
 from tests.conftest import NOW
 from tests.mailserver import MailServer
@@ -29,7 +33,7 @@ VIDEO = "Video Diffusion in Real Time"
 
 
 @pytest.fixture
-def app(app: App) -> App:
+def app(app: Application) -> Application:
     """An archive with two papers of today, and Alice, who is due at eight and likes agents."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
@@ -39,27 +43,27 @@ def app(app: App) -> App:
     return app
 
 
-def plan(app: App, now: datetime) -> Counter[str]:
-    return planning.plan(app, now)
+def plan(app: Application, now: datetime) -> Counter[str]:
+    return planning.plan(app.digest_context, now)
 
 
-def deliveries(app: App) -> list[Delivery]:
+def deliveries(app: Application) -> list[Delivery]:
     with app.db.read() as session:
         return list(session.exec(select(Delivery).order_by(col(Delivery.id))))
 
 
-def titles(app: App, delivery: Delivery) -> list[str]:
+def titles(app: Application, delivery: Delivery) -> list[str]:
     return [pick.title for pick in shelves.digest(app, delivery).picks]
 
 
-def list_paper(app: App, title: str, day: date) -> None:
+def list_paper(app: Application, title: str, day: date) -> None:
     with app.db.write() as session:
         source = session.exec(select(shelves.Source)).first()
         assert source
         shelves.paper(session, source, title, day, NOW, abstract=f"{title}, at last.")
 
 
-def test_a_due_reader_gets_what_matches(app: App) -> None:
+def test_a_due_reader_gets_what_matches(app: Application) -> None:
     """One delivery, with the right paper and its reason, and the next due time is tomorrow at eight."""
     assert plan(app, NOW) == {"planned": 1}
     (delivery,) = deliveries(app)
@@ -71,14 +75,14 @@ def test_a_due_reader_gets_what_matches(app: App) -> None:
     assert delivery.give_up_at == alice.next_due_at
 
 
-def test_planning_twice_changes_nothing(app: App) -> None:
+def test_planning_twice_changes_nothing(app: Application) -> None:
     """A tick that is repeated finds nobody due."""
     plan(app, NOW)
     assert plan(app, NOW) == {}
     assert len(deliveries(app)) == 1
 
 
-def test_two_processes_plan_one_digest_each_reader(app: App) -> None:
+def test_two_processes_plan_one_digest_each_reader(app: Application) -> None:
     """Two ticks at the same moment on one database: every reader is planned exactly once."""
     with app.db.write() as session:
         for number in range(30):
@@ -90,7 +94,7 @@ def test_two_processes_plan_one_digest_each_reader(app: App) -> None:
     assert len({(row.subscriber_id, row.edition) for row in rows}) == len(rows) == 31
 
 
-def test_the_same_paper_never_comes_twice(app: App) -> None:
+def test_the_same_paper_never_comes_twice(app: Application) -> None:
     """Tomorrow there is nothing new for Alice, and the ledger says so."""
     plan(app, NOW)
     plan(app, NOW + timedelta(days=1))
@@ -102,7 +106,7 @@ def test_the_same_paper_never_comes_twice(app: App) -> None:
     )
 
 
-def test_parting_papers_brings_none_back(app: App) -> None:
+def test_parting_papers_brings_none_back(app: Application) -> None:
     """What was sent while it stood for another paper, too, was sent, however late it is listed itself."""
     page = PaperRecord("Pigeons that Plan in Cities", abstract="We teach pigeons to plan.", listed_on=TODAY)
     own = replace(page, arxiv_id="2611.00001", listed_on=None)
@@ -110,18 +114,18 @@ def test_parting_papers_brings_none_back(app: App) -> None:
     with app.db.write() as session:
         reader = shelves.reader(session, "bob@example.org", ["pigeons"], NOW)
         source = session.exec(select(shelves.Source)).one()
-        ingest.store(session, source, Parsed(2, (own, page)), NOW)
+        ingest.store(session, source, ParseResult(2, (own, page)), NOW)
     plan(app, NOW)
     with app.db.write() as session:
-        ingest.undo_merge(session, session.exec(select(Merge)).one().id or 0, NOW)
+        merging.undo_merge(session, session.exec(select(Merge)).one().id or 0, NOW)
         source = session.exec(select(shelves.Source)).one()
-        ingest.store(session, source, Parsed(1, (replace(own, listed_on=later.date()),)), later)
+        ingest.store(session, source, ParseResult(1, (replace(own, listed_on=later.date()),)), later)
     plan(app, later)
     states = [row.state for row in deliveries(app) if row.subscriber_id == reader]
     assert states == [DeliveryState.PENDING, DeliveryState.SKIPPED]
 
 
-def test_a_paper_of_a_failed_digest_comes_with_the_next(app: App) -> None:
+def test_a_paper_of_a_failed_digest_comes_with_the_next(app: Application) -> None:
     """What was given up was never read, so it is not a repeat."""
     plan(app, NOW)
     with app.db.write() as session:
@@ -130,7 +134,7 @@ def test_a_paper_of_a_failed_digest_comes_with_the_next(app: App) -> None:
     assert titles(app, deliveries(app)[1]) == [AGENTS]
 
 
-def test_after_an_outage_one_digest_holds_what_was_missed(app: App) -> None:
+def test_after_an_outage_one_digest_holds_what_was_missed(app: Application) -> None:
     """Three days without a tick make one digest, not three."""
     list_paper(app, "Language Agents that Remember", TODAY + timedelta(days=2))
     plan(app, NOW + timedelta(days=3))
@@ -139,7 +143,7 @@ def test_after_an_outage_one_digest_holds_what_was_missed(app: App) -> None:
     assert set(titles(app, delivery)) == {AGENTS, "Language Agents that Remember"}
 
 
-def test_two_interests_are_two_sections(app: App) -> None:
+def test_two_interests_are_two_sections(app: Application) -> None:
     """Bob's interests are not blended into one."""
     with app.db.write() as session:
         bob = shelves.reader(session, "bob@example.org", ["video diffusion", "agents"], NOW)
@@ -151,7 +155,7 @@ def test_two_interests_are_two_sections(app: App) -> None:
     ]
 
 
-def test_a_broken_reader_stops_no_other(app: App) -> None:
+def test_a_broken_reader_stops_no_other(app: Application) -> None:
     """An interest that can no longer be read is written down as the reason; Alice gets her mail."""
     with app.db.write() as session:
         broken = shelves.reader(session, "carol@example.org", ["!!!"], NOW)
@@ -161,7 +165,7 @@ def test_a_broken_reader_stops_no_other(app: App) -> None:
     assert sorted(row.state for row in by_reader.values()) == [DeliveryState.PENDING, DeliveryState.SKIPPED]
 
 
-def test_an_interest_that_cannot_be_understood_costs_itself_alone(app: App) -> None:
+def test_an_interest_that_cannot_be_understood_costs_itself_alone(app: Application) -> None:
     """Carol gets what her other interest brings, and is told which one to write anew."""
     with app.db.write() as session:
         carol = shelves.reader(session, "carol@example.org", ["!!!", "agents"], NOW)
@@ -172,7 +176,7 @@ def test_an_interest_that_cannot_be_understood_costs_itself_alone(app: App) -> N
     assert "left out: !!!. Please write it anew" in digest.note
 
 
-def test_a_reader_who_cannot_be_planned_stops_no_other(app: App) -> None:
+def test_a_reader_who_cannot_be_planned_stops_no_other(app: Application) -> None:
     """A zone that the world has abolished: Alice gets her mail, and Bob is looked at again in an hour."""
     with app.db.write() as session:
         bob = shelves.reader(session, "bob@example.org", ["agents"], NOW, zone="Mars/Olympus")
@@ -184,23 +188,23 @@ def test_a_reader_who_cannot_be_planned_stops_no_other(app: App) -> None:
     assert plan(app, NOW + timedelta(hours=1)) == {"planned": 1}
 
 
-def test_nobody_waits_while_interests_are_matched(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_while_interests_are_matched(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes long: meanwhile readers sign up, and the sender writes down what became of mails."""
-    real, written = match.Index.match, list[str]()
+    real, written = matching.MatchIndex.match, list[str]()
 
-    def while_others_write(index: match.Index, queries: Sequence[Query]) -> list[dict[int, float]]:
+    def while_others_write(index: matching.MatchIndex, queries: Sequence[Query]) -> list[dict[int, float]]:
         if queries:  # with nothing new to match there is nothing to wait for
             with app.db.write() as session:
                 session.exec(select(Subscriber)).one().max_papers = 7
         written.extend(query.text for query in queries)
         return real(index, queries)
 
-    monkeypatch.setattr(match.Index, "match", while_others_write)
+    monkeypatch.setattr(matching.MatchIndex, "match", while_others_write)
     assert plan(app, NOW) == {"planned": 1}
     assert written == ["language agents"]
 
 
-def test_a_pause_ends_by_itself_and_begins_with_the_next_hour(app: App) -> None:
+def test_a_pause_ends_by_itself_and_begins_with_the_next_hour(app: Application) -> None:
     """Nobody gets a digest at the moment of waking, but at their own hour."""
     with app.db.write() as session:
         alice = session.exec(select(Subscriber)).one()
@@ -211,14 +215,14 @@ def test_a_pause_ends_by_itself_and_begins_with_the_next_hour(app: App) -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in SubscriberState if state is not SubscriberState.ACTIVE])
-def test_nobody_but_the_active_is_planned_for(app: App, state: SubscriberState) -> None:
+def test_nobody_but_the_active_is_planned_for(app: Application, state: SubscriberState) -> None:
     """Pending, paused, gone: no digest, whatever their due time says."""
     with app.db.write() as session:
         session.exec(select(Subscriber)).one().state = state
     assert plan(app, NOW) == {}
 
 
-def test_a_weekly_reader_looks_back_on_the_week(app: App) -> None:
+def test_a_weekly_reader_looks_back_on_the_week(app: Application) -> None:
     """A paper of last Saturday is in Friday's weekly digest."""
     list_paper(app, "Language Agents on Saturday", date(2026, 11, 14))
     with app.db.write() as session:
@@ -241,7 +245,7 @@ def test_a_weekly_reader_looks_back_on_the_week(app: App) -> None:
     ],
 )
 def test_what_is_kept_for_the_next_digest_is_in_it(
-    app: App, rhythm: dict[str, Any], listed: date, waits: bool
+    app: Application, rhythm: dict[str, Any], listed: date, waits: bool
 ) -> None:
     """A thin digest waits only where the next one still finds its papers, whenever that is due."""
     list_paper(app, "Pigeons that Plan", listed)
@@ -263,35 +267,37 @@ def test_what_is_kept_for_the_next_digest_is_in_it(
     assert shelves.digest(app, made[0]).note == (told if waits else "")
 
 
-def test_send_due_sends_and_records_the_run(app: App, mail_server: MailServer) -> None:
+def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailServer) -> None:
     """The whole way: one mail arrives, the ledger balances, the run tells what it did."""
     assert pipeline.send_due(app, NOW)["sent"] == 1
     assert len(mail_server.messages) == 1
     with app.db.read() as session:
-        assert deliver.recent(session, NOW).holds
-        assert session.exec(select(Run).where(Run.job == "send")).one().counts["sent"] == 1
+        assert reconciliation.reconcile_recent(session, NOW).holds
+        assert session.exec(select(JobRun).where(JobRun.job == "send")).one().counts["sent"] == 1
 
 
-def test_a_preview_needs_no_reader_and_writes_nothing(app: App) -> None:
+def test_a_preview_needs_no_reader_and_writes_nothing(app: Application) -> None:
     """What somebody with these interests would get on a day; on the day before there was nothing."""
-    digest = pipeline.preview(app, Preferences(interests=(Wish("video"),)), NOW)
+    digest = pipeline.preview(app, Preferences(interests=(Interest("video"),)), NOW)
     assert isinstance(digest, Digest)
     assert [pick.title for pick in digest.picks] == [VIDEO]
     assert not isinstance(
-        pipeline.preview(app, Preferences(interests=(Wish("video"),)), NOW, day=TODAY - timedelta(days=1)),
+        pipeline.preview(
+            app, Preferences(interests=(Interest("video"),)), NOW, day=TODAY - timedelta(days=1)
+        ),
         Digest,
     )
     assert deliveries(app) == []
 
 
-def test_an_interest_named_twice_is_one_section(app: App) -> None:
+def test_an_interest_named_twice_is_one_section(app: Application) -> None:
     """A preview takes whatever was typed, and still shows each paper once."""
     digest = pipeline.preview(
         app,
         Preferences(
             interests=(
-                Wish("video"),
-                Wish("video"),
+                Interest("video"),
+                Interest("video"),
             )
         ),
         NOW,
@@ -301,7 +307,7 @@ def test_an_interest_named_twice_is_one_section(app: App) -> None:
 
 
 @pytest.mark.parametrize("minutes", [1, 24 * 60])
-def test_pruning_never_brings_a_paper_back(app: App, minutes: int) -> None:
+def test_pruning_never_brings_a_paper_back(app: Application, minutes: int) -> None:
     """When the delivery that proves a paper was sent is gone, the paper is too old to be a candidate."""
     plan(app, NOW)
     later = NOW + timedelta(days=app.settings.retention_days, minutes=minutes)
@@ -315,7 +321,7 @@ def test_pruning_never_brings_a_paper_back(app: App, minutes: int) -> None:
     assert plan(app, later) == {"skipped": 1}
 
 
-def test_a_bounce_that_came_later_goes_with_its_delivery(app: App) -> None:
+def test_a_bounce_that_came_later_goes_with_its_delivery(app: Application) -> None:
     """Otherwise the one that is younger would keep all that is older from being pruned."""
     plan(app, NOW)
     with app.db.write() as session:
@@ -329,23 +335,23 @@ def test_a_bounce_that_came_later_goes_with_its_delivery(app: App) -> None:
     assert (pruned["deliveries"], pruned["events"]) == (1, 1)
 
 
-def test_pruning_goes_in_short_transactions(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_goes_in_short_transactions(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop in between keeps what is done; the next night goes on with the rest."""
     monkeypatch.setattr(retention, "AT_ONCE", 2)
     with app.db.write() as session:
         reader = shelves.reader(session, "bob@example.org", [], NOW)
         days = [NOW - timedelta(days=500 + number) for number in range(5)]
-        skips = [deliver.Entry(reader, f"{at:%Y-%m-%d}", at, Skip("quiet")) for at in days]
-        deliver.enter(session, skips, days[0])
+        skips = [ledger.Entry(reader, f"{at:%Y-%m-%d}", at, Skip("quiet")) for at in days]
+        ledger.enter(session, skips, days[0])
         session.add_all(Event(at=at, kind="changed", subscriber_id=reader) for at in days)
-    prune_some = deliver.prune_deliveries
+    prune_some = ledger.prune_deliveries
 
     def prune_and_stop(session: Session, before: datetime) -> Counter[str]:
         app.stopping.set()
         return prune_some(session, before)
 
     with monkeypatch.context() as stopping:
-        stopping.setattr(deliver, "prune_deliveries", prune_and_stop)
+        stopping.setattr(ledger, "prune_deliveries", prune_and_stop)
         assert pipeline.prune(app, NOW)["deliveries"] == 2
     app.stopping.clear()
     pruned = pipeline.prune(app, NOW)

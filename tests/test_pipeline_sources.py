@@ -13,11 +13,14 @@ import pytest
 import stamina
 from sqlmodel import Session, col, select
 
-from app import catalogue, leases, pipeline
+from app import pipeline
+from app.application import Application
 from app.errors import Conflict
-from app.models import Listing, Paper, Run, Source, SourceKind, Votes
-from app.pipeline import App
-from app.sources.client import Wire
+from app.papers import source_registry
+from app.papers.sources.http_client import HttpTransport
+from app.storage import locks
+from app.storage.models import JobRun, Listing, Paper, Source, VoteCount
+from app.types import SourceKind
 from tests.sources import answers
 
 TODAY = date(2026, 11, 20)  # a Friday
@@ -93,19 +96,19 @@ def world() -> World:
 
 
 @pytest.fixture
-def live(app: App, world: World) -> App:
+def live(app: Application, world: World) -> Application:
     """The application on that world."""
     settings = app.settings.model_copy(update={"backfill_days": 4})
-    return replace(app, settings=settings, wire=Wire(httpx.MockTransport(world), _at_once, _resolve))
+    return replace(app, settings=settings, http=HttpTransport(httpx.MockTransport(world), _at_once, _resolve))
 
 
-def source(app: App, kind: SourceKind) -> Source:
+def source(app: Application, kind: SourceKind) -> Source:
     with app.db.read() as session:
         return session.exec(select(Source).where(Source.kind == kind)).one()
 
 
 def test_the_first_refresh_seeds_the_sources_and_fills_the_last_days(
-    live: App, world: World, now: datetime
+    live: Application, world: World, now: datetime
 ) -> None:
     """Hugging Face by day and page; arXiv's feed for today, its query API for the days before."""
     refreshed = pipeline.refresh(live, now)
@@ -115,14 +118,14 @@ def test_the_first_refresh_seeds_the_sources_and_fills_the_last_days(
     assert len(world.asked_of("export.arxiv.org")) == 4
     assert refreshed.summary.papers_new == 5 * 2 + 4 + 1
     with live.db.read() as session:
-        run = session.exec(select(Run)).one()
+        run = session.exec(select(JobRun)).one()
         days = {listing.listed_on for listing in session.exec(select(Listing))}
     assert run.counts["papers_new"] == refreshed.summary.papers_new
     assert days == {date(2026, 11, day) for day in range(16, 21)}
 
 
 def test_a_source_is_asked_when_it_is_due_and_then_only_for_what_can_be_new(
-    live: App, world: World, now: datetime
+    live: Application, world: World, now: datetime
 ) -> None:
     """Yesterday and today once more, whose votes grow; arXiv's feed by its ETag."""
     pipeline.refresh(live, now)
@@ -135,12 +138,12 @@ def test_a_source_is_asked_when_it_is_due_and_then_only_for_what_can_be_new(
     assert world.asked_of("export.arxiv.org") == []
     assert (again.summary.papers_new, again.summary.changed) == (0, 4)
     with live.db.read() as session:
-        row = session.exec(select(Votes).where(Votes.at == now + timedelta(hours=1))).first()
+        row = session.exec(select(VoteCount).where(VoteCount.at == now + timedelta(hours=1))).first()
     assert row is not None
     assert row.upvotes == 9
 
 
-def test_days_missed_in_an_outage_are_caught_up(live: App, world: World, now: datetime) -> None:
+def test_days_missed_in_an_outage_are_caught_up(live: Application, world: World, now: datetime) -> None:
     """Ten days later, from the watermark on, over two weekends; no day is left out."""
     pipeline.refresh(live, now)
     world.asked.clear()
@@ -153,7 +156,9 @@ def test_days_missed_in_an_outage_are_caught_up(live: App, world: World, now: da
     assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 28)
 
 
-def test_one_failing_source_stops_no_other_and_backs_off(live: App, world: World, now: datetime) -> None:
+def test_one_failing_source_stops_no_other_and_backs_off(
+    live: Application, world: World, now: datetime
+) -> None:
     """Its error is kept, its next poll comes later each time, and a good one clears it."""
     world.broken["huggingface.co"] = httpx.Response(500)
     refreshed = pipeline.refresh(live, now)
@@ -171,7 +176,7 @@ def test_one_failing_source_stops_no_other_and_backs_off(live: App, world: World
     assert mended.next_poll_at == now + timedelta(minutes=80)
 
 
-def test_rows_are_counted_over_all_pages_of_a_day(live: App, world: World, now: datetime) -> None:
+def test_rows_are_counted_over_all_pages_of_a_day(live: Application, world: World, now: datetime) -> None:
     """Each page has a bad first row: two rejections, with the numbers that they have in the day."""
     real = world.daily
 
@@ -186,42 +191,42 @@ def test_rows_are_counted_over_all_pages_of_a_day(live: App, world: World, now: 
     assert (told.rows, told.papers_new, told.rejected) == (8, 4, 4)
 
 
-def _seeded(app: App, now: datetime) -> int:
+def _seeded(app: Application, now: datetime) -> int:
     with app.db.write() as session:
-        return catalogue.add(session, "Days", SourceKind.HUGGINGFACE, {}, now).id or 0
+        return source_registry.add(session, "Days", SourceKind.HUGGINGFACE, {}, now).id or 0
 
 
-def test_hugging_face_is_one_source(live: App, now: datetime) -> None:
+def test_hugging_face_is_one_source(live: Application, now: datetime) -> None:
     """Under a second name its votes would count twice."""
     _seeded(live, now)
     with live.db.write() as session, pytest.raises(Conflict, match="“Days” is this source already"):
-        catalogue.add(session, "Again", SourceKind.HUGGINGFACE, {}, now)
+        source_registry.add(session, "Again", SourceKind.HUGGINGFACE, {}, now)
 
 
-def test_a_login_page_is_a_fault_and_not_an_empty_day(live: App, world: World, now: datetime) -> None:
+def test_a_login_page_is_a_fault_and_not_an_empty_day(live: Application, world: World, now: datetime) -> None:
     """The watermark stays, so the day is read when the source is well again."""
     world.broken["huggingface.co"] = httpx.Response(200, text="<!DOCTYPE html><html>Sign in</html>")
     assert "web page" in pipeline.refresh(live, now).failed["Hugging Face Daily Papers"]
     assert source(live, SourceKind.HUGGINGFACE).watermark is None
 
 
-def test_arxivs_429_holds_for_all_of_its_sources(live: App, world: World, now: datetime) -> None:
+def test_arxivs_429_holds_for_all_of_its_sources(live: Application, world: World, now: datetime) -> None:
     """Ten minutes, also for one that was not due."""
     with live.db.write() as session:
-        query = catalogue.add(session, "Pigeons", SourceKind.ARXIV, {"query": "all:pigeon"}, now)
+        query = source_registry.add(session, "Pigeons", SourceKind.ARXIV, {"query": "all:pigeon"}, now)
         query.next_poll_at = now + timedelta(minutes=1)
-        catalogue.add(session, "arXiv", SourceKind.ARXIV_FEED, {"categories": ["cs.AI"]}, now)
+        source_registry.add(session, "arXiv", SourceKind.ARXIV_FEED, {"categories": ["cs.AI"]}, now)
     world.broken["rss.arxiv.org"] = httpx.Response(429)
     pipeline.refresh(live, now)
     assert source(live, SourceKind.ARXIV).next_poll_at == now + timedelta(minutes=10)
     assert source(live, SourceKind.ARXIV_FEED).next_poll_at == now + timedelta(minutes=10)
 
 
-def test_an_operators_feed_and_query_are_polled(live: App, world: World, now: datetime) -> None:
+def test_an_operators_feed_and_query_are_polled(live: Application, world: World, now: datetime) -> None:
     """The feed's own days count; the query is asked for each day's submissions."""
     with live.db.write() as session:
-        feed = catalogue.add(session, "Birds", SourceKind.FEED, {"url": "https://birds.test/rss"}, now)
-        query = catalogue.add(session, "Pigeons", SourceKind.ARXIV, {"query": "all:pigeon"}, now)
+        feed = source_registry.add(session, "Birds", SourceKind.FEED, {"url": "https://birds.test/rss"}, now)
+        query = source_registry.add(session, "Pigeons", SourceKind.ARXIV, {"query": "all:pigeon"}, now)
         ids = (feed.id, query.id)
     assert pipeline.refresh(live, now, source_id=ids[0]).summary.papers_new == 2
     summary = pipeline.refresh(live, now, source_id=ids[1]).summary
@@ -230,36 +235,38 @@ def test_an_operators_feed_and_query_are_polled(live: App, world: World, now: da
     assert asked == "(all:pigeon) AND submittedDate:[202611121900 TO 202611131900]"
 
 
-def test_a_paused_source_is_not_asked(live: App, world: World, now: datetime) -> None:
+def test_a_paused_source_is_not_asked(live: Application, world: World, now: datetime) -> None:
     """Until it is resumed."""
     pipeline.refresh(live, now)
     world.asked.clear()
     with live.db.write() as session:
-        for one in catalogue.listed(session):
-            catalogue.pause(session, one)
+        for one in source_registry.listed(session):
+            source_registry.pause(session, one)
     assert pipeline.refresh(live, now + timedelta(days=1)).polled == ()
     assert world.asked == []
 
 
-def test_what_is_read_from_files_is_not_asked(app: App, now: datetime, folder: Path) -> None:
+def test_what_is_read_from_files_is_not_asked(app: Application, now: datetime, folder: Path) -> None:
     """It has no address."""
     pipeline.read_files(app, [folder / "4-page.txt"], now)
     with pytest.raises(Conflict, match="read from files"):
         pipeline.refresh(app, now, source_id=source(app, SourceKind.PAGE).id)
 
 
-def test_only_one_process_asks_a_source_at_a_time(live: App, world: World, now: datetime) -> None:
+def test_only_one_process_asks_a_source_at_a_time(live: Application, world: World, now: datetime) -> None:
     """The other comes back; a lease that its holder left behind runs out."""
     with live.db.write() as session:
-        catalogue.seed(session, ["cs.CL"], now)
-        for name in map(catalogue.lease_of, catalogue.listed(session)):
-            leases.take(session, name, "another process", now, timedelta(minutes=30))
+        source_registry.seed(session, ["cs.CL"], now)
+        for name in map(source_registry.lease_of, source_registry.listed(session)):
+            locks.take(session, name, "another process", now, timedelta(minutes=30))
     assert pipeline.refresh(live, now).busy
     assert world.asked == []
     assert not pipeline.refresh(live, now + timedelta(minutes=30)).busy
 
 
-def test_a_fault_in_the_middle_keeps_what_was_read_before_it(live: App, world: World, now: datetime) -> None:
+def test_a_fault_in_the_middle_keeps_what_was_read_before_it(
+    live: Application, world: World, now: datetime
+) -> None:
     """Each day is stored by itself, and the next poll goes on there."""
     real = world.daily
 
@@ -273,7 +280,7 @@ def test_a_fault_in_the_middle_keeps_what_was_read_before_it(live: App, world: W
 
 
 def test_a_day_that_cannot_be_read_keeps_no_other_from_readers(
-    live: App, world: World, now: datetime
+    live: Application, world: World, now: datetime
 ) -> None:
     """Yesterday and today are read; the watermark waits, and what was missed comes when the day is well."""
     real = world.daily
@@ -292,7 +299,7 @@ def test_a_day_that_cannot_be_read_keeps_no_other_from_readers(
 
 
 def test_todays_announcement_does_not_wait_for_the_missed_days(
-    live: App, world: World, now: datetime
+    live: Application, world: World, now: datetime
 ) -> None:
     """The query API is often down; the feed is not."""
     world.broken["export.arxiv.org"] = httpx.Response(500)
@@ -324,11 +331,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _tables(session: Session) -> list[dict[str, object]]:
-    tables = (Source, Paper, Listing, Votes)
+    tables = (Source, Paper, Listing, VoteCount)
     return [row.model_dump() for table in tables for row in session.exec(select(table).order_by(table.id))]  # type: ignore[attr-defined]
 
 
-def test_files_are_read_and_what_cannot_be_is_told(app: App, now: datetime, folder: Path) -> None:
+def test_files_are_read_and_what_cannot_be_is_told(app: Application, now: datetime, folder: Path) -> None:
     """The rest goes on; every row is counted as one thing."""
     read = pipeline.read_files(app, [*sorted(folder.iterdir()), folder / "missing.json"], now)
     assert read.files == 6
@@ -352,7 +359,7 @@ def test_files_are_read_and_what_cannot_be_is_told(app: App, now: datetime, fold
     }
 
 
-def test_reading_files_again_changes_nothing(app: App, now: datetime, folder: Path) -> None:
+def test_reading_files_again_changes_nothing(app: Application, now: datetime, folder: Path) -> None:
     """Not tomorrow either."""
     pipeline.read_files(app, sorted(folder.iterdir()), now)
     with app.db.read() as session:
@@ -363,7 +370,7 @@ def test_reading_files_again_changes_nothing(app: App, now: datetime, folder: Pa
     assert again.summary.counts()["unchanged"] == 7
 
 
-def test_files_of_a_polled_source_are_its_own_days(live: App, now: datetime, folder: Path) -> None:
+def test_files_of_a_polled_source_are_its_own_days(live: Application, now: datetime, folder: Path) -> None:
     """A day read from a file and polled later is one listing."""
     pipeline.read_files(live, [folder / "1-daily-2026-11-19.json"], now)
     assert pipeline.refresh(live, now).failed == {}
@@ -373,7 +380,7 @@ def test_files_of_a_polled_source_are_its_own_days(live: App, now: datetime, fol
         assert len(session.exec(select(Source)).all()) == 2
 
 
-def test_the_operators_word_on_kind_and_day_counts(app: App, now: datetime, tmp_path: Path) -> None:
+def test_the_operators_word_on_kind_and_day_counts(app: Application, now: datetime, tmp_path: Path) -> None:
     """A page saved last year."""
     page = tmp_path / "page.txt"
     page.write_text(answers.PAGE)

@@ -8,12 +8,14 @@ from datetime import datetime, timedelta
 import pytest
 from sqlmodel import Session, col, select
 
-from app import deliver, pipeline, planning, subscribers, suppression
-from app.desk import Desk
-from app.models import Contents, Delivery, DeliveryState, Paper, Subscriber
-from app.pipeline import App
-from app.records import Skip, Wish
+from app import pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
+from app.digests import planning, reconciliation
+from app.digests.builder import DigestBuilder
+from app.storage.models import Delivery, DeliveryState, DigestContent, Paper, Subscriber
 from app.subscribers import Preferences
+from app.types import Interest, Skip
 from tests import shelves
 from tests.conftest import NOW
 from tests.mailserver import MailServer
@@ -26,7 +28,7 @@ VIDEO = "Video Diffusion in Real Time"
 
 
 @pytest.fixture
-def app(app: App) -> App:
+def app(app: Application) -> Application:
     """An archive with two papers of today, and Alice, who is due at eight and likes agents."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
@@ -36,16 +38,16 @@ def app(app: App) -> App:
     return app
 
 
-def deliveries(app: App) -> list[Delivery]:
+def deliveries(app: Application) -> list[Delivery]:
     with app.db.read() as session:
         return list(session.exec(select(Delivery).order_by(col(Delivery.id))))
 
 
-def titles(app: App) -> list[list[str]]:
+def titles(app: Application) -> list[list[str]]:
     return [[pick.title for pick in shelves.digest(app, row).picks] for row in deliveries(app)]
 
 
-def change(app: App, now: datetime, **wanted: object) -> None:
+def change(app: Application, now: datetime, **wanted: object) -> None:
     with app.db.write() as session:
         subscribers.change(session, 1, Preferences(**wanted), now)  # type: ignore[arg-type]
 
@@ -53,7 +55,7 @@ def change(app: App, now: datetime, **wanted: object) -> None:
 # --- ahead of the hour
 
 
-def test_a_digest_is_composed_ahead_and_leaves_at_its_hour(app: App, mail_server: MailServer) -> None:
+def test_a_digest_is_composed_ahead_and_leaves_at_its_hour(app: Application, mail_server: MailServer) -> None:
     """Not a moment before; and all that goes by the day goes by that of the hour."""
     assert pipeline.send_due(app, HOUR - timedelta(minutes=11)) == {}
     assert pipeline.send_due(app, AHEAD) == {"planned": 1}
@@ -66,80 +68,82 @@ def test_a_digest_is_composed_ahead_and_leaves_at_its_hour(app: App, mail_server
     assert len(mail_server.messages) == 1
 
 
-def test_composing_ahead_can_be_turned_off(app: App) -> None:
+def test_composing_ahead_can_be_turned_off(app: Application) -> None:
     """Then a digest is composed at its hour."""
     at_once = app.settings.model_copy(update={"compose_ahead_minutes": 0})
     object.__setattr__(app, "settings", at_once)
-    assert planning.plan(app, AHEAD) == {}
-    assert planning.plan(app, HOUR) == {"planned": 1}
+    assert planning.plan(app.digest_context, AHEAD) == {}
+    assert planning.plan(app.digest_context, HOUR) == {"planned": 1}
 
 
-def test_the_edition_is_that_of_the_hour(app: App) -> None:
+def test_the_edition_is_that_of_the_hour(app: Application) -> None:
     """Bob's day begins at midnight in Tokyo, and so does his digest, composed the evening before."""
     midnight = datetime(2026, 11, 20, 15, tzinfo=NOW.tzinfo)
     with app.db.write() as session:
         shelves.reader(session, "bob@example.org", ["video"], midnight, hour=0, zone="Asia/Tokyo")
         session.get_one(Subscriber, 1).next_due_at = HOUR + DAY
-    planning.plan(app, midnight - timedelta(minutes=1))
+    planning.plan(app.digest_context, midnight - timedelta(minutes=1))
     (row,) = deliveries(app)
     assert (row.edition, row.next_attempt_at) == ("2026-11-21", midnight)
 
 
-def test_after_an_outage_nothing_is_composed_that_the_next_hour_overtakes(app: App) -> None:
+def test_after_an_outage_nothing_is_composed_that_the_next_hour_overtakes(app: Application) -> None:
     """Five minutes to eight after two days of silence: one digest, for the hour that is about to come."""
     with app.db.write() as session:
         session.get_one(Subscriber, 1).next_due_at = HOUR - 2 * DAY
-    assert planning.plan(app, AHEAD) == {"planned": 1}
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
     (row,) = deliveries(app)
     assert (row.edition, row.next_attempt_at, row.give_up_at) == ("2026-11-20", HOUR, HOUR + DAY)
 
 
 @pytest.mark.parametrize(("age", "waits"), [(6, False), (5, True)])
-def test_a_thin_digest_waits_for_the_one_after_its_hour(app: App, age: int, waits: bool) -> None:
+def test_a_thin_digest_waits_for_the_one_after_its_hour(app: Application, age: int, waits: bool) -> None:
     """Whether that still finds the paper is asked of tomorrow's hour, however early today's is composed."""
     with app.db.write() as session:
         source = session.exec(select(shelves.Source)).one()
         shelves.paper(session, source, "Pigeons that Plan", (NOW - age * DAY).date(), NOW)
         shelves.reader(session, "bob@example.org", ["pigeons"], HOUR, min_papers=2)
-    assert planning.plan(app, AHEAD)["skipped"] == waits
+    assert planning.plan(app.digest_context, AHEAD)["skipped"] == waits
 
 
 # --- between composing and sending
 
 
-def test_changed_interests_are_in_the_digest_that_was_composed(app: App, mail_server: MailServer) -> None:
+def test_changed_interests_are_in_the_digest_that_was_composed(
+    app: Application, mail_server: MailServer
+) -> None:
     """It is composed anew with the next tick, and leaves once, at its hour."""
-    planning.plan(app, AHEAD)
-    change(app, AHEAD, interests=(Wish("video diffusion"),))
+    planning.plan(app.digest_context, AHEAD)
+    change(app, AHEAD, interests=(Interest("video diffusion"),))
     assert deliveries(app) == []
-    assert planning.plan(app, AHEAD + timedelta(minutes=1)) == {"planned": 1}
+    assert planning.plan(app.digest_context, AHEAD + timedelta(minutes=1)) == {"planned": 1}
     assert titles(app) == [[VIDEO]]
     assert pipeline.send_due(app, HOUR)["sent"] == 1
     assert len(mail_server.messages) == 1
 
 
-def test_a_silence_composed_ahead_is_broken_by_other_interests(app: App) -> None:
+def test_a_silence_composed_ahead_is_broken_by_other_interests(app: Application) -> None:
     """What was to be written down as skipped may become a digest, too."""
-    change(app, AHEAD - DAY, interests=(Wish("pigeons"),))
-    assert planning.plan(app, AHEAD) == {"skipped": 1}
-    change(app, AHEAD, interests=(Wish("video diffusion"),))
-    assert planning.plan(app, AHEAD) == {"planned": 1}
+    change(app, AHEAD - DAY, interests=(Interest("pigeons"),))
+    assert planning.plan(app.digest_context, AHEAD) == {"skipped": 1}
+    change(app, AHEAD, interests=(Interest("video diffusion"),))
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
 
 
-def test_a_changed_hour_moves_the_digest_that_was_composed(app: App, mail_server: MailServer) -> None:
+def test_a_changed_hour_moves_the_digest_that_was_composed(app: Application, mail_server: MailServer) -> None:
     """Nothing comes at eight, and one digest at six in the evening."""
-    planning.plan(app, AHEAD)
-    change(app, AHEAD, hour=18, interests=(Wish("language agents"),))
+    planning.plan(app.digest_context, AHEAD)
+    change(app, AHEAD, hour=18, interests=(Interest("language agents"),))
     assert pipeline.send_due(app, HOUR) == {}
     assert pipeline.send_due(app, HOUR.replace(hour=18))["sent"] == 1
     assert len(mail_server.messages) == 1
 
 
-def test_what_has_left_is_not_taken_back(app: App, mail_server: MailServer) -> None:
+def test_what_has_left_is_not_taken_back(app: Application, mail_server: MailServer) -> None:
     """Whoever changes something after their hour gets the next digest with it."""
     pipeline.send_due(app, AHEAD)
     pipeline.send_due(app, HOUR)
-    change(app, HOUR + timedelta(minutes=1), hour=18, interests=(Wish("video"),))
+    change(app, HOUR + timedelta(minutes=1), hour=18, interests=(Interest("video"),))
     assert [row.state for row in deliveries(app)] == [DeliveryState.SENT]
     assert pipeline.send_due(app, HOUR.replace(hour=18)) == {}
 
@@ -158,31 +162,31 @@ def suppress(session: Session) -> None:
 
 @pytest.mark.parametrize("happened", [pause, leave, suppress])
 def test_who_leaves_before_the_hour_gets_nothing(
-    app: App, mail_server: MailServer, happened: Callable[[Session], None]
+    app: Application, mail_server: MailServer, happened: Callable[[Session], None]
 ) -> None:
     """However far their digest had come."""
-    planning.plan(app, AHEAD)
+    planning.plan(app.digest_context, AHEAD)
     with app.db.write() as session:
         happened(session)
     pipeline.send_due(app, HOUR)
     assert mail_server.messages == []
     assert not {row.state for row in deliveries(app)} - {DeliveryState.SKIPPED, DeliveryState.SUPPRESSED}
     with app.db.read() as session:
-        assert deliver.recent(session, HOUR).holds
+        assert reconciliation.reconcile_recent(session, HOUR).holds
 
 
 # --- what is written down
 
 
-def test_a_digest_is_the_same_byte_for_byte_after_its_papers_changed(app: App) -> None:
+def test_a_digest_is_the_same_byte_for_byte_after_its_papers_changed(app: Application) -> None:
     """Whatever a source says of them later, and in another process, too."""
 
     def mail() -> bytes:
         with app.db.read() as session:
-            (letter,) = deliver.letters(session, [1], deliver.Cards())
+            (letter,) = ledger.letters(session, [1], ledger.SnapshotStore())
         return app.composer.seal(app.composer.draft(letter)).data
 
-    planning.plan(app, AHEAD)
+    planning.plan(app.digest_context, AHEAD)
     before = mail()
     with app.db.write() as session:
         for paper in session.exec(select(Paper)):
@@ -192,19 +196,19 @@ def test_a_digest_is_the_same_byte_for_byte_after_its_papers_changed(app: App) -
 
 
 def test_what_the_database_refuses_costs_its_own_reader_alone(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A text that cannot be stored: everybody else of the shard is planned, and Alice tried in an hour."""
-    original = Desk.digest
+    original = DigestBuilder.digest
 
-    def digest(self: Desk, reader: Subscriber, *of: object) -> object:
+    def digest(self: DigestBuilder, reader: Subscriber, *of: object) -> object:
         return Skip("\ud800") if reader.id == 1 else original(self, reader, *of)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Desk, "digest", digest)
+    monkeypatch.setattr(DigestBuilder, "digest", digest)
     with app.db.write() as session:
         for name in ("bob", "carol"):
             shelves.reader(session, f"{name}@example.org", ["video"], HOUR)
-    assert planning.plan(app, HOUR) == {"planned": 2, "not_planned": 1}
+    assert planning.plan(app.digest_context, HOUR) == {"planned": 2, "not_planned": 1}
     assert {row.subscriber_id for row in deliveries(app)} == {2, 3}
     with app.db.read() as session:
         due = session.get_one(Subscriber, 1).next_due_at
@@ -212,9 +216,9 @@ def test_what_the_database_refuses_costs_its_own_reader_alone(
     assert due > HOUR + planning.TRY_AGAIN
 
 
-def test_a_broken_digest_of_yesterday_does_not_stop_today(app: App) -> None:
+def test_a_broken_digest_of_yesterday_does_not_stop_today(app: Application) -> None:
     """What cannot be read of it cannot be known to have come."""
-    planning.plan(app, HOUR - DAY)
+    planning.plan(app.digest_context, HOUR - DAY)
     with app.db.write() as session:
         session.get_one(Subscriber, 1).next_due_at = HOUR
         delivery = Delivery(subscriber_id=1, edition="2026-11-19", due_at=HOUR - DAY, created_at=HOUR - DAY)
@@ -222,52 +226,52 @@ def test_a_broken_digest_of_yesterday_does_not_stop_today(app: App) -> None:
         session.flush()
         columns = {"cards": [1], "papers": ["one"], "why": [0], "scores": [0], "reasons": []}
         broken = {"sections": [{"cards": 7}, {"interest": "", "heading": "", **columns}]}
-        session.add(Contents(delivery_id=delivery.id or 0, digest=broken))
-    assert planning.plan(app, HOUR) == {"planned": 1}
+        session.add(DigestContent(delivery_id=delivery.id or 0, digest=broken))
+    assert planning.plan(app.digest_context, HOUR) == {"planned": 1}
 
 
-def test_shards_share_their_cards(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_share_their_cards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many readers there are, and however they are split, a paper has one card a day."""
     monkeypatch.setattr(planning, "SHARD", 2)
     with app.db.write() as session:
         for number in range(5):
             shelves.reader(session, f"reader{number}@example.org", ["agents"], HOUR)
-    assert planning.plan(app, AHEAD) == {"planned": 6}
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 6}
     with app.db.read() as session:
-        digests = session.exec(select(Contents.digest)).all()
+        digests = session.exec(select(DigestContent.digest)).all()
     assert {card for digest in digests for section in digest["sections"] for card in section["cards"]} == {1}
     assert len(digests) == 6
 
 
 @pytest.mark.once
-def test_planning_ends_between_two_shards(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_ends_between_two_shards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the service is to end. Bob stays due."""
     monkeypatch.setattr(planning, "SHARD", 1)
     with app.db.write() as session:
         shelves.reader(session, "bob@example.org", ["language agents"], HOUR)
     app.when_planned.append(app.stopping.set)
-    assert planning.plan(app, AHEAD) == {"planned": 1}
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
     with app.db.read() as session:
-        assert planning.anyone_due(app, session, AHEAD)
+        assert planning.anyone_due(app.digest_context, session, AHEAD)
 
 
 @pytest.mark.once
 def test_who_changes_while_digests_are_composed_gets_what_they_want_now(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On SQLite nothing is locked then: Alice's digest is composed once more, and Bob's is not."""
     with app.db.write() as session:
         shelves.reader(session, "bob@example.org", ["language agents"], HOUR)
     composed, calls = planning._entries, []
 
-    def change_after(desk: Desk, turns: list[object]) -> list[deliver.Entry]:
+    def change_after(desk: DigestBuilder, turns: list[object]) -> list[ledger.Entry]:
         entries = composed(desk, turns)  # type: ignore[arg-type]
         if not calls:
-            change(app, AHEAD, interests=(Wish("video diffusion"),))
+            change(app, AHEAD, interests=(Interest("video diffusion"),))
         calls.append(len(turns))
         return entries
 
     monkeypatch.setattr(planning, "_entries", change_after)
-    assert planning.plan(app, AHEAD) == {"planned": 2}
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 2}
     assert sorted(titles(app)) == [[AGENTS], [VIDEO]]
     assert calls[:2] == [2, 1]

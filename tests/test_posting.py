@@ -11,13 +11,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from app import deliver, journal, main, pipeline, posting
-from app.deliver import hand
+from app import main, pipeline
+from app.application import Application
+from app.delivery import journal, ledger, sender
+from app.delivery.ledger import sender_ledger
+from app.delivery.smtp.connection_pool import ConnectionPool
 from app.errors import JournalError
-from app.models import MailKind
-from app.pipeline import App
 from app.settings import Settings
-from app.smtp import Relay
+from app.types import MailKind
 from tests.mailserver import MailServer
 from tests.test_deliver import queue, rows, states
 from tests.test_journal import Disk
@@ -26,16 +27,16 @@ NAMES = [f"reader{n}" for n in range(40)]
 LATER = timedelta(minutes=10)
 
 
-def build(settings: Settings, **changed: object) -> App:
+def build(settings: Settings, **changed: object) -> Application:
     return main.build(settings.model_copy(update=changed))
 
 
 def test_more_than_a_shard(
-    app: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Shard after shard, of every kind, and each once."""
-    monkeypatch.setattr(deliver.claims, "SHARD", 7)
-    monkeypatch.setattr(hand, "BATCH", 5)
+    monkeypatch.setattr(ledger.claims, "SHARD", 7)
+    monkeypatch.setattr(sender_ledger, "BATCH", 5)
     queue(app, now, *NAMES)
     queue(app, now, "alice", "bob", kind=MailKind.CONFIRM)
     assert pipeline.send_pending(app, now) == {"sent": 42}
@@ -66,7 +67,7 @@ def test_with_fsync(settings: Settings, mail_server: MailServer, now: datetime) 
     app.db.dispose()
 
 
-def test_a_storm_of_refusals_stops_the_run(app: App, mail_server: MailServer, now: datetime) -> None:
+def test_a_storm_of_refusals_stops_the_run(app: Application, mail_server: MailServer, now: datetime) -> None:
     """The pause says why; who was not tried yet gets theirs when it is lifted."""
     queue(app, now, *NAMES)
     mail_server.reply("end", "554 5.6.0 there is something odd about this")
@@ -74,10 +75,10 @@ def test_a_storm_of_refusals_stops_the_run(app: App, mail_server: MailServer, no
     assert counts.total() == 40
     assert 20 <= counts["failed"] < 40
     with app.db.write() as session:
-        (pause,) = deliver.pauses(session)
+        (pause,) = ledger.pauses(session)
         assert "554 5.6.0 there is something odd about this" in pause.reason
         assert "of the last" in pause.reason
-        deliver.resume(session)
+        ledger.resume(session)
     mail_server.behave()
     assert pipeline.send_pending(app, now) == {"sent": counts["pending"]}
 
@@ -88,9 +89,9 @@ def test_asked_to_end(
     """What is in flight gets its answer, the rest waits for the next start, and costs no attempt."""
     app = build(settings, smtp_connections=1)
     queue(app, now, *NAMES)
-    stop, stopped = Relay.stop, Event()
+    stop, stopped = ConnectionPool.stop, Event()
 
-    def told(relay: Relay, why: str = "") -> None:
+    def told(relay: ConnectionPool, why: str = "") -> None:
         stop(relay, why)
         stopped.set()
 
@@ -98,7 +99,7 @@ def test_asked_to_end(
         app.stopping.set()
         assert stopped.wait(20)
 
-    monkeypatch.setattr(Relay, "stop", told)
+    monkeypatch.setattr(ConnectionPool, "stop", told)
     mail_server.reply("end", "250 queued", to="reader3@example.org", first=ask)
     counts = pipeline.send_pending(app, now)
     assert counts.total() == 40
@@ -111,10 +112,10 @@ def test_asked_to_end(
 
 
 def test_asked_to_end_while_a_relay_is_silent(
-    app: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After some seconds it is left: then nobody knows what became of that mail."""
-    monkeypatch.setattr(posting, "GRACE", 0.1)
+    monkeypatch.setattr(sender, "GRACE", 0.1)
     queue(app, now, "alice")
 
     def wait() -> None:
@@ -127,11 +128,11 @@ def test_asked_to_end_while_a_relay_is_silent(
         assert pipeline.send_pending(app, now) == {"uncertain": 1}
     finally:
         released.set()
-    assert rows(app)["alice"].maybe_delivered
+    assert rows(app)["alice"].possibly_delivered
 
 
 def test_a_full_disk(
-    app: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends with the reason; nothing is lost, and after a while the rest leaves."""
     queue(app, now, *NAMES)
@@ -147,7 +148,7 @@ def test_a_full_disk(
     assert pipeline.send_pending(app, now) == {"sent": before.count("pending")}
 
 
-def test_a_stopped_run_leaves_no_journal(app: App, settings: Settings, now: datetime) -> None:
+def test_a_stopped_run_leaves_no_journal(app: Application, settings: Settings, now: datetime) -> None:
     """With nobody at the relay, too."""
     queue(app, now, *NAMES)
     assert pipeline.send_pending(app, now).total() == 40

@@ -9,29 +9,29 @@ from pathlib import Path
 
 import pytest
 
-from app import leases, presence
-from app.pipeline import App
+from app.application import Application
+from app.storage import live_processes, locks
 
 HOUR = timedelta(hours=1)
 DEAD = "host:1:0123456789ab:0123456789ab"
 
 
-def folder(app: App) -> Path:
+def folder(app: Application) -> Path:
     return Path(f"{app.db.url.database}-processes")
 
 
-def test_a_process_without_a_lock_is_dead(app: App, now: datetime) -> None:
+def test_a_process_without_a_lock_is_dead(app: Application, now: datetime) -> None:
     """Its lease is free at once; a holder that names no process keeps it to its end."""
     with app.db.write() as session:
-        assert leases.take(session, "learn", DEAD, now, HOUR)
-        assert leases.take(session, "prune", "host:1:abc", now, HOUR)
+        assert locks.take(session, "learn", DEAD, now, HOUR)
+        assert locks.take(session, "prune", "host:1:abc", now, HOUR)
     with app.db.write() as session:
-        assert leases.take(session, "learn", leases.new_holder(), now, HOUR)
-        assert not leases.take(session, "prune", leases.new_holder(), now, HOUR)
-        assert presence.is_alive(session, DEAD) is False
+        assert locks.take(session, "learn", live_processes.new_holder(), now, HOUR)
+        assert not locks.take(session, "prune", live_processes.new_holder(), now, HOUR)
+        assert live_processes.is_alive(session, DEAD) is False
 
 
-def test_the_lock_is_given_back(app: App) -> None:
+def test_the_lock_is_given_back(app: Application) -> None:
     """With the end of the service; and taken again should it go on."""
     for _ in range(2):
         app.db.presence.announce()
@@ -42,7 +42,7 @@ def test_the_lock_is_given_back(app: App) -> None:
 
 
 @pytest.mark.once
-def test_nobody_else_reads_the_locks(app: App) -> None:
+def test_nobody_else_reads_the_locks(app: Application) -> None:
     """The folder and its files are the owner's alone. What dead processes left is removed."""
     folder(app).mkdir(mode=0o700)
     left = folder(app) / "0123456789ab-000000.lock"
@@ -54,16 +54,18 @@ def test_nobody_else_reads_the_locks(app: App) -> None:
 
 
 @pytest.mark.once
-def test_a_file_system_without_locks(app: App, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody is called dead there: leases end with their time."""
 
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(presence.fcntl, "flock", no_locks)
+    monkeypatch.setattr(live_processes.fcntl, "flock", no_locks)
     with app.db.write() as session:
-        assert leases.take(session, "learn", DEAD, now, HOUR)
-        assert not leases.take(session, "learn", leases.new_holder(), now, HOUR)
-        assert presence.is_alive(session, DEAD) is None
-        assert leases.take(session, "learn", leases.new_holder(), now + HOUR, HOUR)
+        assert locks.take(session, "learn", DEAD, now, HOUR)
+        assert not locks.take(session, "learn", live_processes.new_holder(), now, HOUR)
+        assert live_processes.is_alive(session, DEAD) is None
+        assert locks.take(session, "learn", live_processes.new_holder(), now + HOUR, HOUR)
     assert list(folder(app).iterdir()) == []

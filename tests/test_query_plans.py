@@ -17,26 +17,28 @@ import pytest
 from sqlalchemy import event
 from sqlmodel import Session, col, select
 
-from app import deliver, doctor, planning, subscribers, suppression
-from app.db import Database
-from app.deliver import claims, recovery
-from app.journal import Ending
-from app.models import Delivery, MailKind, Subscriber
-from app.records import Answer, Verdict
+from app import bounces, doctor, subscribers
+from app.delivery import ledger, suppression
+from app.delivery.journal import AttemptResult
+from app.delivery.ledger import claims, recovery
+from app.digests import planning, reconciliation
 from app.settings import UncertainPolicy
-from app.subscribers import register
+from app.storage.database import Database
+from app.storage.models import Delivery, Subscriber
+from app.subscribers import repository
+from app.types import MailKind, SendOutcome, SendResult
 from tests import ledgers
 
 NOW = ledgers.LAST_HOUR + timedelta(minutes=5)
 LATER = NOW + timedelta(days=2)
-LARGE = ("delivery", "event", "subscriber", "contents")
+LARGE = ("delivery", "event", "subscriber", "digest_content")
 NEWEST = range((ledgers.DAYS - 1) * ledgers.READERS + 1, (ledgers.DAYS - 1) * ledgers.READERS + 301)
 SHARD = range(1, 251)
 RESEND = UncertainPolicy.RESEND
 
 
 @pytest.fixture(scope="module")
-def ledger(new_database_url: Callable[[], str]) -> Iterator[Database]:
+def big_ledger(new_database_url: Callable[[], str]) -> Iterator[Database]:
     """A database with a million mails."""
     database = Database(new_database_url())
     ledgers.fill(database.engine)
@@ -87,9 +89,9 @@ def explained(database: Database) -> Iterator[tuple[Session, Plans]]:
         session.rollback()
 
 
-def endings(verdict: Verdict) -> list[Ending]:
-    answer = Answer(verdict, 250, "2.0.0 Ok")
-    return [Ending(number, answer, NOW.timestamp(), f"<{number}@x>", "Papers") for number in NEWEST]
+def endings(verdict: SendOutcome) -> list[AttemptResult]:
+    answer = SendResult(verdict, 250, "2.0.0 Ok")
+    return [AttemptResult(number, answer, NOW.timestamp(), f"<{number}@x>", "Papers") for number in NEWEST]
 
 
 def a_reader(session: Session) -> Subscriber:
@@ -101,87 +103,102 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "a shard to plan": lambda s: s.exec(
         planning._due(NOW).limit(250).with_for_update(skip_locked=True)
     ).all(),
-    "wake": lambda s: subscribers.wake(s, NOW),
+    "wake": lambda s: subscribers.end_expired_pauses(s, NOW),
     "lateness": lambda s: doctor.lateness(s, NOW),
-    "promised": lambda s: deliver.papers_promised(s, SHARD, NOW - timedelta(days=7)),
-    "claim": lambda s: deliver.claim(s, owner="me", now=NOW),
-    "may still leave": lambda s: deliver.may_still_leave(s, "sender"),
-    "prolong": lambda s: claims.prolong(s, "sender", NOW),
-    "record accepted": lambda s: deliver.record(
-        s, endings(Verdict.ACCEPTED), owner="sender", now=NOW, policy=RESEND
+    "promised": lambda s: ledger.paper_ids_promised(s, SHARD, NOW - timedelta(days=7)),
+    "claim": lambda s: ledger.claim(s, owner="me", now=NOW),
+    "may still leave": lambda s: ledger.still_sendable(s, "sender"),
+    "prolong": lambda s: claims.renew_lease(s, "sender", NOW),
+    "record accepted": lambda s: ledger.record_results(
+        s,
+        endings(SendOutcome.ACCEPTED),
+        owner="sender",
+        now=NOW,
+        policy=RESEND,
+        on_failed=bounces.record_refusal,
     ),
-    "record deferred": lambda s: deliver.record(
-        s, endings(Verdict.DEFERRED), owner="sender", now=NOW, policy=RESEND
+    "record deferred": lambda s: ledger.record_results(
+        s,
+        endings(SendOutcome.DEFERRED),
+        owner="sender",
+        now=NOW,
+        policy=RESEND,
+        on_failed=bounces.record_refusal,
     ),
-    "record refused": lambda s: deliver.record(
-        s, endings(Verdict.HARD)[:3], owner="sender", now=NOW, policy=RESEND
+    "record refused": lambda s: ledger.record_results(
+        s,
+        endings(SendOutcome.HARD)[:3],
+        owner="sender",
+        now=NOW,
+        policy=RESEND,
+        on_failed=bounces.record_refusal,
     ),
-    "give up": lambda s: recovery.give_up(s, NOW),
-    "forsake": lambda s: recovery.forsake(s, LATER, [], RESEND),
-    "anything to do": lambda s: deliver.anything_to_do(s, NOW, Path("nowhere")),
-    "nothing to do": lambda s: deliver.anything_to_do(s, NOW - timedelta(days=30), Path("nowhere")),
-    "prune mails": lambda s: deliver.prune_deliveries(s, ledgers.LAST_HOUR - timedelta(days=8)),
-    "prune events": lambda s: deliver.prune_events(s, NOW),
-    "the editions": lambda s: deliver.editions(s, 51),
-    "the next editions": lambda s: deliver.editions(s, 51, "2026-11-15"),
+    "give up": lambda s: recovery.expire_overdue(s, NOW),
+    "forsake": lambda s: recovery.expire_leases(s, LATER, [], RESEND),
+    "anything to do": lambda s: ledger.has_work(s, NOW, Path("nowhere")),
+    "nothing to do": lambda s: ledger.has_work(s, NOW - timedelta(days=30), Path("nowhere")),
+    "prune mails": lambda s: ledger.prune_deliveries(s, ledgers.LAST_HOUR - timedelta(days=8)),
+    "prune events": lambda s: ledger.prune_events(s, NOW),
+    "the editions": lambda s: ledger.editions(s, 51),
+    "the next editions": lambda s: ledger.editions(s, 51, "2026-11-15"),
     "suppressed": lambda s: suppression.among(s, [f"reader.{number}@example.org" for number in SHARD]),
-    "mail": lambda s: register.mail(s, a_reader(s), MailKind.MANAGE, NOW),
-    "schedule": lambda s: register.schedule(s, a_reader(s), NOW),
-    "signing ahead": lambda s: deliver.lock_unsigned(s, NOW, limit=200),
+    "mail": lambda s: repository.enqueue_requested_mail(s, a_reader(s), MailKind.MANAGE, NOW),
+    "schedule": lambda s: repository.reschedule(s, a_reader(s), NOW),
+    "signing ahead": lambda s: ledger.lock_unsigned(s, NOW, limit=200),
     "find": lambda s: subscribers.find(s, "reader.77@example.org"),
 }
 # What sorts little: the rows of a reader, of a shard, or of what waits.
 SORTING: dict[str, Callable[[Session], object]] = {
-    "silences": lambda s: deliver.silences(s, SHARD, NOW - timedelta(days=7)),
-    "wishes": lambda s: subscribers.wishes(s, SHARD),
-    "opinions": lambda s: subscribers.opinions(s, SHARD),
-    "letters": lambda s: claims.sort_out(s, NEWEST, deliver.Cards()),
+    "silences": lambda s: ledger.skipped_since_last_digest(s, SHARD, NOW - timedelta(days=7)),
+    "wishes": lambda s: subscribers.interests_of(s, SHARD),
+    "opinions": lambda s: subscribers.feedback_for_ranking(s, SHARD),
+    "letters": lambda s: claims.load_claimed(s, NEWEST, ledger.SnapshotStore()),
     "history": lambda s: subscribers.history(s, 77),
-    "waiting": lambda s: deliver.waiting(s),
-    "an edition by state": lambda s: deliver.counts(s, ["2026-11-15"]),
-    "digests of late": lambda s: deliver.of_late(s, NOW - timedelta(hours=1)),
+    "waiting": lambda s: ledger.waiting(s),
+    "an edition by state": lambda s: ledger.counts(s, ["2026-11-15"]),
+    "digests of late": lambda s: ledger.of_late(s, NOW - timedelta(hours=1)),
 }
 
 
-def check_hot_query(ledger: Database, run: Callable[[Session], object], *, sorts: bool) -> None:
+def check_hot_query(big_ledger: Database, run: Callable[[Session], object], *, sorts: bool) -> None:
     """Check that a query goes by indexes, and in their order unless it may sort what it found."""
-    with explained(ledger) as (session, plans):
+    with explained(big_ledger) as (session, plans):
         run(session)
         assert plans.of
         assert plans.faults(sorts=sorts) == []
 
 
-def check_totals_come_of_an_index_alone(ledger: Database) -> None:
+def check_totals_come_of_an_index_alone(big_ledger: Database) -> None:
     """All mails are counted, and no row of the table is read for it."""
-    with explained(ledger) as (session, plans):
-        assert sum(deliver.totals(session).values()) == ledgers.READERS * ledgers.DAYS
+    with explained(big_ledger) as (session, plans):
+        assert sum(ledger.totals(session).values()) == ledgers.READERS * ledgers.DAYS
     (_, plan) = plans.of[-1]
     assert "ix_delivery_due" in plan
     assert ("Index Only Scan" if plans.postgres else "COVERING INDEX") in plan
 
 
-def check_lists_come_a_page_at_a_time(ledger: Database) -> None:
+def check_lists_come_a_page_at_a_time(big_ledger: Database) -> None:
     """By descending ids, from the cursor on."""
-    with explained(ledger) as (session, plans):
+    with explained(big_ledger) as (session, plans):
         for table in (Delivery, Subscriber):
             page = select(table).where(col(table.id) < 50_000).order_by(col(table.id).desc()).limit(51)
             assert len(session.exec(page).all()) == 51
         assert plans.faults() == []
 
 
-def check_the_balance_of_a_large_edition(ledger: Database) -> None:
+def check_the_balance_of_a_large_edition(big_ledger: Database) -> None:
     """Everybody is read once, with the rows of the editions alone; what is found is exact."""
-    with explained(ledger) as (session, plans):
-        found = deliver.balance(session, NOW, "2026-11-20")
+    with explained(big_ledger) as (session, plans):
+        found = reconciliation.reconcile(session, NOW, "2026-11-20")
     steps = "\n".join(plan for _, plan in plans.of).splitlines()
     assert not [step for step in steps if plans._reads_all(step) and "delivery" in step]
     assert (found.due, sum(found.states.values())) == (99 * ledgers.READERS // 100, ledgers.READERS)
     assert (found.missing, found.surplus) == (0, ledgers.READERS // 100), "the paused got one, too"
 
 
-def check_a_scan_and_a_sort_are_found_out(ledger: Database) -> None:
+def check_a_scan_and_a_sort_are_found_out(big_ledger: Database) -> None:
     """Or the other tests would prove nothing."""
-    with explained(ledger) as (session, plans):
+    with explained(big_ledger) as (session, plans):
         session.exec(select(Delivery.id).where(Delivery.reason == "never").limit(1)).all()
         assert len(plans.faults()) == 1
         session.exec(select(Subscriber.id).where(col(Subscriber.id) < 5).order_by(Subscriber.zone)).all()
@@ -200,8 +217,8 @@ CHECKS: dict[str, Callable[[Database], None]] = {
 
 
 @pytest.mark.timeout(300)  # a machine with other work takes a minute to build it
-def test_hot_queries_on_a_large_ledger(ledger: Database, subtests: pytest.Subtests) -> None:
+def test_hot_queries_on_a_large_ledger(big_ledger: Database, subtests: pytest.Subtests) -> None:
     """Every hot query goes by indexes. One test, so that only one process builds the million mails."""
     for case, check in CHECKS.items():
         with subtests.test(case):
-            check(ledger)
+            check(big_ledger)

@@ -12,23 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import ranking
-from app.ranking import FLOOR, FRESH, TREND, Matches, Ranked, Reader, Shelf
-from app.records import PaperView, Trend, Wish
+from app.digests import ranking
+from app.digests.ranking import FLOOR, FRESH, TREND, CandidatePool, EvidenceMatrix, Ranked, RankingRequest
+from app.types import Interest, PaperView, Trend
 
 TODAY = date(2026, 11, 20)
 YESTERDAY = TODAY - timedelta(days=1)
 TEXTS = ("agents", "video", "traps")
-WISHES = tuple(map(Wish, TEXTS))
+WISHES = tuple(map(Interest, TEXTS))
 
 
 def shelf(
     *hits: Mapping[int, float],
     excluded: frozenset[int] = frozenset(),
     listed: Mapping[int, date] | None = None,
-) -> Shelf:
+) -> CandidatePool:
     """Papers 1 … 9, and how relevant each is to the interests; the first has the exclusions."""
-    matches = Matches(range(1, 10))
+    matches = EvidenceMatrix(range(1, 10))
     for number, text in enumerate(TEXTS):
         matches.add(text, dict(enumerate(hits))[number] if number < len(hits) else {})
     matches.add(TEXTS[0], hits[0], excluded)
@@ -36,10 +36,10 @@ def shelf(
         n: PaperView(n, f"Paper {n}", last_listed_on=(listed or {}).get(n, TODAY)) for n in range(1, 10)
     }
     trends = {n: Trend(n / 10, "") for n in papers}
-    return Shelf(papers, trends, matches, lambda text, paper: "", {}, TODAY)
+    return CandidatePool(papers, trends, matches, lambda text, paper: "", {}, TODAY)
 
 
-def ranked(on: Shelf, reader: Reader) -> Ranked:
+def ranked(on: CandidatePool, reader: RankingRequest) -> Ranked:
     [one] = ranking.rank(on, [reader])
     return one
 
@@ -47,7 +47,7 @@ def ranked(on: Shelf, reader: Reader) -> Ranked:
 def test_evidence_adds_up() -> None:
     """Two interests, a weight and a taste: 1 − Π (1 − r)^w, then trend and age, as documented."""
     on = shelf({1: 0.4}, {1: 0.2}, listed={1: YESTERDAY})
-    one = ranked(on, Reader((Wish("agents", 2.0), Wish("video")), taste={1: 0.1}))
+    one = ranked(on, RankingRequest((Interest("agents", 2.0), Interest("video")), taste={1: 0.1}))
     weighed = one.weigh(on.papers[1])
     assert weighed.relevance == pytest.approx(1 - 0.6**2 * 0.8 * 0.9)
     assert weighed.score == pytest.approx(weighed.relevance * (1 + TREND * 0.1) * FRESH)
@@ -59,7 +59,7 @@ def test_evidence_adds_up() -> None:
 def test_only_what_is_relevant_listed_lately_and_new() -> None:
     """The best score first; what a reader had, or is too old for them, is still weighed."""
     on = shelf(dict.fromkeys(range(1, 6), FLOOR) | {6: FLOOR - 0.01}, listed={2: YESTERDAY})
-    one = ranked(on, Reader((WISHES[0],), had=frozenset({3, 99}), since=TODAY))
+    one = ranked(on, RankingRequest((WISHES[0],), had=frozenset({3, 99}), since=TODAY))
     assert one.papers == [5, 4, 1]
     assert int(one.open.sum()) == 7
     assert one.weigh(on.papers[2]).relevance == one.weigh(on.papers[3]).relevance == pytest.approx(FLOOR)
@@ -68,19 +68,19 @@ def test_only_what_is_relevant_listed_lately_and_new() -> None:
 def test_a_dislike_takes_away() -> None:
     """Taste under 0 makes a paper less relevant than its interests do."""
     on = shelf({1: 0.4, 2: 0.4})
-    assert ranked(on, Reader((WISHES[0],), taste={1: -0.5})).papers == [2]
+    assert ranked(on, RankingRequest((WISHES[0],), taste={1: -0.5})).papers == [2]
 
 
 def test_no_taste_brings_what_an_interest_excludes() -> None:
     """Another interest may."""
     on = shelf({}, {2: 0.5}, excluded=frozenset({1, 2}))
-    assert ranked(on, Reader(WISHES[:2], taste={1: 0.9, 3: 0.9})).papers == [3, 2]
+    assert ranked(on, RankingRequest(WISHES[:2], taste={1: 0.9, 3: 0.9})).papers == [3, 2]
 
 
 def test_an_exclusion_takes_no_dislike_away() -> None:
     """Another interest may bring the paper, and what was disliked still speaks against it."""
     on = shelf({}, {1: 0.4, 2: 0.4}, excluded=frozenset({1}))
-    one = ranked(on, Reader(WISHES[:2], taste={1: -0.5, 2: -0.5}))
+    one = ranked(on, RankingRequest(WISHES[:2], taste={1: -0.5, 2: -0.5}))
     assert one.papers == []
     assert one.weigh(on.papers[1]).relevance == one.weigh(on.papers[2]).relevance
 
@@ -88,24 +88,24 @@ def test_an_exclusion_takes_no_dislike_away() -> None:
 def test_whoever_fits_perfectly_is_a_number_among_others() -> None:
     """An interest may be half an abstract: so near to 1 that it rounds to it, and still it can be weighed."""
     on = shelf({1: 1.0, 2: 0.99}, {1: 1.0})
-    one = ranked(on, Reader(WISHES[:2], taste={1: -0.99, 2: 1.0}))
+    one = ranked(on, RankingRequest(WISHES[:2], taste={1: -0.99, 2: 1.0}))
     assert one.papers == [2, 1]
     assert np.isfinite(one.evidence).all()
 
 
 def test_without_papers_or_readers() -> None:
     """Nothing is relevant, and nothing breaks."""
-    matches = Matches([])
+    matches = EvidenceMatrix([])
     matches.add("agents", {})
-    empty = Shelf({}, {}, matches, lambda text, paper: "", {}, TODAY)
-    assert ranked(empty, Reader(WISHES[:1])).papers == []
-    assert ranked(shelf({}), Reader(())).papers == []
+    empty = CandidatePool({}, {}, matches, lambda text, paper: "", {}, TODAY)
+    assert ranked(empty, RankingRequest(WISHES[:1])).papers == []
+    assert ranked(shelf({}), RankingRequest(())).papers == []
     assert ranking.rank(shelf({}), []) == []
 
 
 def test_interests_are_filed_as_they_come() -> None:
     """However many: those filed before stay as they were."""
-    matches = Matches([7, 3])
+    matches = EvidenceMatrix([7, 3])
     for number in range(100):
         matches.add(f"interest {number}", {3: number / 100})
     found = matches.evidence[[matches.places[f"interest {number}"] for number in range(100)], 0]
@@ -115,11 +115,13 @@ def test_interests_are_filed_as_they_come() -> None:
 numbers = st.integers(1, 9)
 relevances = st.dictionaries(numbers, st.floats(0.0, 0.99), max_size=9)
 wishes = st.lists(
-    st.builds(Wish, st.sampled_from(TEXTS), st.floats(0.1, 3.0)), max_size=3, unique_by=lambda wish: wish.text
+    st.builds(Interest, st.sampled_from(TEXTS), st.floats(0.1, 3.0)),
+    max_size=3,
+    unique_by=lambda wish: wish.text,
 ).map(tuple)
 tastes = st.dictionaries(numbers, st.floats(-0.99, 0.99), max_size=9)
 readers = st.builds(
-    Reader,
+    RankingRequest,
     wishes,
     taste=tastes,
     had=st.frozensets(numbers, max_size=4),
@@ -129,7 +131,7 @@ readers = st.builds(
 
 @given(hits=st.tuples(relevances, relevances, relevances), asking=st.lists(readers, max_size=5))
 def test_a_reader_among_others_is_ranked_for_as_alone(
-    hits: Sequence[dict[int, float]], asking: list[Reader]
+    hits: Sequence[dict[int, float]], asking: list[RankingRequest]
 ) -> None:
     """To the last digit, whoever else there is, and in whatever order the interests stand."""
     on = shelf(*hits, excluded=frozenset({4, 5}), listed={6: YESTERDAY})
@@ -143,7 +145,7 @@ def test_a_reader_among_others_is_ranked_for_as_alone(
 
 
 @given(hits=st.tuples(relevances, relevances, relevances), reader=readers)
-def test_it_is_the_formula(hits: Sequence[dict[int, float]], reader: Reader) -> None:
+def test_it_is_the_formula(hits: Sequence[dict[int, float]], reader: RankingRequest) -> None:
     """What is ranked is what 1 − Π (1 − r)^w over interests and taste says, computed one by one."""
     on = shelf(*hits)
     found, of = ranked(on, reader), dict(zip(TEXTS, hits, strict=True))

@@ -6,47 +6,47 @@ import time
 
 import pytest
 
-from app import refusals
-from app.records import Verdict
-from app.refusals import Reason
+from app.delivery.smtp import responses
+from app.delivery.smtp.responses import Reason
+from app.types import SendOutcome
 
 
 @pytest.mark.parametrize(
     ("code", "text", "verdict"),
     [
-        (250, "2.0.0 OK", Verdict.ACCEPTED),
-        (251, "will forward", Verdict.ACCEPTED),
-        (421, "4.7.28 rate limited, see our page on bulk senders", Verdict.DEFERRED),
-        (450, "4.2.1 busy", Verdict.DEFERRED),
-        (451, "4.7.1 greylisted", Verdict.DEFERRED),
-        (452, "4.2.2 over quota", Verdict.DEFERRED),
-        (454, "4.7.0 TLS not available", Verdict.DEFERRED),
-        (550, "5.1.1 no such user", Verdict.HARD),
-        (550, "5.1.2 bad destination system", Verdict.HARD),
-        (550, "5.1.10 recipient not found", Verdict.HARD),
-        (550, "No such user here", Verdict.HARD),
-        (550, "<a@b.c>: Recipient address rejected: User unknown in local table", Verdict.HARD),
-        (552, "5.2.2 mailbox full", Verdict.FULL),
-        (552, "The mailbox storage is full", Verdict.FULL),
-        (552, "5.3.4 message too big", Verdict.SOFT),
-        (554, "5.6.0 content rejected", Verdict.SOFT),
-        (550, "5.7.1 this user takes no mail from outside", Verdict.SOFT),
-        (550, "Requested action not taken", Verdict.SOFT),
-        (550, "5.7.1 Relay access denied", Verdict.OUR_FAULT),
-        (554, "5.7.1 Service unavailable; Client host [192.0.2.1] blocked", Verdict.OUR_FAULT),
-        (550, "5.7.25 no PTR record", Verdict.OUR_FAULT),
-        (550, "5.7.26 unauthenticated mail", Verdict.OUR_FAULT),
-        (550, "5.7.515 access denied, sending domain does not meet the level", Verdict.OUR_FAULT),
-        (550, "5.7.606 banned sending address", Verdict.OUR_FAULT),
-        (553, "5.1.8 bad sender's system address", Verdict.OUR_FAULT),
-        (530, "5.7.0 authentication required", Verdict.OUR_FAULT),
-        (554, "listed by Spamhaus", Verdict.OUR_FAULT),
-        (521, "no mail here", Verdict.OUR_FAULT),
+        (250, "2.0.0 OK", SendOutcome.ACCEPTED),
+        (251, "will forward", SendOutcome.ACCEPTED),
+        (421, "4.7.28 rate limited, see our page on bulk senders", SendOutcome.DEFERRED),
+        (450, "4.2.1 busy", SendOutcome.DEFERRED),
+        (451, "4.7.1 greylisted", SendOutcome.DEFERRED),
+        (452, "4.2.2 over quota", SendOutcome.DEFERRED),
+        (454, "4.7.0 TLS not available", SendOutcome.DEFERRED),
+        (550, "5.1.1 no such user", SendOutcome.HARD),
+        (550, "5.1.2 bad destination system", SendOutcome.HARD),
+        (550, "5.1.10 recipient not found", SendOutcome.HARD),
+        (550, "No such user here", SendOutcome.HARD),
+        (550, "<a@b.c>: Recipient address rejected: User unknown in local table", SendOutcome.HARD),
+        (552, "5.2.2 mailbox full", SendOutcome.FULL),
+        (552, "The mailbox storage is full", SendOutcome.FULL),
+        (552, "5.3.4 message too big", SendOutcome.SOFT),
+        (554, "5.6.0 content rejected", SendOutcome.SOFT),
+        (550, "5.7.1 this user takes no mail from outside", SendOutcome.SOFT),
+        (550, "Requested action not taken", SendOutcome.SOFT),
+        (550, "5.7.1 Relay access denied", SendOutcome.OUR_FAULT),
+        (554, "5.7.1 Service unavailable; Client host [192.0.2.1] blocked", SendOutcome.OUR_FAULT),
+        (550, "5.7.25 no PTR record", SendOutcome.OUR_FAULT),
+        (550, "5.7.26 unauthenticated mail", SendOutcome.OUR_FAULT),
+        (550, "5.7.515 access denied, sending domain does not meet the level", SendOutcome.OUR_FAULT),
+        (550, "5.7.606 banned sending address", SendOutcome.OUR_FAULT),
+        (553, "5.1.8 bad sender's system address", SendOutcome.OUR_FAULT),
+        (530, "5.7.0 authentication required", SendOutcome.OUR_FAULT),
+        (554, "listed by Spamhaus", SendOutcome.OUR_FAULT),
+        (521, "no mail here", SendOutcome.OUR_FAULT),
     ],
 )
-def test_what_an_answer_means(code: int, text: str, verdict: Verdict) -> None:
+def test_what_an_answer_means(code: int, text: str, verdict: SendOutcome) -> None:
     """The enhanced status decides; without one the words do; nobody is suppressed for our fault."""
-    assert refusals.classify(code, text) is verdict
+    assert responses.classify(code, text) is verdict
 
 
 # As servers of the world say it, each refusing a recipient.
@@ -344,7 +344,7 @@ SAID = {
 )
 def test_words_name_a_reason(reason: Reason, text: str) -> None:
     """In several languages, and in many servers' manners."""
-    assert refusals.meaning(text, "(in reply to RCPT TO command)").reason is reason
+    assert responses.diagnose(text, "(in reply to RCPT TO command)").reason is reason
 
 
 @pytest.mark.parametrize(
@@ -389,18 +389,18 @@ def test_status_words_and_phase_together(
     said: str, elsewhere: str, status: str, reason: Reason, hard: bool
 ) -> None:
     """The status decides where it says enough; an address is given up only for what is confirmed."""
-    found = refusals.meaning(said, elsewhere, status=status)
+    found = responses.diagnose(said, elsewhere, status=status)
     assert (found.reason, found.hard) == (reason, hard)
 
 
 def test_what_is_delayed_is_never_hard() -> None:
     """It may still arrive."""
-    assert not refusals.meaning("550 5.1.1 user unknown", delayed=True).hard
+    assert not responses.diagnose("550 5.1.1 user unknown", delayed=True).hard
 
 
 def test_no_reason_of_ours_gives_up_a_reader() -> None:
     """What says nothing of the address is never hard."""
-    assert not refusals.HARD & refusals.NOT_THE_READERS
+    assert not responses.HARD & responses.NOT_ABOUT_RECIPIENT
 
 
 @pytest.mark.parametrize(
@@ -409,5 +409,5 @@ def test_no_reason_of_ours_gives_up_a_reader() -> None:
 def test_no_text_takes_long(text: str) -> None:
     """What is not looked at cannot be slow."""
     began = time.process_time()
-    refusals.meaning(text, text)
+    responses.diagnose(text, text)
     assert time.process_time() - began < 2

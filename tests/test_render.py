@@ -14,12 +14,12 @@ import pytest
 from jinja2 import UndefinedError
 from jinja2.exceptions import SecurityError
 
-from app import render
 from app.errors import DeliveryError
-from app.records import Digest, Letter, MailKind, Pick, RenderedMail, Section
-from app.render import Renderer
+from app.links import OPINIONS, LinkSigner, Purpose
+from app.mail import render
+from app.mail.render import Renderer
 from app.settings import Settings
-from app.tokens import OPINIONS, Purpose, Signer
+from app.types import Digest, DigestItem, MailKind, MailRequest, RenderedMail, Section
 from tests import samples
 
 pytestmark = pytest.mark.once
@@ -28,19 +28,19 @@ LINK = re.compile(r"https://paperboy\.test/(\w+)/([\w-]{51})(?![\w-])(?:/(\w+)/(
 
 
 @pytest.fixture
-def signer(settings: Settings) -> Signer:
-    return Signer(settings.secret_keys, settings.base_url)
+def signer(settings: Settings) -> LinkSigner:
+    return LinkSigner(settings.secret_keys, settings.base_url)
 
 
 @pytest.fixture
-def renderer(settings: Settings, signer: Signer) -> Renderer:
+def renderer(settings: Settings, signer: LinkSigner) -> Renderer:
     return Renderer(settings, signer)
 
 
 def letter_of(
     now: datetime, digest: Digest | None = None, kind: MailKind = MailKind.DIGEST, **fields: Any
-) -> Letter:
-    usual = Letter(
+) -> MailRequest:
+    usual = MailRequest(
         delivery_id=42,
         kind=kind,
         edition="2026-11-20",
@@ -53,7 +53,7 @@ def letter_of(
     return usual._replace(**fields)
 
 
-def shown(renderer: Renderer, now: datetime, *picks: Pick) -> RenderedMail:
+def shown(renderer: Renderer, now: datetime, *picks: DigestItem) -> RenderedMail:
     return renderer.render(letter_of(now, Digest("2026-11-20", (Section("retrieval", picks),))))
 
 
@@ -116,7 +116,9 @@ def test_a_section_has_one_name(
     assert made.text.split("\n") == ["", "", shown[-1], "=" * len(shown[-1]), ""]
 
 
-def test_the_same_delivery_gives_the_same_bytes(settings: Settings, signer: Signer, now: datetime) -> None:
+def test_the_same_delivery_gives_the_same_bytes(
+    settings: Settings, signer: LinkSigner, now: datetime
+) -> None:
     """A mail that must be sent again is the one that was sent before, also by another process."""
     mails = [Renderer(settings, signer).render(letter_of(now, samples.digest())) for _ in range(2)]
     assert mails[0] == mails[1]
@@ -239,7 +241,9 @@ def test_dark_mode_and_phones_are_provided_for(renderer: Renderer, now: datetime
 
 
 @pytest.mark.parametrize("kind", MailKind)
-def test_the_text_part_is_a_letter(settings: Settings, signer: Signer, now: datetime, kind: MailKind) -> None:
+def test_the_text_part_is_a_letter(
+    settings: Settings, signer: LinkSigner, now: datetime, kind: MailKind
+) -> None:
     """Wrapped at 76 characters, but for links, without markup or holes; also with much to say at its foot."""
     long = {
         "site_name": "The Paperboy of " + "All the Libraries " * 2,
@@ -254,7 +258,7 @@ def test_the_text_part_is_a_letter(settings: Settings, signer: Signer, now: date
     assert "<td" not in text
 
 
-def test_each_link_can_do_one_thing(renderer: Renderer, signer: Signer, now: datetime) -> None:
+def test_each_link_can_do_one_thing(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
     """They are this reader's, and of the purpose that their path says."""
     mail = renderer.render(letter_of(now, samples.digest()))
     for part in (mail.text, mail.html):
@@ -266,7 +270,7 @@ def test_each_link_can_do_one_thing(renderer: Renderer, signer: Signer, now: dat
 
 
 def test_each_paper_has_links_to_say_what_one_thinks_of_it(
-    renderer: Renderer, signer: Signer, now: datetime
+    renderer: Renderer, signer: LinkSigner, now: datetime
 ) -> None:
     """Links of its own, in both parts, in the order of the cards."""
     mail = renderer.render(letter_of(now, samples.digest()))
@@ -280,7 +284,7 @@ def test_each_paper_has_links_to_say_what_one_thinks_of_it(
         assert signer.verify(Purpose.OPINION, token, now).subscriber_id == 7
 
 
-def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: Signer, now: datetime) -> None:
+def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
     """One-click unsubscribing for a digest, and that a service mail was written by a machine."""
     headers = renderer.render(letter_of(now, samples.digest())).headers
     web, post = re.fullmatch(r"<(\S+)>, <(mailto:\S+)>", headers["List-Unsubscribe"]).groups()  # type: ignore[union-attr]
@@ -308,7 +312,7 @@ def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: Signer, 
     ],
 )
 def test_the_service_mails(
-    renderer: Renderer, signer: Signer, now: datetime, kind: MailKind, purposes: set[str]
+    renderer: Renderer, signer: LinkSigner, now: datetime, kind: MailKind, purposes: set[str]
 ) -> None:
     """Short, in both parts, with the links that belong to it and no others, and who is writing."""
     mail = renderer.render(letter_of(now, kind=kind))

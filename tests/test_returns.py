@@ -18,12 +18,15 @@ from imap_tools import MailMessageFlags
 from sqlalchemy.exc import OperationalError
 from sqlmodel import col, select
 
-from app import bounces, leases, pipeline, returns, subscribers, suppression
+from app import bounces, pipeline, subscribers
+from app.application import Application
+from app.bounces import processing
+from app.delivery import suppression
 from app.errors import MailboxError
-from app.models import Delivery, DeliveryState, Event, Run, Subscriber, SubscriberState
-from app.pipeline import App
-from app.records import Answer, Verdict
 from app.settings import Settings
+from app.storage import locks
+from app.storage.models import Delivery, DeliveryState, Event, JobRun, Subscriber, SubscriberState
+from app.types import SendOutcome, SendResult
 from tests import shelves
 from tests.bounces.mails import LETTER, complaint, dsn, vacation
 from tests.conftest import NOW
@@ -61,7 +64,7 @@ def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
 
 
 @pytest.fixture
-def app(app: App) -> App:
+def app(app: Application) -> Application:
     """An archive with a paper of each of two days, and Alice, who likes agents."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
@@ -72,7 +75,7 @@ def app(app: App) -> App:
     return app
 
 
-def send(app: App, count: int = 1) -> list[str]:
+def send(app: Application, count: int = 1) -> list[str]:
     """Deliveries to Alice, sent a day after each other up to now; the return path of each."""
     with app.db.write() as session:
         alice = session.exec(select(Subscriber)).one()
@@ -94,27 +97,27 @@ def drop(folder: Path, name: str, mail: bytes, at: datetime = NOW - timedelta(mi
     os.utime(folder / name, (at.timestamp(), at.timestamp()))
 
 
-def take(app: App, mail: bytes, now: datetime = NOW) -> dict[str, int]:
-    return dict(returns.settle(app, bounces.read_mail(mail), now)[0])
+def take(app: Application, mail: bytes, now: datetime = NOW) -> dict[str, int]:
+    return dict(processing.apply(app.bounce_context, bounces.read_mail(mail), now)[0])
 
 
-def alice(app: App) -> Subscriber:
+def alice(app: Application) -> Subscriber:
     with app.db.read() as session:
         return session.exec(select(Subscriber)).one()
 
 
-def events(app: App) -> list[str]:
+def events(app: Application) -> list[str]:
     with app.db.read() as session:
         return list(session.exec(select(Event.kind).order_by(col(Event.id))))
 
 
-def suppressed(app: App) -> str:
+def suppressed(app: Application) -> str:
     with app.db.read() as session:
         found = suppression.found(session, ALICE)
     return found.reason if found else ""
 
 
-def test_the_way_of_a_bounce(app: App, mail_server: MailServer, imap_server: ImapServer) -> None:
+def test_the_way_of_a_bounce(app: Application, mail_server: MailServer, imap_server: ImapServer) -> None:
     """Sent, returned to its own path, read, suppressed; no next digest; lifted; the next one arrives."""
     assert pipeline.send_due(app, NOW)["sent"] == 1
     (digest,) = mail_server.messages
@@ -135,7 +138,7 @@ def test_the_way_of_a_bounce(app: App, mail_server: MailServer, imap_server: Ima
 
 
 def test_a_mail_is_removed_only_when_it_is_settled(
-    app: App, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
+    app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database is away: everything stays as it was, and the next run reads it."""
     (path,) = send(app)
@@ -145,14 +148,14 @@ def test_a_mail_is_removed_only_when_it_is_settled(
         raise OperationalError("UPDATE", {}, Exception("the database is away"))
 
     with monkeypatch.context() as patched:
-        patched.setattr(returns, "settle", away)
+        patched.setattr(processing, "apply", away)
         with pytest.raises(OperationalError):
             pipeline.read_bounces(app, NOW)
     assert len(imap_server.found(flagged=False)) == 1
     assert pipeline.read_bounces(app, NOW) == {"mails": 1, "hard": 1}
 
 
-def test_what_is_no_notice_is_kept(app: App, imap_server: ImapServer) -> None:
+def test_what_is_no_notice_is_kept(app: Application, imap_server: ImapServer) -> None:
     """It is flagged for a person, and not read again."""
     imap_server.put(LETTER, dsn("bounce@paperboy.test"), vacation("bounce@paperboy.test"))
     assert pipeline.read_bounces(app, NOW) == {
@@ -164,12 +167,12 @@ def test_what_is_no_notice_is_kept(app: App, imap_server: ImapServer) -> None:
     assert imap_server.found(flagged=True) == ["Hello", "Undelivered Mail Returned to Sender"]
     assert pipeline.read_bounces(app, NOW) == {}
     with app.db.read() as session:
-        (run,) = session.exec(select(Run)).all()
+        (run,) = session.exec(select(JobRun)).all()
     assert run.rejections[0]["detail"].startswith("…@example.org: 550 5.1.1")
 
 
 def test_a_mail_that_is_not_handed_over_stays(
-    app: App, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
+    app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not flagged for having been read, keeps no other waiting, and is read the next time."""
     (path,) = send(app)
@@ -184,7 +187,7 @@ def test_a_mail_that_is_not_handed_over_stays(
     assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unknown": 1}
 
 
-def test_only_what_was_processed_is_removed(app: App, imap_server: ImapServer) -> None:
+def test_only_what_was_processed_is_removed(app: Application, imap_server: ImapServer) -> None:
     """A mail that somebody marked as deleted elsewhere is theirs to remove, or to take back."""
     (path,) = send(app)
     imap_server.put(LETTER)
@@ -215,7 +218,7 @@ def _greet(context: ssl.SSLContext, listening: socket.socket) -> None:
 
 
 def test_a_mail_that_breaks_its_reader_stops_no_other(
-    app: App, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
+    app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is kept and told of; the one behind it is settled."""
     (path,) = send(app)
@@ -229,7 +232,7 @@ def test_a_mail_that_breaks_its_reader_stops_no_other(
 
 
 @pytest.mark.parametrize("url", ["imap://bounces:wrong@127.0.0.1:{port}/INBOX", "imap://a:b@127.0.0.1:1/"])
-def test_a_mailbox_that_cannot_be_read_is_told(app: App, folder: Path, url: str) -> None:
+def test_a_mailbox_that_cannot_be_read_is_told(app: Application, folder: Path, url: str) -> None:
     """The run says so, without the password, and the folder is read nevertheless."""
     (path,) = send(app)
     drop(folder, "1.eml", dsn(path))
@@ -238,12 +241,12 @@ def test_a_mailbox_that_cannot_be_read_is_told(app: App, folder: Path, url: str)
         broken = replace(app, settings=app.settings.model_copy(update={"bounce_mailbox": mailbox}))
         assert pipeline.read_bounces(broken, NOW) == {"mails": 1, "hard": 1}
     with app.db.read() as session:
-        (run,) = session.exec(select(Run)).all()
+        (run,) = session.exec(select(JobRun)).all()
     assert run.error.startswith("the mailbox: 127.0.0.1: ")
     assert "wrong" not in run.error
 
 
-def test_a_folder_is_emptied_of_what_is_settled(app: App, folder: Path) -> None:
+def test_a_folder_is_emptied_of_what_is_settled(app: Application, folder: Path) -> None:
     """A file that is still being written is left; what is no notice is put aside."""
     (path,) = send(app)
     drop(folder, "1.eml", dsn(path))
@@ -256,7 +259,7 @@ def test_a_folder_is_emptied_of_what_is_settled(app: App, folder: Path) -> None:
     ]  # fmt: skip
 
 
-def test_what_is_kept_stays_whatever_comes_by_its_name(app: App, folder: Path) -> None:
+def test_what_is_kept_stays_whatever_comes_by_its_name(app: Application, folder: Path) -> None:
     """Some mail servers count from the beginning again."""
     for _ in range(3):
         drop(folder, "1.eml", LETTER)
@@ -265,7 +268,7 @@ def test_what_is_kept_stays_whatever_comes_by_its_name(app: App, folder: Path) -
 
 
 def test_a_file_that_cannot_be_read_stops_no_other(
-    app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
+    app: Application, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One became a link after it was seen, and one is gone: neither is followed, removed or put aside."""
     (path,) = send(app)
@@ -283,7 +286,7 @@ def test_a_file_may_go_while_the_folder_is_listed(folder: Path, monkeypatch: pyt
     assert bounces.Folder(str(folder), NOW).waiting(10) == ["1.eml"]
 
 
-def test_a_maildir_is_read(app: App, folder: Path) -> None:
+def test_a_maildir_is_read(app: Application, folder: Path) -> None:
     """What is in `new` is whole, however young; what is kept goes to `cur`, flagged."""
     (path,) = send(app)
     for part in ("new", "cur", "tmp"):
@@ -296,30 +299,30 @@ def test_a_maildir_is_read(app: App, folder: Path) -> None:
     assert [file.name for file in (folder / "tmp").iterdir()] == ["3"]
 
 
-def test_a_folder_that_is_not_there_is_told(app: App, folder: Path) -> None:
+def test_a_folder_that_is_not_there_is_told(app: Application, folder: Path) -> None:
     """An operator sees that nothing is read."""
     folder.rmdir()
     assert pipeline.read_bounces(app, NOW) == {}
     with app.db.read() as session:
-        assert "No such file" in session.exec(select(Run.error)).one()
+        assert "No such file" in session.exec(select(JobRun.error)).one()
 
 
-def test_one_process_reads_at_a_time(app: App, folder: Path) -> None:
+def test_one_process_reads_at_a_time(app: Application, folder: Path) -> None:
     """The other leaves everything where it is, and records nothing."""
     drop(folder, "1.eml", LETTER)
-    with leases.turn(app.db, returns.JOB, NOW, returns.LASTING):
+    with locks.turn(app.db, processing.JOB, NOW, processing.LASTING):
         assert pipeline.read_bounces(app, NOW) == {}
     assert (folder / "1.eml").exists()
 
 
-def test_nothing_is_recorded_where_nothing_waits(app: App, folder: Path) -> None:
+def test_nothing_is_recorded_where_nothing_waits(app: Application, folder: Path) -> None:
     """Every five minutes, for years."""
     assert pipeline.read_bounces(app, NOW) == {}
     with app.db.read() as session:
-        assert session.exec(select(Run)).all() == []
+        assert session.exec(select(JobRun)).all() == []
 
 
-def test_the_same_notice_counts_once(app: App) -> None:
+def test_the_same_notice_counts_once(app: Application) -> None:
     """However often and by whatever way it comes."""
     (path,) = send(app)
     assert take(app, dsn(path)) == {"hard": 1}
@@ -331,21 +334,21 @@ def test_the_same_notice_counts_once(app: App) -> None:
     "forged",
     [f"bounce+{'a' * 40}@paperboy.test", "bounce@paperboy.test", "bounce+1@paperboy.test"],
 )
-def test_whose_mail_it_was_is_believed_only_of_our_own_path(app: App, forged: str) -> None:
+def test_whose_mail_it_was_is_believed_only_of_our_own_path(app: Application, forged: str) -> None:
     """A notice that names Alice, at a path that we did not sign, changes nothing."""
     send(app)
     assert take(app, dsn(forged)) == {"unclaimed": 1}
     assert suppressed(app) == ""
 
 
-def test_an_absence_is_no_bounce(app: App) -> None:
+def test_an_absence_is_no_bounce(app: Application) -> None:
     """Whatever it says, and however good its path is."""
     (path,) = send(app)
     assert take(app, vacation(path)) == {"automatic_answers": 1}
     assert (suppressed(app), alice(app).state) == ("", SubscriberState.ACTIVE)
 
 
-def test_a_complaint_ends_all_mail(app: App) -> None:
+def test_a_complaint_ends_all_mail(app: Application) -> None:
     """At once, and for good: she does not get a confirmation either if somebody signs her up again."""
     (path,) = send(app)
     assert take(app, complaint("fbl@paperboy.test", returned=path)) == {"complaints": 1}
@@ -354,7 +357,7 @@ def test_a_complaint_ends_all_mail(app: App) -> None:
     assert take(app, complaint("fbl@paperboy.test", returned=path)) == {"known": 1}
 
 
-def test_an_opt_out_unsubscribes(app: App) -> None:
+def test_an_opt_out_unsubscribes(app: Application) -> None:
     """Her wish is met; she may come back."""
     (path,) = send(app)
     assert take(app, complaint("fbl@paperboy.test", "opt-out", returned=path)) == {"opt_outs": 1}
@@ -362,27 +365,27 @@ def test_an_opt_out_unsubscribes(app: App) -> None:
 
 
 @pytest.mark.parametrize("kind", ["abuse", "opt-out"])
-def test_who_came_back_is_not_unsubscribed_by_the_same_words(app: App, kind: str) -> None:
+def test_who_came_back_is_not_unsubscribed_by_the_same_words(app: Application, kind: str) -> None:
     """Relays tell things twice, and weeks later."""
     (path,) = send(app)
     told = complaint("fbl@paperboy.test", kind, returned=path)
     take(app, told)
     with app.db.write() as session:
         subscribers.trust_again(session, ALICE, NOW)
-        subscribers.come_back(session, alice(app).id or 0, "192.0.2.1", NOW)
+        subscribers.resubscribe(session, alice(app).id or 0, "192.0.2.1", NOW)
     assert take(app, told) == {"known": 1}
     assert alice(app).state is SubscriberState.ACTIVE
 
 
 @pytest.mark.parametrize("kind", ["auth-failure", "not-spam", "virus"])
-def test_a_report_on_something_else_changes_nothing(app: App, kind: str) -> None:
+def test_a_report_on_something_else_changes_nothing(app: Application, kind: str) -> None:
     """Forensic reports of DMARC come in the same shape."""
     (path,) = send(app)
     assert take(app, complaint("fbl@paperboy.test", kind, returned=path)) == {"reports": 1}
     assert alice(app).state is SubscriberState.ACTIVE
 
 
-def test_our_own_fault_suppresses_nobody(app: App) -> None:
+def test_our_own_fault_suppresses_nobody(app: Application) -> None:
     """A refusal of our host is written down, as often as it comes, and that is all."""
     for path in send(app, 10):
         said = "smtp; 550 5.7.26 Unauthenticated email is not accepted due to DMARC policy"
@@ -391,7 +394,7 @@ def test_our_own_fault_suppresses_nobody(app: App) -> None:
     assert events(app) == ["refused_us"] * 10
 
 
-def test_soft_bounces_add_up(app: App) -> None:
+def test_soft_bounces_add_up(app: Application) -> None:
     """A mailbox that is full for more than a week is given up; one bad day is forgiven."""
     said = {"status": "5.2.2", "said": "smtp; 552 5.2.2 mailbox full"}
     paths = send(app, 9)
@@ -402,7 +405,7 @@ def test_soft_bounces_add_up(app: App) -> None:
     assert alice(app).state is SubscriberState.BOUNCING
 
 
-def test_a_mail_that_arrived_clears_the_score(app: App) -> None:
+def test_a_mail_that_arrived_clears_the_score(app: Application) -> None:
     """What came back before it does not count any more."""
     said = {"status": "5.2.2", "said": "smtp; 552 5.2.2 mailbox full"}
     paths = send(app, 20)
@@ -411,7 +414,7 @@ def test_a_mail_that_arrived_clears_the_score(app: App) -> None:
     assert suppressed(app).startswith("8 mails came back since 2026-11-08")
 
 
-def test_only_the_mildest_of_several_notices_counts(app: App) -> None:
+def test_only_the_mildest_of_several_notices_counts(app: Application) -> None:
     """Her address forwards to two, of whom one is gone: she still gets her mail."""
     (path,) = send(app)
     full = b"Final-Recipient: rfc822; full@example.net\r\nAction: failed\r\nStatus: 5.2.2"
@@ -421,7 +424,7 @@ def test_only_the_mildest_of_several_notices_counts(app: App) -> None:
     assert take(app, mail) == {"soft": 1}
 
 
-def test_who_is_gone_already_is_no_trouble(app: App) -> None:
+def test_who_is_gone_already_is_no_trouble(app: Application) -> None:
     """A notice may come long after the reader was erased."""
     (path,) = send(app)
     with app.db.write() as session:
@@ -433,7 +436,7 @@ def test_who_is_gone_already_is_no_trouble(app: App) -> None:
     assert take(app, dsn(app.signer.return_path(999, "paperboy.test"))) == {"unclaimed": 1}
 
 
-def test_lifting_forgets_what_came_back(app: App) -> None:
+def test_lifting_forgets_what_came_back(app: Application) -> None:
     """The score begins anew, and so does the reader, whatever they were before."""
     (path,) = send(app)
     take(app, dsn(path))
@@ -446,7 +449,7 @@ def test_lifting_forgets_what_came_back(app: App) -> None:
     assert suppressed(app) == ""
 
 
-def test_lifting_ends_no_pause(app: App) -> None:
+def test_lifting_ends_no_pause(app: Application) -> None:
     """Who wanted no mail for a while gets none because their mailbox is back, nor the second time."""
     paths = send(app, 2)
     with app.db.write() as session:
@@ -459,23 +462,23 @@ def test_lifting_ends_no_pause(app: App) -> None:
         assert (alice(app).state, alice(app).next_due_at) == (SubscriberState.PAUSED, None)
 
 
-def test_the_relays_last_word_goes_the_same_way(app: App) -> None:
+def test_the_relays_last_word_goes_the_same_way(app: Application) -> None:
     """A refusal at RCPT and the notice of it count once."""
     (path,) = send(app)
     delivery = app.signer.delivery_of(path)
-    answer = Answer(Verdict.HARD, 550, "5.1.1 no such user")
+    answer = SendResult(SendOutcome.HARD, 550, "5.1.1 no such user")
     with app.db.write() as session:
-        bounces.note_refusal(session, delivery, alice(app).id or 0, answer, NOW)
+        bounces.record_refusal(session, delivery, alice(app).id or 0, answer, NOW)
     assert suppressed(app) == "bounced: 550 5.1.1 no such user"
     assert take(app, dsn(path)) == {"known": 1}
 
 
-@pytest.mark.parametrize("verdict", [Verdict.FULL, Verdict.SOFT, Verdict.UNSENDABLE])
-def test_a_soft_last_word_only_counts(app: App, verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [SendOutcome.FULL, SendOutcome.SOFT, SendOutcome.UNSENDABLE])
+def test_a_soft_last_word_only_counts(app: Application, verdict: SendOutcome) -> None:
     """And what we could not write is no bounce at all."""
     (path,) = send(app)
     with app.db.write() as session:
-        answer = Answer(verdict, 552, "5.2.2 full")
-        bounces.note_refusal(session, app.signer.delivery_of(path), alice(app).id or 0, answer, NOW)
+        answer = SendResult(verdict, 552, "5.2.2 full")
+        bounces.record_refusal(session, app.signer.delivery_of(path), alice(app).id or 0, answer, NOW)
     assert suppressed(app) == ""
-    assert events(app) == ([] if verdict is Verdict.UNSENDABLE else ["soft_bounce"])
+    assert events(app) == ([] if verdict is SendOutcome.UNSENDABLE else ["soft_bounce"])

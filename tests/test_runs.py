@@ -6,21 +6,21 @@ from datetime import datetime
 
 import pytest
 
-from app import runs
+from app.application import Application
 from app.errors import SourceError
-from app.models import Run
-from app.pipeline import App
-from app.records import Rejection
+from app.storage import job_runs
+from app.storage.models import JobRun
+from app.types import Rejection
 
 
-def stored(app: App, run_id: int) -> Run:
+def stored(app: Application, run_id: int) -> JobRun:
     with app.db.read() as session:
-        return session.get_one(Run, run_id)
+        return session.get_one(JobRun, run_id)
 
 
-def test_a_run_is_on_record_while_it_runs_and_after(app: App, now: datetime) -> None:
+def test_a_run_is_on_record_while_it_runs_and_after(app: Application, now: datetime) -> None:
     """A run without an end is one that runs, or that was killed."""
-    with runs.recorded(app.db, "refresh", now) as run:
+    with job_runs.recorded(app.db, "refresh", now) as run:
         assert stored(app, run.id).ended_at is None
         run.add({"rows": 3})
         run.add({"rows": 2, "papers_new": 1})
@@ -31,11 +31,11 @@ def test_a_run_is_on_record_while_it_runs_and_after(app: App, now: datetime) -> 
     assert row.error == ""
 
 
-def test_an_exception_is_recorded_and_goes_on_its_way(app: App, now: datetime) -> None:
+def test_an_exception_is_recorded_and_goes_on_its_way(app: Application, now: datetime) -> None:
     """What was counted before it is kept."""
 
     def break_down() -> None:
-        with runs.recorded(app.db, "refresh", now) as run:
+        with job_runs.recorded(app.db, "refresh", now) as run:
             run.add({"rows": 1})
             raise ZeroDivisionError("by nothing")
 
@@ -47,22 +47,22 @@ def test_an_exception_is_recorded_and_goes_on_its_way(app: App, now: datetime) -
     assert row.ended_at is not None
 
 
-def test_one_part_failing_is_noted_and_the_run_goes_on(app: App, now: datetime) -> None:
+def test_one_part_failing_is_noted_and_the_run_goes_on(app: Application, now: datetime) -> None:
     """Each failure is a line that names the part."""
-    with runs.recorded(app.db, "refresh", now) as run:
+    with job_runs.recorded(app.db, "refresh", now) as run:
         run.fail("hf", SourceError("it answered 503"))
         run.fail("arxiv", SourceError("it answered 429"))
     assert stored(app, run.id).error == "hf: it answered 503\narxiv: it answered 429"
 
 
-def test_rejections_are_listed_up_to_a_bound(app: App, now: datetime) -> None:
+def test_rejections_are_listed_up_to_a_bound(app: Application, now: datetime) -> None:
     """A source with a million bad rows does not fill the database; the counts say how many there were."""
-    with runs.recorded(app.db, "refresh", now) as run:
+    with job_runs.recorded(app.db, "refresh", now) as run:
         for page in range(3):
             run.add({"rejected": 300})
             rejected = (Rejection("no title", 300 * page + row, origin="hf") for row in range(1, 301))
             run.reject(rejected)
     row = stored(app, run.id)
     assert row.counts["rejected"] == 900
-    assert len(row.rejections) == runs.MAX_LISTED
+    assert len(row.rejections) == job_runs.MAX_LISTED
     assert row.rejections[0] == {"origin": "hf", "row": 1, "reason": "no title", "detail": ""}

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app import sandbox
 from app.errors import ParsingTooExpensive
+from app.runtime import sandbox
 
 pytestmark = pytest.mark.once
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from app import settings
-from app.db import ROOT
 from app.errors import InvalidSettings
 from app.settings import Settings
+from app.storage.database import ROOT
 
 GOOD = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
 EXAMPLE = ROOT / ".env.example"

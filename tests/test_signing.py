@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from sqlmodel import select
 
-from app import deliver, dkim, main, pipeline, signing
+from app import main, pipeline
+from app.application import Application
+from app.delivery import ledger, presigning
 from app.errors import DeliveryError
-from app.letters import Composer, Draft
-from app.models import Contents, Delivery, Subscriber
-from app.models import DeliveryState as State
-from app.pipeline import App
-from app.records import Letter
+from app.mail import dkim
+from app.mail.composer import Composer, Draft
 from app.settings import Settings
+from app.storage.models import Delivery, DigestContent, Subscriber
+from app.storage.models import DeliveryState as State
+from app.types import MailRequest
 from tests.mailserver import MailServer
 from tests.test_deliver import queue
 
@@ -26,7 +28,7 @@ NAMES = ["alice", "bob", "carol"]
 
 
 @pytest.fixture
-def signer(settings: Settings, tmp_path: Path) -> Iterator[App]:
+def signer(settings: Settings, tmp_path: Path) -> Iterator[Application]:
     """The application, with a key that signs quickly."""
     dkim.create(dkim.Algorithm.ED25519, tmp_path / "key.pem")
     app = main.build(settings.model_copy(update={"dkim_keys": (f"s1:{tmp_path / 'key.pem'}",)}))
@@ -34,10 +36,13 @@ def signer(settings: Settings, tmp_path: Path) -> Iterator[App]:
     app.db.dispose()
 
 
-def signatures(app: App) -> dict[str, str]:
+def signatures(app: Application) -> dict[str, str]:
     """What was made ahead, by the name of the reader."""
     theirs = (
-        select(Subscriber.email, Contents.signature).select_from(Delivery).join(Subscriber).join(Contents)
+        select(Subscriber.email, DigestContent.signature)
+        .select_from(Delivery)
+        .join(Subscriber)
+        .join(DigestContent)
     )
     with app.db.read() as session:
         found = session.exec(theirs).all()
@@ -45,13 +50,13 @@ def signatures(app: App) -> dict[str, str]:
 
 
 def test_at_the_hour_nothing_is_left_to_compute(
-    signer: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+    signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each leaves with the signature that it was given ahead."""
-    monkeypatch.setattr(signing, "SHARD", 2)
+    monkeypatch.setattr(presigning, "SHARD", 2)
     queue(signer, now, *NAMES, due_at=now + HOUR)
-    assert signing.sign_ahead(signer, now) == 3
-    assert signing.sign_ahead(signer, now) == 0
+    assert presigning.sign_ahead(signer.sender, now) == 3
+    assert presigning.sign_ahead(signer.sender, now) == 0
     ahead = signatures(signer)
     with monkeypatch.context() as patch:
         patch.setattr(Composer, "_sign", None)
@@ -60,13 +65,15 @@ def test_at_the_hour_nothing_is_left_to_compute(
         assert mail.data.decode().startswith(ahead[mail.recipient.partition("@")[0]])
 
 
-def test_what_changed_meanwhile_is_signed_anew(signer: App, mail_server: MailServer, now: datetime) -> None:
+def test_what_changed_meanwhile_is_signed_anew(
+    signer: Application, mail_server: MailServer, now: datetime
+) -> None:
     """A signature of what a mail was is worse than none."""
     queue(signer, now, "alice", due_at=now + HOUR)
-    signing.sign_ahead(signer, now)
+    presigning.sign_ahead(signer.sender, now)
     with signer.db.write() as session:
         session.get_one(Subscriber, 1).email = "alice@elsewhere.org"
-        ahead = session.get_one(Contents, 1).signature
+        ahead = session.get_one(DigestContent, 1).signature
     assert pipeline.send_pending(signer, now + HOUR) == {"sent": 1}
     (mail,) = mail_server.messages
     assert mail.recipient == "alice@elsewhere.org"
@@ -74,33 +81,35 @@ def test_what_changed_meanwhile_is_signed_anew(signer: App, mail_server: MailSer
 
 
 def test_one_that_cannot_be_written_costs_the_others_nothing(
-    signer: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It will say so when it is to leave."""
     queue(signer, now, *NAMES, due_at=now + HOUR)
     draft = Composer.draft
 
-    def spoiled(composer: Composer, letter: Letter) -> Draft:
+    def spoiled(composer: Composer, letter: MailRequest) -> Draft:
         if letter.email.startswith("bob"):
             raise DeliveryError("no", permanent=True)
         return draft(composer, letter)
 
     monkeypatch.setattr(Composer, "draft", spoiled)
-    assert signing.sign_ahead(signer, now) == 2
+    assert presigning.sign_ahead(signer.sender, now) == 2
     assert {name for name, made in signatures(signer).items() if not made} == {"bob"}
 
 
-def test_only_what_waits_is_signed(signer: App, mail_server: MailServer, now: datetime) -> None:
+def test_only_what_waits_is_signed(signer: Application, mail_server: MailServer, now: datetime) -> None:
     """What left meanwhile, or is due already, is left alone; and nothing is signed in a hurry to end."""
     queue(signer, now, "alice")
-    assert signing.sign_ahead(signer, now) == 0
+    assert presigning.sign_ahead(signer.sender, now) == 0
     queue(signer, now, "bob", due_at=now + HOUR)
     signer.stopping.set()
-    assert signing.sign_ahead(signer, now) == 0
+    assert presigning.sign_ahead(signer.sender, now) == 0
     assert set(signatures(signer).values()) == {""}
 
 
-def test_no_digest_is_looked_at_twice(signer: App, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_digest_is_looked_at_twice(
+    signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What cannot be signed, has left or is due at once needs no second look."""
     monkeypatch.setattr(Composer, "signature", None)
     ids = queue(signer, now, "alice", "bob", due_at=now + HOUR)
@@ -108,36 +117,36 @@ def test_no_digest_is_looked_at_twice(signer: App, now: datetime, monkeypatch: p
     with signer.db.write() as session:
         session.get_one(Delivery, ids[1]).state = State.SENT
         session.flush()
-        assert deliver.lock_unsigned(session, now, limit=9) == {ids[0]: True, ids[1]: False}
-    assert signing.sign_ahead(signer, now) == 0
+        assert ledger.lock_unsigned(session, now, limit=9) == {ids[0]: True, ids[1]: False}
+    assert presigning.sign_ahead(signer.sender, now) == 0
     with signer.db.read() as session:
-        assert not signing.anything_unsigned(signer, session, now)
+        assert not presigning.anything_unsigned(signer.sender, session, now)
 
 
-def test_without_keys_nothing_is_signed(app: App, now: datetime) -> None:
+def test_without_keys_nothing_is_signed(app: Application, now: datetime) -> None:
     """The relay does it."""
     queue(app, now, "alice", due_at=now + HOUR)
-    assert signing.sign_ahead(app, now) == 0
+    assert presigning.sign_ahead(app.sender, now) == 0
 
 
 def test_a_failure_costs_the_run_nothing(
-    signer: App, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+    signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mails that were due are sent, and the run has no error."""
     queue(signer, now, "alice")
 
-    def fail(_app: App, _now: datetime) -> int:
+    def fail(_app: Application, _now: datetime) -> int:
         raise OSError("no threads")
 
-    monkeypatch.setattr(signing, "sign_ahead", fail)
+    monkeypatch.setattr(presigning, "sign_ahead", fail)
     assert pipeline.send_due(signer, now)["sent"] == 1
 
 
 def test_four_processes_sign_each_mail_once(
-    signer: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever one of them has in hand, the others leave alone."""
-    monkeypatch.setattr(signing, "SHARD", 10)
+    monkeypatch.setattr(presigning, "SHARD", 10)
     queue(signer, now, *(f"reader{n}" for n in range(120)), due_at=now + HOUR)
     made = []
     signature = Composer.signature
@@ -149,7 +158,7 @@ def test_four_processes_sign_each_mail_once(
     monkeypatch.setattr(Composer, "signature", counted)
     apps = [main.build(signer.settings) for _ in range(4)]
     with ThreadPoolExecutor(4) as machines:
-        signed = sum(machines.map(lambda app: signing.sign_ahead(app, now), apps))
+        signed = sum(machines.map(lambda app: presigning.sign_ahead(app.sender, now), apps))
     for app in apps:
         app.db.dispose()
     assert signed == len(made) == 120

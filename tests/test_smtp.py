@@ -16,9 +16,9 @@ import structlog
 import trustme
 import uvloop
 
-from app import pace, smtp
-from app.records import Answer, Outgoing, Verdict
+from app.delivery.smtp import connection_pool, fair_queue
 from app.settings import Settings, SmtpSecurity
+from app.types import OutgoingMail, SendOutcome, SendResult
 from tests.mailserver import MailServer
 
 pytestmark = pytest.mark.once
@@ -34,29 +34,29 @@ def pipelining(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -> Outgoing:
+def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -> OutgoingMail:
     whole = {"data": f"Subject: {number}\r\n\r\n.dot\r\n..two\r\n".encode(), **fields}
-    return Outgoing(number, f"<{number}@paperboy.test>", "x", "bounce@paperboy.test", recipient, **whole)
+    return OutgoingMail(number, f"<{number}@paperboy.test>", "x", "bounce@paperboy.test", recipient, **whole)
 
 
 class Notebook:
     """A book that says yes, and that minds that each mail is settled once; it can tell of the first."""
 
     def __init__(
-        self, says: Callable[[Outgoing], bool] = lambda _: True, told: asyncio.Event | None = None
+        self, says: Callable[[OutgoingMail], bool] = lambda _: True, told: asyncio.Event | None = None
     ) -> None:
         self.says = says
         self.told = told or asyncio.Event()
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, SendResult] = {}
         self.withdrawn: set[int] = set()
 
-    def may_leave(self, mail: Outgoing) -> bool:
+    def may_leave(self, mail: OutgoingMail) -> bool:
         return mail.delivery_id not in self.withdrawn
 
-    def commit(self, mail: Outgoing) -> bool:
+    def commit(self, mail: OutgoingMail) -> bool:
         return self.says(mail)
 
-    def settle(self, mail: Outgoing, answer: Answer) -> None:
+    def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
         assert mail.delivery_id not in self.answers, "settled twice"
         self.answers[mail.delivery_id] = answer
         self.told.set()
@@ -64,15 +64,15 @@ class Notebook:
 
 def send(
     settings: Settings,
-    *mails: Outgoing,
-    commit: Callable[[Outgoing], bool] = lambda _: True,
+    *mails: OutgoingMail,
+    commit: Callable[[OutgoingMail], bool] = lambda _: True,
     new_loop: LoopFactory | None = None,
-) -> list[Answer]:
+) -> list[SendResult]:
     """All over one pool; what was answered, in the order of the mails."""
     book = Notebook(commit)
 
     async def run() -> None:
-        async with smtp.Relay(settings, book) as pool:
+        async with connection_pool.ConnectionPool(settings, book) as pool:
             for one in mails:
                 await pool.submit(one)
             await pool.drain()
@@ -85,7 +85,7 @@ def send(
 def test_a_mail_arrives_byte_for_byte(settings: Settings, mail_server: MailServer) -> None:
     """Dots are stuffed and unstuffed, the envelope is ours, and the answer comes back."""
     (answer,) = send(settings, mail())
-    assert answer == Answer(Verdict.ACCEPTED, 250, "2.0.0 taken")
+    assert answer == SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 taken")
     (received,) = mail_server.messages
     assert received.data == mail().data
     assert (received.sender, received.recipient) == ("bounce@paperboy.test", "alice@example.org")
@@ -94,12 +94,12 @@ def test_a_mail_arrives_byte_for_byte(settings: Settings, mail_server: MailServe
 def test_nothing_is_sent_when_the_ledger_says_no(settings: Settings, mail_server: MailServer) -> None:
     """After 354 the only way back is to close: the next mail goes over another connection."""
 
-    def only_the_second(outgoing: Outgoing) -> bool:
+    def only_the_second(outgoing: OutgoingMail) -> bool:
         return outgoing.delivery_id == 2
 
     one = only(settings, 1)
     answers = send(one, mail(1), mail(2), commit=only_the_second)
-    assert [answer.verdict for answer in answers] == [Verdict.WITHDRAWN, Verdict.ACCEPTED]
+    assert [answer.verdict for answer in answers] == [SendOutcome.WITHDRAWN, SendOutcome.ACCEPTED]
     assert [len(mail_server.messages), mail_server.connections] == [1, 2]
     assert mail_server.swallowed == []
 
@@ -110,13 +110,13 @@ def test_what_was_taken_back_costs_no_connection(settings: Settings, mail_server
     book.withdrawn = {2, 3, 5}
 
     async def run() -> None:
-        async with smtp.Relay(only(settings, 1), book) as pool:
+        async with connection_pool.ConnectionPool(only(settings, 1), book) as pool:
             for number in range(1, 6):
                 await pool.submit(mail(number))
             await pool.drain()
 
     asyncio.run(run())
-    left = [number for number, answer in book.answers.items() if answer.verdict is Verdict.ACCEPTED]
+    left = [number for number, answer in book.answers.items() if answer.verdict is SendOutcome.ACCEPTED]
     assert sorted(left) == [1, 4]
     assert [len(mail_server.messages), mail_server.connections] == [2, 1]
 
@@ -129,13 +129,13 @@ def test_many_that_are_taken_back_at_the_last_moment(
     answers = send(
         only(settings, 3), *(mail(n) for n in range(40)), commit=lambda _: False, new_loop=new_loop
     )
-    assert {answer.verdict for answer in answers} == {Verdict.WITHDRAWN}
+    assert {answer.verdict for answer in answers} == {SendOutcome.WITHDRAWN}
 
 
 def test_a_ledger_that_fails_stops_the_mail(settings: Settings, mail_server: MailServer) -> None:
     """Without a durable commit there is no DATA."""
 
-    def divide_by_zero(_: Outgoing) -> bool:
+    def divide_by_zero(_: OutgoingMail) -> bool:
         return bool(1 / 0)
 
     with pytest.raises(ZeroDivisionError):
@@ -147,20 +147,20 @@ def test_a_book_that_cannot_be_read(settings: Settings, mail_server: MailServer)
     """Nothing is announced, every mail is settled, and the fault is told."""
 
     class Torn(Notebook):
-        def may_leave(self, mail: Outgoing) -> bool:
+        def may_leave(self, mail: OutgoingMail) -> bool:
             return bool(1 / 0)
 
     book = Torn()
 
     async def run() -> None:
-        async with asyncio.timeout(10), smtp.Relay(settings, book) as pool:
+        async with asyncio.timeout(10), connection_pool.ConnectionPool(settings, book) as pool:
             for number in range(3):
                 await pool.submit(mail(number))
             await pool.drain()
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(run())
-    assert {answer.verdict for answer in book.answers.values()} <= {Verdict.WITHDRAWN, Verdict.HELD}
+    assert {answer.verdict for answer in book.answers.values()} <= {SendOutcome.WITHDRAWN, SendOutcome.HELD}
     assert (len(book.answers), mail_server.messages) == (3, [])
 
 
@@ -168,7 +168,7 @@ def test_a_book_that_cannot_be_written(settings: Settings, mail_server: MailServ
     """The run stops; each mail is settled once, what had not begun is held, and the fault is told."""
 
     class Full(Notebook):
-        def settle(self, mail: Outgoing, answer: Answer) -> None:
+        def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
             super().settle(mail, answer)
             if mail.delivery_id == 3:
                 raise OSError("no space left on device")
@@ -176,7 +176,7 @@ def test_a_book_that_cannot_be_written(settings: Settings, mail_server: MailServ
     book = Full()
 
     async def run() -> None:
-        async with smtp.Relay(only(settings, 1), book) as pool:
+        async with connection_pool.ConnectionPool(only(settings, 1), book) as pool:
             for number in range(10):
                 await pool.submit(mail(number))
             await pool.drain()
@@ -184,7 +184,7 @@ def test_a_book_that_cannot_be_written(settings: Settings, mail_server: MailServ
     with pytest.raises(OSError, match="no space left"):
         asyncio.run(run())
     verdicts = [book.answers[number].verdict for number in range(10)]
-    assert verdicts == [Verdict.ACCEPTED] * 4 + [Verdict.HELD] * 6
+    assert verdicts == [SendOutcome.ACCEPTED] * 4 + [SendOutcome.HELD] * 6
     assert len(mail_server.messages) == 4
 
 
@@ -193,7 +193,7 @@ def test_stopping(settings: Settings, mail_server: MailServer) -> None:
     book = Notebook()
 
     async def run() -> None:
-        async with smtp.Relay(only(settings, 1), book) as pool:
+        async with connection_pool.ConnectionPool(only(settings, 1), book) as pool:
             for number in range(5):
                 await pool.submit(mail(number))
             mail_server.reply(
@@ -207,7 +207,9 @@ def test_stopping(settings: Settings, mail_server: MailServer) -> None:
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         runner.run(run())
-    assert [book.answers[number].verdict for number in range(6)] == [Verdict.ACCEPTED] + [Verdict.HELD] * 5
+    assert [book.answers[number].verdict for number in range(6)] == [SendOutcome.ACCEPTED] + [
+        SendOutcome.HELD
+    ] * 5
 
 
 def test_being_ended_in_flight(settings: Settings, mail_server: MailServer) -> None:
@@ -223,7 +225,7 @@ def test_being_ended_in_flight(settings: Settings, mail_server: MailServer) -> N
             ended.wait(10)
 
         mail_server.reply("end", "250 taken too late", first=cancel)
-        async with smtp.Relay(only(settings, 1), book) as pool:
+        async with connection_pool.ConnectionPool(only(settings, 1), book) as pool:
             for number in range(3):
                 await pool.submit(mail(number))
             await pool.drain()
@@ -235,7 +237,7 @@ def test_being_ended_in_flight(settings: Settings, mail_server: MailServer) -> N
             runner.run(run())
     ended.set()
     verdicts = [book.answers[number].verdict for number in range(3)]
-    assert verdicts == [Verdict.UNCERTAIN, Verdict.HELD, Verdict.HELD]
+    assert verdicts == [SendOutcome.UNCERTAIN, SendOutcome.HELD, SendOutcome.HELD]
 
 
 def test_leaving_without_order(settings: Settings, mail_server: MailServer) -> None:
@@ -243,12 +245,12 @@ def test_leaving_without_order(settings: Settings, mail_server: MailServer) -> N
     book = Notebook()
 
     async def run() -> None:
-        async with smtp.Relay(settings, book) as pool:
+        async with connection_pool.ConnectionPool(settings, book) as pool:
             for number in range(3):
                 await pool.submit(mail(number))
 
     asyncio.run(run())
-    assert {answer.verdict for answer in book.answers.values()} == {Verdict.HELD}
+    assert {answer.verdict for answer in book.answers.values()} == {SendOutcome.HELD}
     assert mail_server.messages == []
 
 
@@ -257,7 +259,7 @@ def test_a_busy_provider_holds_up_nobody(settings: Settings, mail_server: MailSe
     order: list[str] = []
 
     class Book(Notebook):
-        def settle(self, mail: Outgoing, answer: Answer) -> None:
+        def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
             super().settle(mail, answer)
             order.append(mail.recipient)
 
@@ -267,7 +269,7 @@ def test_a_busy_provider_holds_up_nobody(settings: Settings, mail_server: MailSe
     ]
 
     async def run() -> None:
-        async with smtp.Relay(settings, book) as pool:
+        async with connection_pool.ConnectionPool(settings, book) as pool:
             for one in mails:
                 await pool.submit(one)
             await pool.drain()
@@ -282,7 +284,7 @@ def test_connections_are_kept_and_renewed(settings: Settings, mail_server: MailS
     """Twelve mails over one connection that is renewed after five make three."""
     kept = settings.model_copy(update={"smtp_connections": 1, "smtp_messages_per_connection": 5})
     answers = send(kept, *(mail(n) for n in range(12)))
-    assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+    assert {answer.verdict for answer in answers} == {SendOutcome.ACCEPTED}
     assert mail_server.connections == 3
 
 
@@ -291,7 +293,7 @@ def test_a_refused_mail_spares_the_connection(settings: Settings, mail_server: M
     one = only(settings, 1)
     mail_server.reply("rcpt", "550 5.1.1 unknown", to="bob@example.org")
     answers = send(one, mail(1, "bob@example.org"), mail(2), mail(3, "bob@example.org"), mail(4))
-    assert [answer.verdict for answer in answers] == [Verdict.HARD, Verdict.ACCEPTED] * 2
+    assert [answer.verdict for answer in answers] == [SendOutcome.HARD, SendOutcome.ACCEPTED] * 2
     assert mail_server.connections == 1
 
 
@@ -299,14 +301,14 @@ def test_strict_providers_get_few_connections(settings: Settings, mail_server: M
     """At most five at a time to Google, over all its domains, while others use the rest."""
     domains = ("gmail.com", "googlemail.com")
     answers = send(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)))
-    assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
-    assert mail_server.connections <= pace.STRICT_CONNECTIONS
+    assert {answer.verdict for answer in answers} == {SendOutcome.ACCEPTED}
+    assert mail_server.connections <= fair_queue.STRICT_CONNECTIONS
 
 
 def test_strict_providers_get_few_mails_a_connection(settings: Settings, mail_server: MailServer) -> None:
     """After fifty mails to one of them the connection is renewed."""
     one = only(settings, 1)
-    send(one, *(mail(n, f"r{n}@outlook.com") for n in range(pace.STRICT_MESSAGES + 1)))
+    send(one, *(mail(n, f"r{n}@outlook.com") for n in range(fair_queue.STRICT_MESSAGES + 1)))
     assert mail_server.connections == 2
 
 
@@ -314,7 +316,7 @@ def test_a_relay_that_wants_fewer_connections_gets_fewer(settings: Settings, mai
     """It refuses all but the first: that one carries everything."""
     mail_server.allow_connections(1)
     answers = send(settings, *(mail(n) for n in range(20)))
-    assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+    assert {answer.verdict for answer in answers} == {SendOutcome.ACCEPTED}
 
 
 def test_an_absent_relay(settings: Settings) -> None:
@@ -325,15 +327,15 @@ def test_an_absent_relay(settings: Settings) -> None:
     assert (warning["log_level"], warning["event"]) == ("warning", "no connection to the relay")
     assert (warning["host"], warning["port"]) == (settings.smtp_host, settings.smtp_port)
     assert "no connection" in warning["error"]
-    (tried,) = (answer for answer in answers if answer.verdict is not Verdict.HELD)
-    assert tried.verdict is Verdict.UNREACHABLE
+    (tried,) = (answer for answer in answers if answer.verdict is not SendOutcome.HELD)
+    assert tried.verdict is SendOutcome.UNREACHABLE
     assert "no connection" in tried.text
 
 
 def test_a_relay_that_refuses_us_at_the_door(settings: Settings, mail_server: MailServer) -> None:
     """A 5xx greeting is about us, not about a reader."""
     mail_server.reply("connect", "554 5.7.1 no mail from you")
-    assert send(settings, mail())[0].verdict is Verdict.OUR_FAULT
+    assert send(settings, mail())[0].verdict is SendOutcome.OUR_FAULT
 
 
 def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> None:
@@ -341,32 +343,36 @@ def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> 
     mail_server.reply("rcpt", "550 5.7.26 not authenticated", times=1)
     one = only(settings, 1)
     answers = send(one, mail(1), mail(2), mail(3))
-    assert [answer.verdict for answer in answers] == [Verdict.OUR_FAULT, Verdict.HELD, Verdict.HELD]
+    assert [answer.verdict for answer in answers] == [
+        SendOutcome.OUR_FAULT,
+        SendOutcome.HELD,
+        SendOutcome.HELD,
+    ]
 
 
 def test_a_sender_address_that_is_unknown_is_our_fault(settings: Settings, mail_server: MailServer) -> None:
     """5.1.1 at MAIL speaks of our address: the reader must not be suppressed for it."""
     mail_server.reply("mail", "550 5.1.1 unknown sender")
-    assert send(settings, mail())[0].verdict is Verdict.OUR_FAULT
+    assert send(settings, mail())[0].verdict is SendOutcome.OUR_FAULT
 
 
 @pytest.mark.parametrize(
     ("stage", "verdict"),
     [
-        ("mail", Verdict.DEFERRED),
-        ("rcpt", Verdict.DEFERRED),
-        ("data", Verdict.DEFERRED),
-        ("end", Verdict.UNCERTAIN),
+        ("mail", SendOutcome.DEFERRED),
+        ("rcpt", SendOutcome.DEFERRED),
+        ("data", SendOutcome.DEFERRED),
+        ("end", SendOutcome.UNCERTAIN),
     ],
 )
 def test_a_broken_connection(
-    settings: Settings, mail_server: MailServer, stage: str, verdict: Verdict
+    settings: Settings, mail_server: MailServer, stage: str, verdict: SendOutcome
 ) -> None:
     """Before its body leaves a mail is provably unsent; from then on nobody can know."""
     mail_server.drop(stage, times=1)
     one = only(settings, 1)
     answers = send(one, mail(1), mail(2))
-    assert [answer.verdict for answer in answers] == [verdict, Verdict.ACCEPTED]
+    assert [answer.verdict for answer in answers] == [verdict, SendOutcome.ACCEPTED]
 
 
 @pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
@@ -375,9 +381,9 @@ def test_a_relay_that_wants_a_password(settings: Settings) -> None:
     with MailServer(password="open sesame") as server:
         at = settings.model_copy(update={"smtp_port": server.port})
         for password, verdict in (
-            ("open sesame", Verdict.ACCEPTED),
-            ("wrong", Verdict.OUR_FAULT),
-            ("", Verdict.OUR_FAULT),
+            ("open sesame", SendOutcome.ACCEPTED),
+            ("wrong", SendOutcome.OUR_FAULT),
+            ("", SendOutcome.OUR_FAULT),
         ):
             login = {"smtp_username": "paperboy" if password else "", "smtp_password": password}
             assert send(at.model_copy(update=login), mail())[0].verdict is verdict
@@ -387,10 +393,10 @@ def test_a_relay_that_wants_a_password(settings: Settings) -> None:
 def test_required_encryption_is_required(settings: Settings, mail_server: MailServer) -> None:
     """Without STARTTLS nothing is said in the clear; opportunistic settings go on without it."""
     strict = settings.model_copy(update={"smtp_security": "starttls"})
-    assert send(strict, mail())[0].verdict is Verdict.UNREACHABLE
+    assert send(strict, mail())[0].verdict is SendOutcome.UNREACHABLE
     assert mail_server.messages == []
     lenient = settings.model_copy(update={"smtp_security": "opportunistic"})
-    assert send(lenient, mail())[0].verdict is Verdict.ACCEPTED
+    assert send(lenient, mail())[0].verdict is SendOutcome.ACCEPTED
 
 
 @pytest.fixture(scope="module")
@@ -438,7 +444,7 @@ def test_encryption(
         server.offers_pipelining = pipelining
         one = over(server, settings, security, smtp_connections=1)
         answers = send(one, *mails, new_loop=new_loop)
-        assert {answer.verdict for answer in answers} == {Verdict.ACCEPTED}
+        assert {answer.verdict for answer in answers} == {SendOutcome.ACCEPTED}
         assert [received.data for received in server.messages] == [one.data for one in mails]
         assert [server.encrypted, server.connections] == [5, 1]
 
@@ -458,9 +464,9 @@ def test_a_certificate_that_proves_nothing(
     with encrypting(certificate, at_once=security == "tls") as server:
         (answer,) = send(over(server, settings, security), mail())
         if security == "opportunistic":
-            assert (answer.verdict, server.encrypted) == (Verdict.ACCEPTED, 1)
+            assert (answer.verdict, server.encrypted) == (SendOutcome.ACCEPTED, 1)
         else:
-            assert (answer.verdict, server.messages) == (Verdict.UNREACHABLE, [])
+            assert (answer.verdict, server.messages) == (SendOutcome.UNREACHABLE, [])
             assert "certificate" in answer.text
 
 
@@ -475,16 +481,16 @@ def test_a_password_is_told_only_to_whom_it_belongs(
     login = {"smtp_username": "paperboy", "smtp_password": "open sesame"}
     with encrypting(certificate, password="open sesame") as server:
         (answer,) = send(over(server, settings, "opportunistic", **login), mail())
-    assert (answer.verdict, server.told) == (Verdict.UNREACHABLE, [])
+    assert (answer.verdict, server.told) == (SendOutcome.UNREACHABLE, [])
 
 
 def test_an_address_outside_ascii(settings: Settings, mail_server: MailServer) -> None:
     """It goes out where SMTPUTF8 is offered, and fails where it is not."""
     wide = mail(1, "jürgen@example.org", needs_smtputf8=True)
-    assert send(settings, wide)[0].verdict is Verdict.ACCEPTED
+    assert send(settings, wide)[0].verdict is SendOutcome.ACCEPTED
     assert mail_server.messages[0].recipient == "jürgen@example.org"
     mail_server.offers_smtputf8 = False
-    assert send(settings, wide)[0].verdict is Verdict.UNSENDABLE
+    assert send(settings, wide)[0].verdict is SendOutcome.UNSENDABLE
 
 
 def test_a_relays_words_are_cleaned(settings: Settings, mail_server: MailServer) -> None:

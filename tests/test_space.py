@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import space
-from app.corpus import Corpus
-from app.space import Space, Terms, counts, fingerprint, said
+from app.relevance import vector_space
+from app.relevance.model import RelevanceModel
+from app.relevance.vector_space import Terms, VectorSpace, count_matrix, fingerprint, with_expansions
 from tests import corpora
 
 CORPUS = corpora.corpus()
@@ -21,7 +21,9 @@ assert SPACE is not None
 
 def test_terms_and_pairs_are_counted() -> None:
     """What has no column is left out."""
-    found = counts([said(text, {}) for text in (["a", "b", "a", "b"], [], ["c"])], {"a": 0, "a b": 1})
+    found = count_matrix(
+        [with_expansions(text, {}) for text in (["a", "b", "a", "b"], [], ["c"])], {"a": 0, "a b": 1}
+    )
     assert found.toarray().tolist() == [[2, 2], [0, 0], [0, 0]]
 
 
@@ -29,16 +31,20 @@ def test_an_impact_is_what_the_formula_says() -> None:
     """BM25F, worked out by hand: a word once in a title of one word, means of two words a field."""
     terms = Terms.of(["cat", "cat cat"], lambda _: 3.0)
     (impacts,) = terms.impacts([(["cat"], ["cat", "cat"])], (2.0, 2.0)).toarray().tolist()
-    weight = space.TITLE_WEIGHT / (1 - space.B + space.B / 2) + 2.0
-    assert impacts[0] == pytest.approx(3.0 * weight * (space.K1 + 1) / (weight + space.K1), rel=1e-5)
-    pair = 3.0 * space.PAIR_WEIGHT * (space.PAIR_K1 + 1) / (1 + space.PAIR_K1)
+    weight = vector_space.TITLE_WEIGHT / (1 - vector_space.B + vector_space.B / 2) + 2.0
+    assert impacts[0] == pytest.approx(
+        3.0 * weight * (vector_space.K1 + 1) / (weight + vector_space.K1), rel=1e-5
+    )
+    pair = 3.0 * vector_space.PAIR_WEIGHT * (vector_space.PAIR_K1 + 1) / (1 + vector_space.PAIR_K1)
     assert impacts[1] == pytest.approx(pair, rel=1e-5)
 
 
-@pytest.mark.parametrize("papers", [corpora.papers()[: space.LEAST_PAPERS - 1], corpora.papers()[:1] * 400])
+@pytest.mark.parametrize(
+    "papers", [corpora.papers()[: vector_space.LEAST_PAPERS - 1], corpora.papers()[:1] * 400]
+)
 def test_a_small_archive_spans_no_space(papers: list[corpora.PaperView]) -> None:
     """Too few papers, or too few words, say nothing of what is near."""
-    assert Corpus.of([(paper.title, paper.abstract) for paper in papers]).space is None
+    assert RelevanceModel.of([(paper.title, paper.abstract) for paper in papers]).space is None
 
 
 def test_papers_on_one_subject_are_near() -> None:
@@ -64,7 +70,7 @@ def test_closeness_is_counted_in_deviations_of_the_archive() -> None:
 
 def test_a_space_comes_back_from_its_arrays() -> None:
     """The same numbers before and after: what was kept in 16 bits was used in 16 bits."""
-    read = Space.of_arrays(SPACE.arrays(), CORPUS.statistics.frequencies, CORPUS.statistics.idf)
+    read = VectorSpace.of_arrays(SPACE.arrays(), CORPUS.statistics.frequencies, CORPUS.statistics.idf)
     for name, array in SPACE.arrays().items():
         assert np.array_equal(read.arrays()[name], array), name
     document = [CORPUS.document("Policy and Reward", "Reinforcement learning.")]
@@ -87,7 +93,7 @@ def test_parts_of_two_models_are_refused(name: str, cut: object) -> None:
     arrays = SPACE.arrays()
     arrays[name] = arrays[name][cut]
     with pytest.raises(ValueError, match="instead of"):
-        Space.of_arrays(arrays, CORPUS.statistics.frequencies, CORPUS.statistics.idf)
+        VectorSpace.of_arrays(arrays, CORPUS.statistics.frequencies, CORPUS.statistics.idf)
 
 
 def test_a_model_with_numbers_that_are_none_is_refused() -> None:
@@ -95,12 +101,12 @@ def test_a_model_with_numbers_that_are_none_is_refused() -> None:
     arrays = SPACE.arrays()
     arrays["projection"][3, 1] = np.nan
     with pytest.raises(ValueError, match="projection"):
-        Space.of_arrays(arrays, CORPUS.statistics.frequencies, CORPUS.statistics.idf)
+        VectorSpace.of_arrays(arrays, CORPUS.statistics.frequencies, CORPUS.statistics.idf)
 
 
 def test_the_same_archive_gives_the_same_space() -> None:
     """Chance plays no part."""
-    again = Corpus.of([(paper.title, paper.abstract) for paper in corpora.papers()])
+    again = RelevanceModel.of([(paper.title, paper.abstract) for paper in corpora.papers()])
     assert again.encode() == CORPUS.encode()
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app import dkim, main, pipeline, subscribers
-from app.demo import replay
-from app.dkim import Algorithm
-from app.pipeline import App
-from app.records import WhenEmpty, Wish
+from app import main, pipeline, subscribers
+from app.application import Application
+from app.cli import sample
+from app.mail import dkim
+from app.mail.dkim import Algorithm
 from app.settings import Settings
 from app.subscribers import Preferences, SignUp
+from app.types import EmptyDigestPolicy, Interest
 from tests import shelves, spamassassin
 from tests.conftest import SHARED_DATA
 from tests.mailserver import MailServer
@@ -37,7 +38,7 @@ INTERESTS = (
 
 
 @pytest.fixture
-def app(settings: Settings, tmp_path: Path) -> Iterator[App]:
+def app(settings: Settings, tmp_path: Path) -> Iterator[Application]:
     """It signs what it sends."""
     dkim.create(Algorithm.RSA, tmp_path / "key.pem")
     built = main.build(settings.model_copy(update={"dkim_keys": (f"mail:{tmp_path / 'key.pem'}",)}))
@@ -45,12 +46,12 @@ def app(settings: Settings, tmp_path: Path) -> Iterator[App]:
     built.db.dispose()
 
 
-def digests(app: App, files: Sequence[Path], day: date) -> datetime:
+def digests(app: Application, files: Sequence[Path], day: date) -> datetime:
     """Ten readers get theirs of that day, at eight; when that was."""
     eight = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=8)
     with app.db.write() as session:
         for number, interests in enumerate(INTERESTS):
-            usual = {"max_papers": 5 + 2 * number, "when_empty": WhenEmpty.TRENDING}
+            usual = {"max_papers": 5 + 2 * number, "when_empty": EmptyDigestPolicy.TRENDING}
             shelves.reader(session, f"reader{number}@example.org", interests, eight, **usual)
     pipeline.read_files(app, files, eight - timedelta(hours=3))
     pipeline.send_due(app, eight)
@@ -64,25 +65,27 @@ def check(server: MailServer, at: datetime, folder: Path, most: float = 0) -> No
     assert [verdict for verdict in found if verdict.score > most] == []
 
 
-def test_digests_of_the_sample_are_no_spam(app: App, mail_server: MailServer, tmp_path: Path) -> None:
+def test_digests_of_the_sample_are_no_spam(app: Application, mail_server: MailServer, tmp_path: Path) -> None:
     """Every digest that the bundled papers make scores nothing, or less."""
-    *_, last = (each for each in replay.readings() if each.folder == "huggingface")
+    *_, last = (each for each in sample.readings() if each.folder == "huggingface")
     arrived = digests(app, [last.path], last.at.date())
     assert len(mail_server.messages) == len(INTERESTS)
     check(mail_server, arrived, tmp_path)
 
 
-def test_a_confirmation_is_no_spam(app: App, mail_server: MailServer, tmp_path: Path, now: datetime) -> None:
+def test_a_confirmation_is_no_spam(
+    app: Application, mail_server: MailServer, tmp_path: Path, now: datetime
+) -> None:
     """It belongs to no list, which alone is why it gets no points off: what is left is that it has HTML."""
     with app.db.write() as session:
-        wanted = Preferences(zone="UTC", interests=(Wish("robotics"),))
+        wanted = Preferences(zone="UTC", interests=(Interest("robotics"),))
         subscribers.sign_up(session, SignUp("alice@example.org", wanted), "192.0.2.1", now)
     pipeline.send_due(app, now)
     check(mail_server, now, tmp_path, most=0.1)
 
 
 @pytest.mark.realdata
-def test_ten_real_digests_are_no_spam(app: App, mail_server: MailServer, tmp_path: Path) -> None:
+def test_ten_real_digests_are_no_spam(app: Application, mail_server: MailServer, tmp_path: Path) -> None:
     """Made of a week of recorded days."""
     files = sorted((SHARED_DATA / "hf_daily").glob("*.json"))[-DAYS:]
     arrived = digests(app, files, date.fromisoformat(files[-1].stem))

@@ -10,28 +10,23 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import Session, col, func, select
 
-from app import deliver, pipeline, subscribers, suppression
+from app import pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
 from app.errors import Conflict, InvalidAddress, InvalidPreference, NotFound
-from app.models import (
-    Cadence,
-    Delivery,
-    Event,
-    MailKind,
-    Subscriber,
-    SubscriberState,
-    WhenEmpty,
-)
-from app.pipeline import App
-from app.records import Wish
+from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.subscribers import Preferences, SignUp
+from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind
 from tests import samples
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-WANTED = Preferences(zone="Europe/Berlin", interests=(Wish("diffusion models"), Wish("robotics", 2.0, 3)))
+WANTED = Preferences(
+    zone="Europe/Berlin", interests=(Interest("diffusion models"), Interest("robotics", 2.0, 3))
+)
 
 
-def joined(app: App, now: datetime, email: str = ALICE, wanted: Preferences = WANTED) -> int:
+def joined(app: Application, now: datetime, email: str = ALICE, wanted: Preferences = WANTED) -> int:
     """A reader who signed up and confirmed."""
     with app.db.write() as session:
         subscribers.sign_up(session, SignUp(email, wanted), "192.0.2.1", now)
@@ -39,18 +34,18 @@ def joined(app: App, now: datetime, email: str = ALICE, wanted: Preferences = WA
         return subscribers.confirm(session, reader.id or 0, "192.0.2.2", now).id or 0
 
 
-def reader_of(app: App, identity: int) -> Subscriber:
+def reader_of(app: Application, identity: int) -> Subscriber:
     with app.db.read() as session:
         return subscribers.get(session, identity)
 
 
-def kinds_of_mail(app: App) -> list[MailKind]:
+def kinds_of_mail(app: Application) -> list[MailKind]:
     with app.db.read() as session:
         return list(session.exec(select(Delivery.kind).order_by(col(Delivery.id))))
 
 
 def had_digest(session: Session, identity: int, edition: str, due_at: datetime) -> int:
-    given = deliver.enqueue(
+    given = ledger.enqueue(
         session,
         subscriber_id=identity,
         kind=MailKind.DIGEST,
@@ -80,12 +75,12 @@ def had_digest(session: Session, identity: int, edition: str, due_at: datetime) 
         (replace(WANTED, muted=("fine", "the")), "muted"),
         (replace(WANTED, muted=tuple(f"word {n}" for n in range(51))), "muted"),
         (replace(WANTED, interests=()), "interests"),
-        (replace(WANTED, interests=tuple(Wish(f"topic {n}") for n in range(21))), "interests"),
-        (replace(WANTED, interests=(Wish("ok"), Wish("x" * 10_000))), "interests.1"),
-        (replace(WANTED, interests=(Wish("?!… — *"),)), "interests.0"),
-        (replace(WANTED, interests=(Wish("ok", weight=0),)), "interests.0"),
-        (replace(WANTED, interests=(Wish("ok", weight=float("nan")),)), "interests.0"),
-        (replace(WANTED, interests=(Wish("ok", quota=0),)), "interests.0"),
+        (replace(WANTED, interests=tuple(Interest(f"topic {n}") for n in range(21))), "interests"),
+        (replace(WANTED, interests=(Interest("ok"), Interest("x" * 10_000))), "interests.1"),
+        (replace(WANTED, interests=(Interest("?!… — *"),)), "interests.0"),
+        (replace(WANTED, interests=(Interest("ok", weight=0),)), "interests.0"),
+        (replace(WANTED, interests=(Interest("ok", weight=float("nan")),)), "interests.0"),
+        (replace(WANTED, interests=(Interest("ok", quota=0),)), "interests.0"),
     ],
 )
 def test_a_wish_that_cannot_be_met_names_its_field(wanted: Preferences, field: str) -> None:
@@ -98,20 +93,20 @@ def test_a_wish_that_cannot_be_met_names_its_field(wanted: Preferences, field: s
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
     """Nobody wants to send a form four times."""
-    wanted = Preferences(hour=99, zone="Nowhere", max_papers=0, interests=(Wish("…"),))
+    wanted = Preferences(hour=99, zone="Nowhere", max_papers=0, interests=(Interest("…"),))
     assert set(subscribers.problems(wanted)) >= {"hour", "zone", "max_papers", "interests.0"}
 
 
 def test_interests_may_be_left_out_by_who_wants_what_is_trending() -> None:
     """There is something to send them then."""
-    assert subscribers.problems(Preferences(when_empty=WhenEmpty.TRENDING)) == {}
+    assert subscribers.problems(Preferences(when_empty=EmptyDigestPolicy.TRENDING)) == {}
 
 
 def test_doubled_interests_are_folded() -> None:
     """The first of two spellings stays, where it stood."""
-    typed = (Wish("Graph  neural networks", 2.0), Wish("robotics"), Wish("graph neural Networks"))
+    typed = (Interest("Graph  neural networks", 2.0), Interest("robotics"), Interest("graph neural Networks"))
     checked = subscribers.check(replace(WANTED, interests=typed))
-    assert checked.interests == (Wish("Graph neural networks", 2.0), Wish("robotics"))
+    assert checked.interests == (Interest("Graph neural networks", 2.0), Interest("robotics"))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +137,7 @@ def test_what_is_no_address_is_refused(typed: str) -> None:
 # --- joining
 
 
-def test_signing_up_waits_for_the_owner_of_the_address(app: App, now: datetime) -> None:
+def test_signing_up_waits_for_the_owner_of_the_address(app: Application, now: datetime) -> None:
     """Until they confirm there is one mail to them, and nothing is due."""
     with app.db.write() as session:
         delivery_id = subscribers.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
@@ -152,7 +147,7 @@ def test_signing_up_waits_for_the_owner_of_the_address(app: App, now: datetime) 
     assert (reader.state, reader.next_due_at, reader.consent_at) == (SubscriberState.PENDING, None, None)
 
 
-def test_confirming_records_consent_and_the_first_digest(app: App, now: datetime) -> None:
+def test_confirming_records_consent_and_the_first_digest(app: Application, now: datetime) -> None:
     """When, to which wording, and from where; then the next local 8 o'clock."""
     reader = reader_of(app, joined(app, now))
     assert reader.state is SubscriberState.ACTIVE
@@ -161,7 +156,7 @@ def test_confirming_records_consent_and_the_first_digest(app: App, now: datetime
     assert reader.next_due_at == datetime(2026, 11, 21, 7, tzinfo=UTC)  # 8:00 in Berlin
 
 
-def test_confirming_twice_is_confirming_once(app: App, now: datetime) -> None:
+def test_confirming_twice_is_confirming_once(app: Application, now: datetime) -> None:
     """The consent keeps its moment."""
     identity = joined(app, now)
     with app.db.write() as session:
@@ -169,9 +164,9 @@ def test_confirming_twice_is_confirming_once(app: App, now: datetime) -> None:
     assert (reader_of(app, identity).consent_at, reader_of(app, identity).consent_ip) == (now, "192.0.2.2")
 
 
-def test_each_sign_up_confirms_its_own_choices(app: App, now: datetime) -> None:
+def test_each_sign_up_confirms_its_own_choices(app: Application, now: datetime) -> None:
     """Two within the hour have a mail each; one more has to wait, and nobody can confirm its choices."""
-    newer = replace(WANTED, interests=(Wish("astronomy"),))
+    newer = replace(WANTED, interests=(Interest("astronomy"),))
     with app.db.write() as session:
         first = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
         again = subscribers.sign_up(session, SignUp(ALICE.upper(), newer), "", now + HOUR / 2)
@@ -186,18 +181,18 @@ def test_each_sign_up_confirms_its_own_choices(app: App, now: datetime) -> None:
         assert subscribers.awaiting(session, alice, first) is None
 
 
-def test_a_known_reader_gets_their_link_instead(app: App, now: datetime) -> None:
+def test_a_known_reader_gets_their_link_instead(app: Application, now: datetime) -> None:
     """What they have chosen stays: anybody could have typed their address."""
     identity = joined(app, now)
     with app.db.write() as session:
-        other = replace(WANTED, interests=(Wish("something else"),))
+        other = replace(WANTED, interests=(Interest("something else"),))
         delivery_id = subscribers.sign_up(session, SignUp(ALICE, other), "", now + HOUR)
         assert session.get_one(Delivery, delivery_id).kind is MailKind.MANAGE
         assert subscribers.preferences_of(session, subscribers.get(session, identity)) == WANTED
         assert subscribers.sign_up(session, SignUp(ALICE, other), "", now + 1.5 * HOUR) is None
 
 
-def test_a_suppressed_address_gets_nothing(app: App, now: datetime) -> None:
+def test_a_suppressed_address_gets_nothing(app: Application, now: datetime) -> None:
     """Not even a row of its own; but something is written, so that it takes as long."""
     with app.db.write() as session:
         suppression.suppress(session, ALICE, "complained", now)
@@ -206,7 +201,7 @@ def test_a_suppressed_address_gets_nothing(app: App, now: datetime) -> None:
         assert session.exec(select(Event.kind)).all() == ["signup_refused"]
 
 
-def test_who_left_is_asked_again(app: App, now: datetime) -> None:
+def test_who_left_is_asked_again(app: Application, now: datetime) -> None:
     """Somebody who typed their address changes nothing about them: they themselves must agree."""
     identity = joined(app, now)
     with app.db.write() as session:
@@ -221,7 +216,7 @@ def test_who_left_is_asked_again(app: App, now: datetime) -> None:
     assert reader_of(app, identity).state is SubscriberState.UNSUBSCRIBED
 
 
-def test_an_old_confirmation_does_not_bring_back_who_left(app: App, now: datetime) -> None:
+def test_an_old_confirmation_does_not_bring_back_who_left(app: Application, now: datetime) -> None:
     """The link in last week's mail has done its work."""
     identity = joined(app, now)
     with app.db.write() as session:
@@ -230,7 +225,7 @@ def test_an_old_confirmation_does_not_bring_back_who_left(app: App, now: datetim
             subscribers.confirm(session, identity, "", now)
 
 
-def test_declining_forgets_who_never_was_a_reader(app: App, now: datetime) -> None:
+def test_declining_forgets_who_never_was_a_reader(app: Application, now: datetime) -> None:
     """The address is gone, a second click does nothing, and after 90 days they may be asked again."""
     with app.db.write() as session:
         subscribers.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
@@ -243,7 +238,7 @@ def test_declining_forgets_who_never_was_a_reader(app: App, now: datetime) -> No
     assert reader_of(app, identity).state is SubscriberState.ERASED
 
 
-def test_declining_does_nothing_to_a_reader(app: App, now: datetime) -> None:
+def test_declining_does_nothing_to_a_reader(app: Application, now: datetime) -> None:
     """The way out of a subscription is another link."""
     identity = joined(app, now)
     with app.db.write() as session:
@@ -251,7 +246,7 @@ def test_declining_does_nothing_to_a_reader(app: App, now: datetime) -> None:
     assert reader_of(app, identity).state is SubscriberState.ACTIVE
 
 
-def test_sign_ups_that_nobody_confirms_are_forgotten(app: App, now: datetime) -> None:
+def test_sign_ups_that_nobody_confirms_are_forgotten(app: Application, now: datetime) -> None:
     """Only those who have not been asked again since."""
     with app.db.write() as session:
         subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
@@ -263,7 +258,7 @@ def test_sign_ups_that_nobody_confirms_are_forgotten(app: App, now: datetime) ->
     assert left.email == BOB
 
 
-def test_an_operator_adds_who_agreed_elsewhere(app: App, now: datetime) -> None:
+def test_an_operator_adds_who_agreed_elsewhere(app: Application, now: datetime) -> None:
     """Active at once, without a mail; nobody is added twice or against their will."""
     with app.db.write() as session:
         identity = subscribers.add(session, ALICE, WANTED, now)
@@ -287,7 +282,7 @@ def test_an_operator_adds_who_agreed_elsewhere(app: App, now: datetime) -> None:
     ],
 )
 def test_a_link_is_mailed_to_who_has_one(
-    app: App, now: datetime, state: SubscriberState, kind: MailKind
+    app: Application, now: datetime, state: SubscriberState, kind: MailKind
 ) -> None:
     """Whoever left may still see, export and erase what is held about them."""
     with app.db.write() as session:
@@ -299,7 +294,7 @@ def test_a_link_is_mailed_to_who_has_one(
         assert subscribers.send_link(session, BOB, "", now) is None
 
 
-def test_two_sign_ups_at_the_same_moment_are_one_reader(app: App, now: datetime) -> None:
+def test_two_sign_ups_at_the_same_moment_are_one_reader(app: Application, now: datetime) -> None:
     """Neither of two threads fails, whoever comes first; each sign-up has its own mail."""
     failures: list[Exception] = []
     start = threading.Barrier(4)
@@ -326,24 +321,24 @@ def test_two_sign_ups_at_the_same_moment_are_one_reader(app: App, now: datetime)
 # --- staying
 
 
-def test_wishes_come_in_their_order_for_each_reader(app: App, now: datetime) -> None:
+def test_wishes_come_in_their_order_for_each_reader(app: Application, now: datetime) -> None:
     """Readers who share an interest share its text, and nothing else."""
     alice = joined(app, now)
-    bob = joined(app, now, BOB, replace(WANTED, interests=(Wish("robotics"),)))
-    carol = joined(app, now, "carol@example.org", Preferences(when_empty=WhenEmpty.TRENDING))
+    bob = joined(app, now, BOB, replace(WANTED, interests=(Interest("robotics"),)))
+    carol = joined(app, now, "carol@example.org", Preferences(when_empty=EmptyDigestPolicy.TRENDING))
     with app.db.read() as session:
-        assert subscribers.wishes(session, [alice, bob, carol]) == {
+        assert subscribers.interests_of(session, [alice, bob, carol]) == {
             alice: WANTED.interests,
-            bob: (Wish("robotics"),),
+            bob: (Interest("robotics"),),
         }
 
 
-def test_changing_replaces_what_was_chosen(app: App, now: datetime) -> None:
+def test_changing_replaces_what_was_chosen(app: Application, now: datetime) -> None:
     """And moves the next digest to where it belongs by now."""
     identity = joined(app, now)
     newer = Preferences(
         cadence=Cadence.WEEKLY, weekday=2, hour=18, zone="America/New_York", min_papers=2, max_papers=5,
-        when_empty=WhenEmpty.TRENDING, interests=(Wish("robotics"), Wish("astronomy")),
+        when_empty=EmptyDigestPolicy.TRENDING, interests=(Interest("robotics"), Interest("astronomy")),
     )  # fmt: skip
     with app.db.write() as session:
         subscribers.change(session, identity, newer, now)
@@ -353,38 +348,40 @@ def test_changing_replaces_what_was_chosen(app: App, now: datetime) -> None:
     assert reader.next_due_at == datetime(2026, 11, 25, 23, tzinfo=UTC)
 
 
-def test_an_author_is_followed_once_and_may_be_let_go(app: App, now: datetime) -> None:
+def test_an_author_is_followed_once_and_may_be_let_go(app: Application, now: datetime) -> None:
     """As one more interest; who is followed already stays as they are; and with no room it says so."""
     alice = joined(app, now)
-    known = Wish('author:"Ada Lovelace"', 3.0, 2)
+    known = Interest('author:"Ada Lovelace"', 3.0, 2)
     with app.db.write() as session:
-        subscribers.change(session, alice, replace(WANTED, interests=(known, Wish("robots"))), now)
+        subscribers.change(session, alice, replace(WANTED, interests=(known, Interest("robots"))), now)
         for name in ("Li", "ada lovelace", "Li"):
             subscribers.follow(session, alice, name, now)
         followed = subscribers.preferences_of(session, subscribers.get(session, alice))
-        assert followed.interests == (known, Wish("robots"), Wish("author:Li"))
+        assert followed.interests == (known, Interest("robots"), Interest("author:Li"))
         subscribers.unfollow(session, alice, "ADA Lovelace", now)
         subscribers.unfollow(session, alice, "Nobody", now)
         followed = subscribers.preferences_of(session, subscribers.get(session, alice))
-        assert followed.interests == (Wish("robots"), Wish("author:Li"))
-        full = replace(WANTED, interests=tuple(Wish(f"topic {n}") for n in range(20)))
+        assert followed.interests == (Interest("robots"), Interest("author:Li"))
+        full = replace(WANTED, interests=tuple(Interest(f"topic {n}") for n in range(20)))
         subscribers.change(session, alice, full, now)
         with pytest.raises(InvalidPreference, match="At most 20"):
             subscribers.follow(session, alice, "Ada Lovelace", now)
 
 
-def test_who_gets_what_trends_goes_on_to_get_it_beside_whom_they_follow(app: App, now: datetime) -> None:
+def test_who_gets_what_trends_goes_on_to_get_it_beside_whom_they_follow(
+    app: Application, now: datetime
+) -> None:
     """One author's papers alone would be a poor exchange; and without any author it is as before."""
-    alice = joined(app, now, wanted=Preferences(when_empty=WhenEmpty.TRENDING, max_papers=7))
+    alice = joined(app, now, wanted=Preferences(when_empty=EmptyDigestPolicy.TRENDING, max_papers=7))
     with app.db.write() as session:
         subscribers.follow(session, alice, "Ada Lovelace", now)
         chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
-        assert (chosen.beyond, chosen.when_empty) == (7, WhenEmpty.TRENDING)
+        assert (chosen.beyond, chosen.when_empty) == (7, EmptyDigestPolicy.TRENDING)
         subscribers.unfollow(session, alice, "Ada Lovelace", now)
         assert subscribers.preferences_of(session, subscribers.get(session, alice)).interests == ()
 
 
-def test_a_word_is_muted_once_and_may_be_heard_again(app: App, now: datetime) -> None:
+def test_a_word_is_muted_once_and_may_be_heard_again(app: Application, now: datetime) -> None:
     """However it is spelled; what cannot be muted changes nothing."""
     alice = joined(app, now)
     with app.db.write() as session:
@@ -398,7 +395,7 @@ def test_a_word_is_muted_once_and_may_be_heard_again(app: App, now: datetime) ->
         assert subscribers.preferences_of(session, subscribers.get(session, alice)).muted == ("cat:cs.CR",)
 
 
-def test_a_change_that_cannot_be_used_changes_nothing(app: App, now: datetime) -> None:
+def test_a_change_that_cannot_be_used_changes_nothing(app: Application, now: datetime) -> None:
     """What was chosen before still stands."""
     identity = joined(app, now)
     with pytest.raises(InvalidPreference), app.db.write() as session:
@@ -418,7 +415,7 @@ def test_a_change_that_cannot_be_used_changes_nothing(app: App, now: datetime) -
     ids=["a later hour", "a day behind", "a day ahead", "weekly from today"],
 )
 def test_a_change_never_brings_a_second_digest_on_a_local_day(
-    app: App, now: datetime, newer: Preferences, due: datetime
+    app: Application, now: datetime, newer: Preferences, due: datetime
 ) -> None:
     """Whoever had this Friday's digest at 8 in Berlin waits for the next day of where they live now."""
     identity = joined(app, now - timedelta(days=2))
@@ -428,16 +425,16 @@ def test_a_change_never_brings_a_second_digest_on_a_local_day(
     assert reader_of(app, identity).next_due_at == due
 
 
-def test_a_pause_ends_by_itself(app: App, now: datetime) -> None:
+def test_a_pause_ends_by_itself(app: Application, now: datetime) -> None:
     """Nothing is due meanwhile; on the day, the next digest is."""
     identity, until = joined(app, now), now + timedelta(days=7)
     with app.db.write() as session:
         subscribers.pause(session, identity, until, now)
         subscribers.pause(session, identity, until, now)
-        assert subscribers.wake(session, until - HOUR) == 0
+        assert subscribers.end_expired_pauses(session, until - HOUR) == 0
     assert reader_of(app, identity).next_due_at is None
     with app.db.write() as session:
-        assert subscribers.wake(session, until) == 1
+        assert subscribers.end_expired_pauses(session, until) == 1
     reader = reader_of(app, identity)
     assert (reader.state, reader.next_due_at) == (
         SubscriberState.ACTIVE,
@@ -445,18 +442,18 @@ def test_a_pause_ends_by_itself(app: App, now: datetime) -> None:
     )
 
 
-def test_a_pause_without_an_end_lasts_until_the_reader_is_back(app: App, now: datetime) -> None:
+def test_a_pause_without_an_end_lasts_until_the_reader_is_back(app: Application, now: datetime) -> None:
     """Nobody wakes them but they themselves."""
     identity = joined(app, now)
     with app.db.write() as session:
         subscribers.pause(session, identity, None, now)
-        assert subscribers.wake(session, now + timedelta(days=5000)) == 0
+        assert subscribers.end_expired_pauses(session, now + timedelta(days=5000)) == 0
         subscribers.resume(session, identity, now)
         subscribers.resume(session, identity, now)
     assert reader_of(app, identity).state is SubscriberState.ACTIVE
 
 
-def test_there_are_days_to_which_nobody_can_pause(app: App, now: datetime) -> None:
+def test_there_are_days_to_which_nobody_can_pause(app: Application, now: datetime) -> None:
     """Yesterday, and the next century; and what is not active cannot pause."""
     identity = joined(app, now)
     for until in (now, now - HOUR, now + timedelta(days=400)):
@@ -468,13 +465,13 @@ def test_there_are_days_to_which_nobody_can_pause(app: App, now: datetime) -> No
             subscribers.pause(session, identity, now + HOUR, now)
 
 
-def test_coming_back_is_a_new_consent(app: App, now: datetime) -> None:
+def test_coming_back_is_a_new_consent(app: Application, now: datetime) -> None:
     """With the preferences they had; unless mail to them is blocked by now."""
     identity = joined(app, now)
     with app.db.write() as session:
         subscribers.unsubscribe(session, identity, now)
-        subscribers.come_back(session, identity, "203.0.113.7", now + HOUR)
-        subscribers.come_back(session, identity, "203.0.113.8", now + 2 * HOUR)
+        subscribers.resubscribe(session, identity, "203.0.113.7", now + HOUR)
+        subscribers.resubscribe(session, identity, "203.0.113.8", now + 2 * HOUR)
     reader = reader_of(app, identity)
     assert (reader.state, reader.consent_at) == (SubscriberState.ACTIVE, now + HOUR)
     assert (reader.consent_ip, reader.ended_at) == ("203.0.113.7", None)
@@ -482,13 +479,13 @@ def test_coming_back_is_a_new_consent(app: App, now: datetime) -> None:
         subscribers.unsubscribe(session, identity, now)
         suppression.suppress(session, ALICE, "complained", now)
         with pytest.raises(Conflict):
-            subscribers.come_back(session, identity, "", now)
+            subscribers.resubscribe(session, identity, "", now)
 
 
 # --- leaving
 
 
-def test_unsubscribing_holds_back_what_is_waiting(app: App, now: datetime) -> None:
+def test_unsubscribing_holds_back_what_is_waiting(app: Application, now: datetime) -> None:
     """A digest in the ledger is not sent to who left, and twice is once."""
     identity = joined(app, now)
     with app.db.write() as session:
@@ -500,7 +497,7 @@ def test_unsubscribing_holds_back_what_is_waiting(app: App, now: datetime) -> No
     assert (reader.state, reader.ended_at, reader.next_due_at) == (SubscriberState.UNSUBSCRIBED, now, None)
 
 
-def test_an_export_holds_everything_but_machinery(app: App, now: datetime) -> None:
+def test_an_export_holds_everything_but_machinery(app: Application, now: datetime) -> None:
     """It is JSON, and a reader finds in it what they have chosen and what they were sent."""
     identity = joined(app, now)
     with app.db.write() as session:
@@ -515,7 +512,7 @@ def test_an_export_holds_everything_but_machinery(app: App, now: datetime) -> No
     assert not {"link_epoch", "lease_owner"} & {*held["subscriber"], *held["deliveries"][0]}
 
 
-def test_erasing_is_asked_for_by_mail(app: App, now: datetime) -> None:
+def test_erasing_is_asked_for_by_mail(app: Application, now: datetime) -> None:
     """Asking erases nothing, and asking twice sends one mail."""
     identity = joined(app, now)
     with app.db.write() as session:
@@ -525,7 +522,7 @@ def test_erasing_is_asked_for_by_mail(app: App, now: datetime) -> None:
     assert kinds_of_mail(app) == [MailKind.CONFIRM, MailKind.ERASE]
 
 
-def test_erasing_leaves_nothing_of_a_person(app: App, now: datetime) -> None:
+def test_erasing_leaves_nothing_of_a_person(app: Application, now: datetime) -> None:
     """No address, no interest, no digest, no trace of where they were; the count of mails stays."""
     identity = joined(app, now)
     with app.db.write() as session:
@@ -542,7 +539,7 @@ def test_erasing_leaves_nothing_of_a_person(app: App, now: datetime) -> None:
     assert (reader.state, reader.link_epoch) == (SubscriberState.ERASED, 1)
 
 
-def test_who_wishes_so_may_come_again_after_erasing(app: App, now: datetime) -> None:
+def test_who_wishes_so_may_come_again_after_erasing(app: Application, now: datetime) -> None:
     """Without the fingerprint they are as unknown as anybody."""
     identity = joined(app, now)
     with app.db.write() as session:
@@ -551,7 +548,7 @@ def test_who_wishes_so_may_come_again_after_erasing(app: App, now: datetime) -> 
     assert reader_of(app, identity).state is SubscriberState.ERASED
 
 
-def test_an_erased_reader_stays_erased(app: App, now: datetime) -> None:
+def test_an_erased_reader_stays_erased(app: Application, now: datetime) -> None:
     """Unsubscribing once more changes nothing; nothing else is possible."""
     identity = joined(app, now)
     with app.db.write() as session:
@@ -568,7 +565,7 @@ def test_an_erased_reader_stays_erased(app: App, now: datetime) -> None:
     assert reader_of(app, identity).state is SubscriberState.ERASED
 
 
-def test_nobody_is_not_found(app: App) -> None:
+def test_nobody_is_not_found(app: Application) -> None:
     """An id that was never given away is an error, not an empty reader."""
     with app.db.read() as session, pytest.raises(NotFound):
         subscribers.get(session, 4711)

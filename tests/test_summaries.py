@@ -16,13 +16,15 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import col, select
 
-from app import archive, ingest, leases, main, pipeline, summaries
+from app import main, pipeline
+from app.application import Application
 from app.errors import UnreadableAnswer
-from app.models import Delivery, Paper, Run, WrittenSummary
-from app.pipeline import App
-from app.records import PaperRecord, PaperView, Parsed, Rejection
-from app.sources.client import Wire
+from app.papers import ingest, llm_summaries, queries
+from app.papers.sources.http_client import HttpTransport
+from app.storage import locks
+from app.storage.models import Delivery, GeneratedSummary, JobRun, Paper
 from app.subscribers import Preferences
+from app.types import PaperRecord, PaperView, ParseResult, Rejection
 from tests import shelves
 from tests.peer import Peer
 
@@ -45,11 +47,11 @@ class Endpoint(Peer):
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         super().__init__(*(answers or [chat(SENTENCE)]))
 
-    def on(self, app: App) -> App:
+    def on(self, app: Application) -> Application:
         """The application with this endpoint in its settings."""
         chosen = {"summary_url": URL, "summary_model": MODEL, "summary_key": KEY}
-        wire = Wire(httpx.MockTransport(self))
-        return replace(app, settings=app.settings.model_copy(update=chosen), wire=wire)
+        wire = HttpTransport(httpx.MockTransport(self))
+        return replace(app, settings=app.settings.model_copy(update=chosen), http=wire)
 
     @property
     def titles(self) -> list[str]:
@@ -58,7 +60,7 @@ class Endpoint(Peer):
         return [text.split("\n")[0].removeprefix("Title: ") for text in told]
 
 
-def add(app: App, now: datetime, *titles: str, **fields: object) -> list[int]:
+def add(app: Application, now: datetime, *titles: str, **fields: object) -> list[int]:
     """Papers that were listed today, with an abstract and without a summary."""
     with app.db.write() as session:
         source = session.exec(select(shelves.Source)).first() or shelves.source(session, now)
@@ -66,24 +68,26 @@ def add(app: App, now: datetime, *titles: str, **fields: object) -> list[int]:
         return [shelves.paper(session, source, title, now=now, **usual) for title in titles]
 
 
-def runs(app: App) -> list[Run]:
+def runs(app: Application) -> list[JobRun]:
     with app.db.read() as session:
-        return list(session.exec(select(Run).where(Run.job == summaries.JOB).order_by(col(Run.id))))
+        return list(
+            session.exec(select(JobRun).where(JobRun.job == llm_summaries.JOB).order_by(col(JobRun.id)))
+        )
 
 
-def view(app: App, paper_id: int) -> PaperView:
+def view(app: Application, paper_id: int) -> PaperView:
     with app.db.read() as session:
-        return archive.views(session, [paper_id])[0]
+        return queries.paper_views(session, [paper_id])[0]
 
 
-def test_without_an_endpoint_nothing_happens(app: App, now: datetime) -> None:
+def test_without_an_endpoint_nothing_happens(app: Application, now: datetime) -> None:
     """It is off by default, and leaves no record of having done nothing."""
     add(app, now, "Bookmark")
     assert not pipeline.summarise(app, now)
     assert runs(app) == []
 
 
-def test_a_paper_without_a_summary_gets_one(app: App, now: datetime) -> None:
+def test_a_paper_without_a_summary_gets_one(app: Application, now: datetime) -> None:
     """The model is given title and abstract, and its name stands beside what it wrote."""
     [number] = add(app, now, "Bookmark")
     endpoint = Endpoint()
@@ -96,7 +100,7 @@ def test_a_paper_without_a_summary_gets_one(app: App, now: datetime) -> None:
     assert (view(app, number).tldr, view(app, number).tldr_by) == (SENTENCE, MODEL)
 
 
-def test_a_card_says_who_wrote_it(app: App, now: datetime) -> None:
+def test_a_card_says_who_wrote_it(app: Application, now: datetime) -> None:
     """In both parts of the mail, and on the page of the day."""
     add(app, now, "Bookmark")
     pipeline.summarise(Endpoint().on(app), now)
@@ -107,7 +111,7 @@ def test_a_card_says_who_wrote_it(app: App, now: datetime) -> None:
         assert f"Summary by {MODEL}" in visitor.get(f"/day/{now.date()}").text
 
 
-def test_each_paper_is_asked_about_once(app: App, now: datetime) -> None:
+def test_each_paper_is_asked_about_once(app: Application, now: datetime) -> None:
     """And a run without work leaves no record."""
     add(app, now, "Bookmark")
     endpoint = Endpoint()
@@ -116,7 +120,7 @@ def test_each_paper_is_asked_about_once(app: App, now: datetime) -> None:
     assert len(endpoint.asked) == len(runs(app)) == 1
 
 
-def test_only_what_may_be_picked_and_needs_one(app: App, now: datetime) -> None:
+def test_only_what_may_be_picked_and_needs_one(app: Application, now: datetime) -> None:
     """No abstract, a summary already, too old, withdrawn or merged: the model is not asked."""
     add(app, now, "No abstract", abstract="")
     add(app, now, "Has one", tldr="Its source's own.")
@@ -130,20 +134,20 @@ def test_only_what_may_be_picked_and_needs_one(app: App, now: datetime) -> None:
 
 
 def test_the_most_voted_come_first_within_a_budget(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others have their turn in the next run; a few are asked about at a time."""
-    monkeypatch.setattr(summaries, "BUDGET", 6)
+    monkeypatch.setattr(llm_summaries, "BUDGET", 6)
     for votes in range(9):
         add(app, now, f"With {votes}", upvotes=votes)
     endpoint = Endpoint()
     assert pipeline.summarise(endpoint.on(app), now) == {"written": 6, "rejected": 0}
     assert endpoint.titles == [f"With {votes}" for votes in (8, 7, 6, 5, 4, 3)]
-    assert 1 < endpoint.most_at_once <= summaries.AT_ONCE
+    assert 1 < endpoint.most_at_once <= llm_summaries.AT_ONCE
     assert pipeline.summarise(endpoint.on(app), now + timedelta(minutes=15)) == {"written": 3, "rejected": 0}
 
 
-def test_a_source_s_own_summary_wins_whenever_it_comes(app: App, now: datetime) -> None:
+def test_a_source_s_own_summary_wins_whenever_it_comes(app: Application, now: datetime) -> None:
     """And what was written stays where later records of a source have none."""
     [number] = add(app, now, "Bookmark", arxiv_id="2611.00001")
     pipeline.summarise(Endpoint().on(app), now)
@@ -152,7 +156,7 @@ def test_a_source_s_own_summary_wins_whenever_it_comes(app: App, now: datetime) 
         with app.db.write() as session:
             source = session.exec(select(shelves.Source)).one()
             record = PaperRecord("Bookmark", "2611.00001", abstract=ABSTRACT, tldr=tldr, listed_on=now.date())
-            ingest.store(session, source, Parsed(1, (record,)), now)
+            ingest.store(session, source, ParseResult(1, (record,)), now)
         return view(app, number)
 
     assert (again("").tldr, again("").tldr_by) == (SENTENCE, MODEL)
@@ -162,16 +166,16 @@ def test_a_source_s_own_summary_wins_whenever_it_comes(app: App, now: datetime) 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ("", summaries.WRONG_LENGTH),
-        (None, summaries.WRONG_LENGTH),
-        ("Sorry.", summaries.WRONG_LENGTH),
-        ("It reads and reads. " * 40, summaries.WRONG_LENGTH),
-        ("<p>Bookmark lets a small reader keep an index.</p>", summaries.NOT_PLAIN),
-        ("Bookmark keeps an index: read more at https://evil.test/win", summaries.NOT_PLAIN),
-        ("[Bookmark keeps an index of all pages](//evil.test)", summaries.NOT_PLAIN),
+        ("", llm_summaries.WRONG_LENGTH),
+        (None, llm_summaries.WRONG_LENGTH),
+        ("Sorry.", llm_summaries.WRONG_LENGTH),
+        ("It reads and reads. " * 40, llm_summaries.WRONG_LENGTH),
+        ("<p>Bookmark lets a small reader keep an index.</p>", llm_summaries.NOT_PLAIN),
+        ("Bookmark keeps an index: read more at https://evil.test/win", llm_summaries.NOT_PLAIN),
+        ("[Bookmark keeps an index of all pages](//evil.test)", llm_summaries.NOT_PLAIN),
     ],
 )
-def test_an_answer_that_cannot_be_shown(app: App, now: datetime, answer: object, reason: str) -> None:
+def test_an_answer_that_cannot_be_shown(app: Application, now: datetime, answer: object, reason: str) -> None:
     """It is told in the run, the paper keeps its abstract's sentence, and is asked about again later."""
     [number] = add(app, now, "Bookmark")
     endpoint = Endpoint(chat(answer))
@@ -206,20 +210,20 @@ def test_an_answer_that_cannot_be_shown(app: App, now: datetime, answer: object,
     ],
 )
 def test_a_fault_of_the_endpoint_ends_the_run(
-    app: App, now: datetime, fault: httpx.Response | Exception
+    app: Application, now: datetime, fault: httpx.Response | Exception
 ) -> None:
     """It is told in the run without the key; what is left waits, and no mail does."""
     add(app, now, *(f"Paper {n}" for n in range(12)))
     endpoint = Endpoint(fault)
     pipeline.summarise(endpoint.on(app), now)
-    assert len(endpoint.asked) <= summaries.AT_ONCE
+    assert len(endpoint.asked) <= llm_summaries.AT_ONCE
     [run] = runs(app)
     assert run.error.startswith("the endpoint: ")
     assert KEY not in run.error
     assert len(pipeline.preview(app, Preferences(), now).picks) == 10
 
 
-def test_a_mail_goes_out_while_the_endpoint_is_down(app: App, now: datetime) -> None:
+def test_a_mail_goes_out_while_the_endpoint_is_down(app: Application, now: datetime) -> None:
     """With the abstract's own sentence."""
     add(app, now, "Bookmark")
     pipeline.summarise(Endpoint(httpx.ConnectError("nobody there")).on(app), now)
@@ -231,7 +235,7 @@ def test_a_mail_goes_out_while_the_endpoint_is_down(app: App, now: datetime) -> 
     assert (pick.summary, pick.summary_by) == (GIST, "")
 
 
-def test_an_endpoint_that_fails_is_left_in_peace_ever_longer(app: App, now: datetime) -> None:
+def test_an_endpoint_that_fails_is_left_in_peace_ever_longer(app: Application, now: datetime) -> None:
     """15, 30, 60 and at most 120 minutes; one good run, and it is asked every time again."""
     add(app, now, *(f"Paper {n}" for n in range(40)))
     endpoint = Endpoint(httpx.Response(500))
@@ -246,7 +250,7 @@ def test_an_endpoint_that_fails_is_left_in_peace_ever_longer(app: App, now: date
     assert not runs(app)[-1].error
 
 
-def test_one_paper_that_breaks_the_endpoint_does_not_stop_the_others(app: App, now: datetime) -> None:
+def test_one_paper_that_breaks_the_endpoint_does_not_stop_the_others(app: Application, now: datetime) -> None:
     """It rests, too, so that the next run begins with others."""
     add(app, now, "Poison", upvotes=99)
     add(app, now, *(f"Paper {n}" for n in range(3)))
@@ -255,30 +259,30 @@ def test_one_paper_that_breaks_the_endpoint_does_not_stop_the_others(app: App, n
     pipeline.summarise(endpoint.on(app), now + timedelta(minutes=15))
     assert endpoint.titles.count("Poison") == 1
     with app.db.read() as session:
-        waiting = select(Paper.title).join(WrittenSummary).where(WrittenSummary.text == "")
+        waiting = select(Paper.title).join(GeneratedSummary).where(GeneratedSummary.text == "")
         assert session.exec(waiting).all() == ["Poison"]
 
 
 def test_an_answer_that_never_ends_is_given_up(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However slowly it trickles in."""
-    monkeypatch.setattr(summaries, "PATIENCE", timedelta(milliseconds=20))
+    monkeypatch.setattr(llm_summaries, "PATIENCE", timedelta(milliseconds=20))
 
     async def never(_request: httpx.Request) -> httpx.Response:
         await asyncio.Event().wait()
         raise AssertionError
 
     add(app, now, "Bookmark")
-    pipeline.summarise(replace(Endpoint().on(app), wire=Wire(httpx.MockTransport(never))), now)
+    pipeline.summarise(replace(Endpoint().on(app), http=HttpTransport(httpx.MockTransport(never))), now)
     assert runs(app)[0].error == "the endpoint: no answer in time"
 
 
-def test_one_process_at_a_time(app: App, now: datetime) -> None:
+def test_one_process_at_a_time(app: Application, now: datetime) -> None:
     """Each paper costs money."""
     add(app, now, "Bookmark")
     endpoint = Endpoint()
-    with leases.turn(app.db, summaries.JOB, now, timedelta(minutes=5)):
+    with locks.turn(app.db, llm_summaries.JOB, now, timedelta(minutes=5)):
         assert not pipeline.summarise(endpoint.on(app), now)
     assert endpoint.asked == []
 
@@ -298,7 +302,7 @@ def test_one_process_at_a_time(app: App, now: datetime) -> None:
 )
 def test_what_models_put_around_a_sentence_goes(answer: str) -> None:
     """Quotes, thoughts, headings and stars are not part of it."""
-    assert summaries.summary_in(chat(answer).content) == SENTENCE
+    assert llm_summaries.summary_in(chat(answer).content) == SENTENCE
 
 
 @pytest.mark.parametrize(
@@ -311,28 +315,30 @@ def test_what_models_put_around_a_sentence_goes(answer: str) -> None:
 )
 def test_quotes_within_a_sentence_stay(sentence: str) -> None:
     """Only a pair around all of it, and none within, is not its own."""
-    assert summaries.summary_in(chat(sentence).content) == sentence
+    assert llm_summaries.summary_in(chat(sentence).content) == sentence
 
 
 def test_half_an_answer_is_none() -> None:
     """An endpoint that allows few tokens stops in the middle, and says so."""
     choice = {"message": {"content": "Bookmark lets a small reader keep an"}, "finish_reason": "length"}
-    told = summaries.summary_in(httpx.Response(200, json={"choices": [choice]}).content)
+    told = llm_summaries.summary_in(httpx.Response(200, json={"choices": [choice]}).content)
     assert isinstance(told, Rejection)
-    assert told.reason == summaries.CUT_SHORT
+    assert told.reason == llm_summaries.CUT_SHORT
 
 
 def test_formulas_are_shown_as_in_abstracts() -> None:
     """LaTeX becomes Unicode; less-than signs are no markup."""
     told = chat(r"It proves that $\alpha < \beta$ holds for all n < 9 and m > 3 in every case.").content
-    assert summaries.summary_in(told) == "It proves that α < β holds for all n < 9 and m > 3 in every case."
+    assert (
+        llm_summaries.summary_in(told) == "It proves that α < β holds for all n < 9 and m > 3 in every case."
+    )
 
 
 def test_an_answer_of_another_kind_is_no_answer() -> None:
     """The endpoint is not what the operator takes it for."""
     with pytest.raises(UnreadableAnswer):
-        summaries.summary_in(b"\xff\xfe")
-    assert isinstance(summaries.summary_in(chat(["a", "list"]).content), Rejection)
+        llm_summaries.summary_in(b"\xff\xfe")
+    assert isinstance(llm_summaries.summary_in(chat(["a", "list"]).content), Rejection)
 
 
 @contextmanager
@@ -362,7 +368,7 @@ def model_server(answer: Callable[[dict[str, object]], bytes]) -> Iterator[str]:
         server.server_close()
 
 
-def test_over_a_real_connection(app: App, now: datetime) -> None:
+def test_over_a_real_connection(app: Application, now: datetime) -> None:
     """What was tested on a stand-in holds where bytes travel; no key is sent where none is set."""
     numbers = add(app, now, *(f"Paper {n}" for n in range(6)))
 

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from app import suppression
-from app.pipeline import App
+from app.application import Application
+from app.delivery import suppression
 
 
 @pytest.mark.parametrize("spelling", ["alice@example.org", "Alice@Example.ORG", " alice@example.org\n"])
-def test_an_address_is_known_however_it_is_spelled(app: App, now: datetime, spelling: str) -> None:
+def test_an_address_is_known_however_it_is_spelled(app: Application, now: datetime, spelling: str) -> None:
     """Case and outer space do not let a suppressed address through."""
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "bounced", now)
@@ -20,7 +20,7 @@ def test_an_address_is_known_however_it_is_spelled(app: App, now: datetime, spel
         assert suppression.among(session, [spelling, "bob@example.org"]) == {spelling: "bounced"}
 
 
-def test_only_a_hash_is_kept(app: App, now: datetime) -> None:
+def test_only_a_hash_is_kept(app: Application, now: datetime) -> None:
     """The list can outlive an erasure, because it does not say who is on it."""
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "erased at her own wish", now)
@@ -28,7 +28,7 @@ def test_only_a_hash_is_kept(app: App, now: datetime) -> None:
     assert "alice" not in row.model_dump_json()
 
 
-def test_the_first_reason_stands(app: App, now: datetime) -> None:
+def test_the_first_reason_stands(app: Application, now: datetime) -> None:
     """Suppressing twice is no error and changes nothing."""
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "bounced", now)
@@ -38,7 +38,7 @@ def test_the_first_reason_stands(app: App, now: datetime) -> None:
     assert (entry.reason, entry.since) == ("bounced", now)
 
 
-def test_an_address_can_be_taken_off(app: App, now: datetime) -> None:
+def test_an_address_can_be_taken_off(app: Application, now: datetime) -> None:
     """Once; the second time there is nothing to take off."""
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "bounced", now)
@@ -47,7 +47,7 @@ def test_an_address_can_be_taken_off(app: App, now: datetime) -> None:
         assert not suppression.is_suppressed(session, "alice@example.org")
 
 
-def test_the_list_comes_in_pages(app: App, now: datetime) -> None:
+def test_the_list_comes_in_pages(app: Application, now: datetime) -> None:
     """Each page begins after the last one of the page before."""
     with app.db.write() as session:
         for n in range(5):

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app import ranking, taste, words
-from app.records import Opinion, PaperView
+from app.digests import ranking
+from app.relevance import user_profile
+from app.text import tokenizer
+from app.types import Feedback, PaperView
 from tests import corpora
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -21,29 +23,31 @@ PAPERS = corpora.papers()
 
 
 @cache
-def candidates() -> taste.Candidates:
+def candidates() -> user_profile.Candidates:
     corpus = corpora.corpus()
     assert corpus.space
-    return taste.Candidates(PAPERS, corpus, corpus.space)
+    return user_profile.Candidates(PAPERS, corpus, corpus.space)
 
 
-def opinion(paper: PaperView, liked: bool = True) -> Opinion:
-    return Opinion(paper.title, paper.abstract, paper.authors, liked, AT, paper.id)
+def opinion(paper: PaperView, liked: bool = True) -> Feedback:
+    return Feedback(paper.title, paper.abstract, paper.authors, liked, AT, paper.id)
 
 
 def on(subject: str) -> list[PaperView]:
     return [paper for paper in PAPERS if subject in paper.abstract]
 
 
-def learned(opinions: Sequence[Opinion], found_in: taste.Candidates | None = None) -> taste.Taste:
-    found = taste.learn(opinions, found_in or candidates())
+def learned(
+    opinions: Sequence[Feedback], found_in: user_profile.Candidates | None = None
+) -> user_profile.UserProfile:
+    found = user_profile.build_profile(opinions, found_in or candidates())
     assert found
     return found
 
 
 def test_who_said_nothing_has_no_taste() -> None:
     """Then their digest is by interests alone."""
-    assert taste.learn([], candidates()) is None
+    assert user_profile.build_profile([], candidates()) is None
 
 
 def test_what_is_like_the_liked_comes_first() -> None:
@@ -80,7 +84,7 @@ def test_a_dislike_never_raises_a_paper(said: list[tuple[PaperView, bool]], disl
     lowered = learned([*opinions, opinion(disliked, liked=False)]).relevance
     before = learned(opinions).relevance if opinions else {}
     ids = lowered.keys() | before.keys()
-    assert all(lowered.get(number, 0.0) <= before.get(number, 0.0) + taste.LEAST for number in ids)
+    assert all(lowered.get(number, 0.0) <= before.get(number, 0.0) + user_profile.LEAST for number in ids)
 
 
 def test_the_twin_of_a_disliked_paper_is_held_down() -> None:
@@ -93,7 +97,7 @@ def test_the_twin_of_a_disliked_paper_is_held_down() -> None:
 
 def test_a_paper_without_a_known_word_says_nothing() -> None:
     """What was pasted may be on a subject that the archive has never heard of."""
-    unknown = Opinion("Zxqv", "", (), True, AT)
+    unknown = Feedback("Zxqv", "", (), True, AT)
     assert learned([unknown]).relevance == {}
     like = opinion(on("astronomy")[0])
     assert learned([unknown, like]).relevance == learned([like]).relevance
@@ -101,7 +105,7 @@ def test_a_paper_without_a_known_word_says_nothing() -> None:
 
 @settings(deadline=None, max_examples=20)
 @given(st.permutations([opinion(p, liked=n % 3 > 0) for n, p in enumerate(PAPERS[::40])]))
-def test_the_order_of_opinions_is_irrelevant(opinions: list[Opinion]) -> None:
+def test_the_order_of_opinions_is_irrelevant(opinions: list[Feedback]) -> None:
     """A taste is what was said, not when."""
     straight = learned(sorted(opinions, key=lambda one: one.title)).relevance
     assert learned(opinions).relevance == pytest.approx(straight)
@@ -118,9 +122,9 @@ def test_a_reason_quotes_what_both_papers_say(liked: list[PaperView]) -> None:
         assert said
         near = [texts[paper.id] for paper in liked if paper.title == said.group(1)]
         quoted = re.findall("“(.+?)”", said.group(2))
-        assert 0 < len(quoted) <= taste.CLOSE_WORDS
+        assert 0 < len(quoted) <= user_profile.CLOSE_WORDS
         assert all(words in texts[number] for words in quoted)
-        assert any({*words.stems(" ".join(quoted))} <= {*words.stems(text)} for text in near)
+        assert any({*tokenizer.stems(" ".join(quoted))} <= {*tokenizer.stems(text)} for text in near)
 
 
 def test_neighbouring_words_are_quoted_together() -> None:
@@ -128,21 +132,21 @@ def test_neighbouring_words_are_quoted_together() -> None:
     corpus = corpora.corpus()
     assert corpus.space
     papers = [PaperView(1, "Faster Protein-Folding", "Lidar."), PaperView(2, "Protein: folding", "Lidar.")]
-    like = Opinion("Protein folding on a budget", "A galaxy.", (), True, AT)
+    like = Feedback("Protein folding on a budget", "A galaxy.", (), True, AT)
     together, apart = papers
-    found = learned([like], taste.Candidates(papers, corpus, corpus.space))
+    found = learned([like], user_profile.Candidates(papers, corpus, corpus.space))
     through = "close to “Protein folding on a budget” that you liked, through "
     assert found.reason(together.id) == f"{through}“Protein-Folding”"
     assert set(re.findall("“(.+?)”", found.reason(apart.id).removeprefix(through))) == {"Protein", "folding"}
 
 
-def by(author: str, *, liked: str) -> taste.Taste:
+def by(author: str, *, liked: str) -> user_profile.UserProfile:
     """What liking a paper by somebody says of a paper on another subject."""
     corpus = corpora.corpus()
     assert corpus.space
     like = replace(opinion(PAPERS[0]), authors=(liked, "Ada Lovelace"))
     other = replace(on("retrieval")[3], authors=(author, "Alan Turing"))
-    return learned([like], taste.Candidates([other], corpus, corpus.space))
+    return learned([like], user_profile.Candidates([other], corpus, corpus.space))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +176,7 @@ def test_a_paper_that_is_close_and_by_the_same_people_is_named_once() -> None:
     paper = replace(like, title="A Sequel")
     corpus = corpora.corpus()
     assert corpus.space
-    found = learned([opinion(like)], taste.Candidates([paper], corpus, corpus.space))
+    found = learned([opinion(like)], user_profile.Candidates([paper], corpus, corpus.space))
     said = found.reason(paper.id)
     assert said.startswith(f"by Jane Doe, whose “{like.title}” you liked, and close to it, through “")
 
@@ -191,8 +195,8 @@ def test_a_name_that_several_may_bear_counts_by_parts() -> None:
     assert corpus.space
     like = replace(opinion(PAPERS[0]), authors=("Y. Li",))
     one, two = (replace(on("retrieval")[n], authors=(name,)) for n, name in enumerate(("Yan Li", "Ying Li")))
-    alone = learned([like], taste.Candidates([one], corpus, corpus.space)).by_authors
-    shared = learned([like], taste.Candidates([one, two], corpus, corpus.space)).by_authors
+    alone = learned([like], user_profile.Candidates([one], corpus, corpus.space)).by_authors
+    shared = learned([like], user_profile.Candidates([one, two], corpus, corpus.space)).by_authors
     assert 0 < shared[0] == shared[1] < alone[0]
 
 
@@ -203,17 +207,21 @@ def test_who_wrote_more_of_what_was_liked_counts_more() -> None:
     names = ("Jane Doe", "Ada Lovelace", "Ada Lovelace", "Alan Turing")
     likes = [replace(opinion(p), authors=(name,)) for p, name in zip(PAPERS, names, strict=False)]
     papers = [replace(p, authors=(name,)) for p, name in zip(on("retrieval"), names[:2], strict=False)]
-    one, two = learned(likes, taste.Candidates(papers, corpus, corpus.space)).by_authors
+    one, two = learned(likes, user_profile.Candidates(papers, corpus, corpus.space)).by_authors
     assert 0 < one < two
 
 
 def test_authors_of_several_liked_papers_come_first() -> None:
     """However they are spelled, each paper once, and not those of disliked ones; the newest says how."""
     held = [
-        Opinion("", "", ("Hopper, Grace", "Ada Lovelace", "ADA LOVELACE", ""), True, AT),
-        Opinion("", "", ("Lovelace, Ada", "Charles Babbage"), True, AT),
-        Opinion("", "", ("Alan Turing", "Ada Lovelace"), False, AT),
+        Feedback("", "", ("Hopper, Grace", "Ada Lovelace", "ADA LOVELACE", ""), True, AT),
+        Feedback("", "", ("Lovelace, Ada", "Charles Babbage"), True, AT),
+        Feedback("", "", ("Alan Turing", "Ada Lovelace"), False, AT),
     ]
-    assert taste.authors_liked(held) == [("Ada Lovelace", 2), ("Hopper, Grace", 1), ("Charles Babbage", 1)]
-    shown = {words.person(name): papers for name, papers in taste.authors_liked(held)}
+    assert user_profile.authors_liked(held) == [
+        ("Ada Lovelace", 2),
+        ("Hopper, Grace", 1),
+        ("Charles Babbage", 1),
+    ]
+    shown = {tokenizer.normalized_name(name): papers for name, papers in user_profile.authors_liked(held)}
     assert shown == learned(held).authors

@@ -9,17 +9,17 @@ from itertools import combinations
 import pytest
 
 from app.errors import LinkExpired, LinkForged
-from app.tokens import TOKEN_CHARS, Purpose, Signer
+from app.links import TOKEN_CHARS, LinkSigner, Purpose
 
 OLD, NEW = "an old key that signed before the rotation", "a new key that signs after the rotation"
 
 
 @pytest.fixture
-def signer() -> Signer:
-    return Signer([OLD], "https://paperboy.test")
+def signer() -> LinkSigner:
+    return LinkSigner([OLD], "https://paperboy.test")
 
 
-def test_a_token_grants_what_it_was_made_for(signer: Signer, now: datetime) -> None:
+def test_a_token_grants_what_it_was_made_for(signer: LinkSigner, now: datetime) -> None:
     """Who, what and which epoch come back out of it."""
     token = signer.token(Purpose.VIEW, 7, now, epoch=2, argument=99)
     grant = signer.verify(Purpose.VIEW, token, now)
@@ -28,14 +28,14 @@ def test_a_token_grants_what_it_was_made_for(signer: Signer, now: datetime) -> N
 
 
 @pytest.mark.parametrize("other", [purpose for purpose in Purpose if purpose is not Purpose.UNSUBSCRIBE])
-def test_a_token_never_passes_for_another_purpose(signer: Signer, now: datetime, other: Purpose) -> None:
+def test_a_token_never_passes_for_another_purpose(signer: LinkSigner, now: datetime, other: Purpose) -> None:
     """A forwarded unsubscribe link cannot read, change or erase anything."""
     token = signer.token(Purpose.UNSUBSCRIBE, 7, now)
     with pytest.raises(LinkForged):
         signer.verify(other, token, now)
 
 
-def test_every_single_character_matters(signer: Signer, now: datetime) -> None:
+def test_every_single_character_matters(signer: LinkSigner, now: datetime) -> None:
     """Changing any one character makes the token worthless."""
     token = signer.token(Purpose.CONFIRM, 7, now)
     for place, char in enumerate(token):
@@ -44,7 +44,7 @@ def test_every_single_character_matters(signer: Signer, now: datetime) -> None:
             signer.verify(Purpose.CONFIRM, forged, now)
 
 
-def test_tokens_made_together_are_those_made_alone(signer: Signer, now: datetime) -> None:
+def test_tokens_made_together_are_those_made_alone(signer: LinkSigner, now: datetime) -> None:
     """Each of its own purpose, and of no other, in the order in which they were asked for."""
     links = [(Purpose.VIEW, 99), (Purpose.OPINION, 0), (Purpose.PAUSE, 2**64 - 1)]
     made = [token.decode() for token in signer.tokens(7, now, 2, links)]
@@ -57,13 +57,13 @@ def test_tokens_made_together_are_those_made_alone(signer: Signer, now: datetime
 
 
 @pytest.mark.parametrize("rubbish", ["", "x", "é" * TOKEN_CHARS, "=" * TOKEN_CHARS, "A" * 5000, " " * 51])
-def test_rubbish_is_forged(signer: Signer, now: datetime, rubbish: str) -> None:
+def test_rubbish_is_forged(signer: LinkSigner, now: datetime, rubbish: str) -> None:
     """Whatever is in the URL, the answer is the same."""
     with pytest.raises(LinkForged):
         signer.verify(Purpose.CONFIRM, rubbish, now)
 
 
-def test_a_confirmation_expires_and_unsubscribing_never_does(signer: Signer, now: datetime) -> None:
+def test_a_confirmation_expires_and_unsubscribing_never_does(signer: LinkSigner, now: datetime) -> None:
     """Leaving must work from a mail of any age."""
     later = now + timedelta(days=3650)
     with pytest.raises(LinkExpired):
@@ -71,15 +71,15 @@ def test_a_confirmation_expires_and_unsubscribing_never_does(signer: Signer, now
     signer.verify(Purpose.UNSUBSCRIBE, signer.token(Purpose.UNSUBSCRIBE, 7, now), later)
 
 
-def test_keys_rotate(signer: Signer, now: datetime) -> None:
+def test_keys_rotate(signer: LinkSigner, now: datetime) -> None:
     """A new first key signs; links of the old one still work until it is removed."""
     token = signer.token(Purpose.UNSUBSCRIBE, 7, now)
-    assert Signer([NEW, OLD], "").verify(Purpose.UNSUBSCRIBE, token, now).subscriber_id == 7
+    assert LinkSigner([NEW, OLD], "").verify(Purpose.UNSUBSCRIBE, token, now).subscriber_id == 7
     with pytest.raises(LinkForged):
-        Signer([NEW], "").verify(Purpose.UNSUBSCRIBE, token, now)
+        LinkSigner([NEW], "").verify(Purpose.UNSUBSCRIBE, token, now)
 
 
-def test_a_return_path_names_its_delivery_only_when_we_made_it(signer: Signer) -> None:
+def test_a_return_path_names_its_delivery_only_when_we_made_it(signer: LinkSigner) -> None:
     """Anybody can write to the bounce address; only a signed one says whose mail it was."""
     path = signer.return_path(1234, "paperboy.test")
     assert signer.delivery_of(path.upper()) == 1234
@@ -111,7 +111,7 @@ def raw(token: str) -> bytes:
     return base64.urlsafe_b64decode(token + "=")
 
 
-def test_neighbours_have_nothing_in_common_that_can_be_seen(signer: Signer, now: datetime) -> None:
+def test_neighbours_have_nothing_in_common_that_can_be_seen(signer: LinkSigner, now: datetime) -> None:
     """Neither readers nor deliveries can be counted, and one reader's links cannot be told to be theirs."""
     purposes = (Purpose.VIEW, Purpose.PREFERENCES, Purpose.UNSUBSCRIBE)
     made = {
@@ -127,7 +127,7 @@ def test_neighbours_have_nothing_in_common_that_can_be_seen(signer: Signer, now:
         assert not any(one[at : at + 4] == other[at : at + 4] for at in range(len(one) - 3))
 
 
-def test_no_number_stands_in_a_token(signer: Signer, now: datetime) -> None:
+def test_no_number_stands_in_a_token(signer: LinkSigner, now: datetime) -> None:
     """Not the reader, the delivery, the epoch nor the time, in any order of bytes."""
     numbers = (0x0A0B0C0D, 0x10_2030_4050, int(now.timestamp()), 0x01020304)
     made = raw(signer.token(Purpose.VIEW, numbers[0], now, epoch=numbers[3], argument=numbers[1]))
@@ -139,15 +139,15 @@ def test_no_number_stands_in_a_token(signer: Signer, now: datetime) -> None:
 @pytest.mark.parametrize("keys", [[OLD], [OLD, NEW], [NEW, OLD]], ids=["one key", "a second", "rotated"])
 def test_every_single_bit_of_a_token_matters(now: datetime, keys: list[str]) -> None:
     """Whatever is changed, it is refused, by whichever key it is read."""
-    made = raw(Signer([OLD], "").token(Purpose.CONFIRM, 7, now))
-    reads = Signer(keys, "")
+    made = raw(LinkSigner([OLD], "").token(Purpose.CONFIRM, 7, now))
+    reads = LinkSigner(keys, "")
     for bit in range(8 * len(made)):
         changed = (int.from_bytes(made) ^ 1 << bit).to_bytes(len(made))
         with pytest.raises(LinkForged):
             reads.verify(Purpose.CONFIRM, base64.urlsafe_b64encode(changed).decode().rstrip("="), now)
 
 
-def test_a_token_has_one_spelling(signer: Signer, now: datetime) -> None:
+def test_a_token_has_one_spelling(signer: LinkSigner, now: datetime) -> None:
     """The last character has bits to spare: with any of them set, it is another token, and forged."""
     token = signer.token(Purpose.CONFIRM, 7, now)
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -156,14 +156,14 @@ def test_a_token_has_one_spelling(signer: Signer, now: datetime) -> None:
             signer.verify(Purpose.CONFIRM, token[:-1] + char, now)
 
 
-def test_the_largest_numbers_fit(signer: Signer, now: datetime) -> None:
+def test_the_largest_numbers_fit(signer: LinkSigner, now: datetime) -> None:
     """As wide as the columns: an epoch that was raised for ever does not come round again."""
     token = signer.token(Purpose.VIEW, 2**31 - 1, now, epoch=2**31 - 1, argument=2**63 - 1)
     grant = signer.verify(Purpose.VIEW, token, now)
     assert (grant.subscriber_id, grant.epoch, grant.argument) == (2**31 - 1, 2**31 - 1, 2**63 - 1)
 
 
-def test_return_paths_tell_neither_order_nor_number(signer: Signer) -> None:
+def test_return_paths_tell_neither_order_nor_number(signer: LinkSigner) -> None:
     """Two mails in a row cannot be told from two mails a year apart."""
     paths = [signer.return_path(number, "paperboy.test") for number in range(1000, 1100)]
     local = [path.partition("@")[0] for path in paths]
@@ -175,7 +175,7 @@ def test_return_paths_tell_neither_order_nor_number(signer: Signer) -> None:
     assert not any(str(number) in each for number, each in zip(range(1000, 1003), local, strict=False))
 
 
-def test_every_digit_of_a_return_path_matters(signer: Signer) -> None:
+def test_every_digit_of_a_return_path_matters(signer: LinkSigner) -> None:
     """A guessed neighbour of a real one bounces nobody's mail."""
     path = signer.return_path(1234, "paperboy.test")
     for place in range(len("bounce+"), path.index("@")):
@@ -186,7 +186,7 @@ def test_every_digit_of_a_return_path_matters(signer: Signer) -> None:
 
 def test_return_paths_outlive_a_new_key() -> None:
     """What comes back after a rotation still finds its mail, until the old key is removed."""
-    path = Signer([OLD], "").return_path(1234, "paperboy.test")
-    assert Signer([NEW, OLD], "").delivery_of(path) == 1234
+    path = LinkSigner([OLD], "").return_path(1234, "paperboy.test")
+    assert LinkSigner([NEW, OLD], "").delivery_of(path) == 1234
     with pytest.raises(LinkForged):
-        Signer([NEW], "").delivery_of(path)
+        LinkSigner([NEW], "").delivery_of(path)

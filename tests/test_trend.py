@@ -7,15 +7,15 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
-from app import trend
-from app.records import PaperView, Trend, VotePoint
+from app.relevance import trending
+from app.types import PaperView, Trend, VoteSample
 
 DAY = date(2026, 11, 19)
 
 
 def voted(number: int, now: datetime, *series: tuple[int, int]) -> PaperView:
     """A paper whose upvotes were (days ago, figure) …"""
-    votes = tuple(VotePoint(now - timedelta(days=ago), figure) for ago, figure in series)
+    votes = tuple(VoteSample(now - timedelta(days=ago), figure) for ago, figure in series)
     return PaperView(number, f"Paper {number}", first_listed_on=DAY, upvotes=series[-1][1], votes=votes)
 
 
@@ -23,7 +23,7 @@ def test_the_score_is_the_percentile_of_the_day(now: datetime) -> None:
     """Votes count against the papers of the same day only."""
     papers = [voted(n, now, (0, votes)) for n, votes in enumerate([1, 5, 5, 200])]
     other_day = PaperView(9, "Loud day", first_listed_on=date(2026, 11, 18), upvotes=3, votes=papers[0].votes)
-    scores = trend.trends([*papers, other_day], now)
+    scores = trending.trends([*papers, other_day], now)
     assert [scores[n].score for n in range(4)] == [0.125, 0.5, 0.5, 0.875]
     assert scores[9].score == 0.5
 
@@ -41,14 +41,14 @@ def test_the_score_is_the_percentile_of_the_day(now: datetime) -> None:
 )
 def test_momentum_is_told_in_words(now: datetime, series: list[tuple[int, int]], words: str) -> None:
     """What was gained since an earlier day, when that is recent and more than noise."""
-    assert trend.trends([voted(1, now, *series)], now)[1].words == words
+    assert trending.trends([voted(1, now, *series)], now)[1].words == words
 
 
 def test_the_top_of_a_large_day_is_named(now: datetime) -> None:
     """Only a day with enough papers has a top tenth."""
     large = [voted(n, now, (0, n * 10)) for n in range(1, 13)]
-    assert trend.trends(large, now)[12].words == "120 votes, among the top 10 % of its day"
-    assert trend.trends(large[-3:], now)[12].words == "120 votes"
+    assert trending.trends(large, now)[12].words == "120 votes, among the top 10 % of its day"
+    assert trending.trends(large[-3:], now)[12].words == "120 votes"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_top_of_a_large_day_is_named(now: datetime) -> None:
 def test_the_top_tenth_holds_no_more_than_a_tenth(now: datetime, day: Sequence[int], named: int) -> None:
     """As many papers are called so as really have such a place, with all that have the same votes."""
     papers = [voted(n, now, (0, 10 * (1 + votes))) for n, votes in enumerate(day)]
-    told = [each.words for each in trend.trends(papers, now).values()]
+    told = [each.words for each in trending.trends(papers, now).values()]
     assert sum("top 10 %" in words for words in told) == named
 
 
@@ -72,6 +72,6 @@ def test_a_paper_nobody_could_vote_for_has_the_place_of_the_mean(now: datetime) 
     """Neither for nor against it; one that people could vote for and did not is another matter."""
     silent = PaperView(1, "From a feed", first_listed_on=DAY)
     voted_on = [voted(n, now, (0, votes)) for n, votes in enumerate([0, 0, 4, 90], start=2)]
-    scores = trend.trends([silent, *voted_on], now)
+    scores = trending.trends([silent, *voted_on], now)
     assert scores[1] == Trend(sum(scores[n].score for n in range(2, 6)) / 4, "")
     assert scores[2].score < scores[1].score < scores[5].score

@@ -9,12 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.records import Outgoing
-from app.wire import Offers, Replies, Reply, Unsendable, clean, envelope, stuffed
+from app.delivery.smtp.protocol import (
+    Reply,
+    ReplyParser,
+    ServerCapabilities,
+    Unsendable,
+    clean,
+    dot_stuffed,
+    envelope,
+)
+from app.types import OutgoingMail
 
 
-def mail(recipient: str = "alice@example.org", **fields: Any) -> Outgoing:
-    return Outgoing(1, "<1@paperboy.test>", "x", "b@paperboy.test", recipient, **{"data": b"x\r\n", **fields})
+def mail(recipient: str = "alice@example.org", **fields: Any) -> OutgoingMail:
+    return OutgoingMail(
+        1, "<1@paperboy.test>", "x", "b@paperboy.test", recipient, **{"data": b"x\r\n", **fields}
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,28 +39,28 @@ def mail(recipient: str = "alice@example.org", **fields: Any) -> Outgoing:
 )
 def test_dots_are_stuffed(data: bytes, sent: bytes) -> None:
     """A line that begins with a dot gets another; the last line is ended."""
-    assert stuffed(mail(data=data)) == sent
+    assert dot_stuffed(mail(data=data)) == sent
 
 
 def test_a_body_without_dots_is_not_looked_at() -> None:
     """Whoever wrote it knows: the bytes are the very same object."""
     data = b"a\r\n"
-    assert stuffed(mail(data=data, no_leading_dots=True)) is data
+    assert dot_stuffed(mail(data=data, no_leading_dots=True)) is data
 
 
 def test_an_envelope() -> None:
     """The size is told where the relay wants to know it."""
-    assert envelope(mail(), Offers()) == (
+    assert envelope(mail(), ServerCapabilities()) == (
         b"MAIL FROM:<b@paperboy.test>\r\n",
         b"RCPT TO:<alice@example.org>\r\n",
     )
-    assert envelope(mail(), Offers(size=0))[0] == b"MAIL FROM:<b@paperboy.test> SIZE=3\r\n"
+    assert envelope(mail(), ServerCapabilities(size=0))[0] == b"MAIL FROM:<b@paperboy.test> SIZE=3\r\n"
 
 
 def test_an_envelope_outside_ascii() -> None:
     """SMTPUTF8 is asked for by the mails that need it, where it is offered."""
     wide = mail("jürgen@example.org", needs_smtputf8=True)
-    assert envelope(wide, Offers(smtputf8=True)) == (
+    assert envelope(wide, ServerCapabilities(smtputf8=True)) == (
         b"MAIL FROM:<b@paperboy.test> SMTPUTF8\r\n",
         "RCPT TO:<jürgen@example.org>\r\n".encode(),
     )
@@ -67,19 +77,22 @@ def test_an_envelope_outside_ascii() -> None:
         (mail("alice"), "cannot be said"),
     ],
 )
-def test_what_a_relay_cannot_carry(outgoing: Outgoing, why: str) -> None:
+def test_what_a_relay_cannot_carry(outgoing: OutgoingMail, why: str) -> None:
     """It is refused before a word is said, with the reason."""
     with pytest.raises(Unsendable, match=why):
-        envelope(outgoing, Offers(size=100))
+        envelope(outgoing, ServerCapabilities(size=100))
 
 
 def test_a_quoted_address() -> None:
     """Rare, and allowed."""
-    assert envelope(mail('"alice b"@example.org'), Offers())[1] == b'RCPT TO:<"alice b"@example.org>\r\n'
+    assert (
+        envelope(mail('"alice b"@example.org'), ServerCapabilities())[1]
+        == b'RCPT TO:<"alice b"@example.org>\r\n'
+    )
 
 
-def fed(*pieces: bytes) -> tuple[list[Reply], Replies]:
-    replies = Replies()
+def fed(*pieces: bytes) -> tuple[list[Reply], ReplyParser]:
+    replies = ReplyParser()
     return [reply for piece in pieces for reply in replies.feed(piece)], replies
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import words
+from app.text import tokenizer
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from app import words
 )
 def test_one_word_has_one_stem(one: str, other: str) -> None:
     """Case, accents, endings, hyphens and spelling do not matter, nor the plural of a short form."""
-    assert words.stems(one) == words.stems(other)
+    assert tokenizer.stems(one) == tokenizer.stems(other)
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,19 @@ def test_one_word_has_one_stem(one: str, other: str) -> None:
 )
 def test_other_words_stay_others(one: str, other: str) -> None:
     """What only looks like a plural is none."""
-    assert words.stems(one) != words.stems(other)
+    assert tokenizer.stems(one) != tokenizer.stems(other)
 
 
 @given(st.text(max_size=200))
 def test_words_know_where_they_stand(text: str) -> None:
     """One character for one character, in any script; the quick way finds the same words."""
-    assert len(words.plain(text)) == len(text)
-    found = words.tokenise(text)
+    assert len(tokenizer.fold_accents(text)) == len(text)
+    found = tokenizer.tokenise(text)
     assert all(0 <= token.start < token.end <= len(text) for token in found)
     assert all(one.end <= other.start for one, other in itertools.pairwise(found))
-    assert words.stems(text) == words.telling(token.stem for token in found)
+    assert tokenizer.stems(text) == tokenizer.telling(token.stem for token in found)
 
 
 def test_pairs_are_neighbours() -> None:
     """In the order of the text."""
-    assert list(words.pairs(["a", "b", "c"])) == ["a b", "b c"]
+    assert list(tokenizer.bigrams(["a", "b", "c"])) == ["a b", "b c"]

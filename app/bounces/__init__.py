@@ -1,48 +1,28 @@
-"""What comes back: notices → whose mail it was → events → scores → suppression.
+"""Bounce and complaint notices: read them, find whose mail it was, and apply the consequences.
 
-mime       PURE: mails as strangers write them → their parts, within limits
-prose      PURE: what a notice says in words
-notices    PURE: the bytes of a mail → notices
-shapes     PURE: what relays tell by webhook → notices
-scores     PURE: when soft bounces are enough
-events     whose mail it was, what is written down, and what follows from it
-mailbox    the mailbox that notices arrive in, by IMAP
-folder     the folder that a mail server drops them into
+processing    read the mailbox, the folder and webhooks; apply each notice
+mime_parser   PURE: bounded MIME parsing
+free_text     PURE: notices in free text: whom they are about, where the returned mail begins
+notices       PURE: a mail's bytes → notices (RFC 3464, RFC 5965)
+webhooks      PURE: SES, Postmark, SendGrid, Mailgun and generic JSON → notices
+scoring       PURE: when soft bounces are enough
+events        what is recorded, and what follows
+imap_mailbox  notices that arrive in a mailbox, by IMAP
+folder        notices that a mail server drops into a folder
 """
 
 from app.bounces.events import (
     TRUSTED,
-    Whose,
-    bounced,
-    bounced_softly,
-    complained,
-    note_refusal,
-    opted_out,
-    refused_us,
-    whose,
+    BouncedDelivery,
+    find_delivery,
+    record_complaint,
+    record_hard,
+    record_opt_out,
+    record_refusal,
+    record_sender_rejection,
+    record_soft,
 )
 from app.bounces.folder import Folder
-from app.bounces.mailbox import Mailbox
+from app.bounces.imap_mailbox import Mailbox
 from app.bounces.notices import Kind, Notice
-from app.bounces.shapes import SHAPES, Unreadable, read_mail, read_webhook, subscription
-
-__all__ = [
-    "SHAPES",
-    "TRUSTED",
-    "Folder",
-    "Kind",
-    "Mailbox",
-    "Notice",
-    "Unreadable",
-    "Whose",
-    "bounced",
-    "bounced_softly",
-    "complained",
-    "note_refusal",
-    "opted_out",
-    "read_mail",
-    "read_webhook",
-    "refused_us",
-    "subscription",
-    "whose",
-]
+from app.bounces.webhooks import PROVIDERS, Unreadable, parse_webhook, read_mail, sns_confirmation_url

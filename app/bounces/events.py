@@ -14,15 +14,16 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, exists, select
 
-from app import suppression
-from app.bounces import prose, scores
+from app.bounces import scoring
 from app.bounces.notices import Notice
-from app.db import insert_new
+from app.delivery import suppression
 from app.errors import LinkForged
-from app.models import Delivery, DeliveryState, Event, Subscriber
-from app.models import SubscriberState as State
-from app.records import Answer, Verdict
-from app.tokens import Signer
+from app.links import LinkSigner
+from app.storage.database import insert_new
+from app.storage.models import Delivery, DeliveryState, Event, Subscriber
+from app.storage.models import SubscriberState as State
+from app.text import sanitize
+from app.types import SendOutcome, SendResult
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
 COMPLAINT, OPT_OUT, REFUSED_US = "complaint", "opt_out", "refused_us"
@@ -30,7 +31,7 @@ _REACHED = (State.PENDING, State.ACTIVE, State.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class BouncedDelivery:
     """The delivery that a notice is about, and its reader."""
 
     delivery_id: int
@@ -38,7 +39,7 @@ class Whose:
     email: str
 
 
-def whose(session: Session, signer: Signer, notice: Notice) -> Whose | None:
+def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> BouncedDelivery | None:
     """Whose mail a notice is about, by what only we can have made; None where nothing proves it.
 
     Our signed return path proves it alone. A Message-ID of ours, which a relay hands back by webhook, only
@@ -54,28 +55,28 @@ def whose(session: Session, signer: Signer, notice: Notice) -> Whose | None:
     return _the_one(session, named & (col(Subscriber.email) == notice.recipient.lower()))
 
 
-def _the_one(session: Session, which: ColumnElement[bool]) -> Whose | None:
+def _the_one(session: Session, which: ColumnElement[bool]) -> BouncedDelivery | None:
     named = select(col(Delivery.id), col(Subscriber.id), Subscriber.email)
     joined = named.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
     row = session.exec(joined.where(which)).first()
-    return Whose(row[0] or 0, row[1] or 0, row[2]) if row else None
+    return BouncedDelivery(row[0] or 0, row[1] or 0, row[2]) if row else None
 
 
-def note_refusal(
-    session: Session, delivery_id: int, subscriber_id: int, answer: Answer, now: datetime
+def record_refusal(
+    session: Session, delivery_id: int, subscriber_id: int, answer: SendResult, now: datetime
 ) -> None:
     """Draw the consequences of the relay's last word on a delivery. Nothing follows where it was our fault.
 
     For the ledger, for each delivery that ended in failure.
     """
     said = f"{answer.code or ''} {answer.text}".strip()
-    if answer.verdict is Verdict.HARD:
-        bounced(session, delivery_id, subscriber_id, said, now)
-    elif answer.verdict in (Verdict.SOFT, Verdict.FULL):
-        bounced_softly(session, delivery_id, subscriber_id, said, now)
+    if answer.verdict is SendOutcome.HARD:
+        record_hard(session, delivery_id, subscriber_id, said, now)
+    elif answer.verdict in (SendOutcome.SOFT, SendOutcome.FULL):
+        record_soft(session, delivery_id, subscriber_id, said, now)
 
 
-def bounced(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
+def record_hard(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
     """The address takes no mail: it is suppressed at once. False when that was known already."""
     if not _noted(session, HARD, delivery_id, subscriber_id, said, now):
         return False
@@ -83,24 +84,28 @@ def bounced(session: Session, delivery_id: int, subscriber_id: int, said: str, n
     return True
 
 
-def bounced_softly(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
+def record_soft(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
     """This mail came back; enough of them within weeks, and the address is suppressed, too."""
     if not _noted(session, SOFT, delivery_id, subscriber_id, said, now):
         return False
     moments = since_success(session, subscriber_id, now)
-    if scores.are_enough(moments, now):
+    if scoring.exceeds_threshold(moments, now):
         told = f"{len(moments)} mails came back since {min(moments):%Y-%m-%d}: {said}"
         _noted(session, HARD, delivery_id, subscriber_id, told, now)
         _give_up(session, subscriber_id, told, now)
     return True
 
 
-def refused_us(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
+def record_sender_rejection(
+    session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime
+) -> bool:
     """This mail came back for what we or it are: it is written down, and says nothing of the reader."""
     return _noted(session, REFUSED_US, delivery_id, subscriber_id, said, now)
 
 
-def complained(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
+def record_complaint(
+    session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime
+) -> bool:
     """The reader called it spam: no mail of any kind goes there again."""
     if not _noted(session, COMPLAINT, delivery_id, subscriber_id, said, now):
         return False
@@ -110,7 +115,7 @@ def complained(session: Session, delivery_id: int, subscriber_id: int, said: str
     return True
 
 
-def opted_out(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
+def record_opt_out(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
     """The reader wants no more; where that was known already, they may have come back since."""
     return _noted(session, OPT_OUT, delivery_id, subscriber_id, said, now)
 
@@ -128,7 +133,7 @@ def _last_success(session: Session, subscriber_id: int, now: datetime) -> dateti
     arrived = select(func.max(Delivery.due_at)).where(
         Delivery.subscriber_id == subscriber_id,
         Delivery.state == DeliveryState.SENT,
-        col(Delivery.sent_at) <= now - scores.SILENCE_IS_SUCCESS,
+        col(Delivery.sent_at) <= now - scoring.SILENCE_IS_SUCCESS,
         ~came_back,
     )
     trusted = select(func.max(Event.at)).where(Event.subscriber_id == subscriber_id, Event.kind == TRUSTED)
@@ -151,7 +156,7 @@ def _noted(
         kind=kind,
         subscriber_id=subscriber_id,
         delivery_id=delivery_id,
-        detail=prose.ADDRESS.sub("…", said),
+        detail=sanitize.redact_addresses(said),
         key=f"{kind}:{delivery_id}",
     )
     return row is not None
@@ -163,7 +168,7 @@ def _give_up(session: Session, subscriber_id: int, reason: str, now: datetime) -
     if reader.state is State.ERASED:
         return  # there is no address any more
     # The list outlives an erasure: no address may stand in the words that it keeps.
-    suppression.suppress(session, reader.email, prose.ADDRESS.sub("…", reason), now)
+    suppression.suppress(session, reader.email, sanitize.redact_addresses(reason), now)
     if reader.state in _REACHED:
         reader.state, reader.ended_at, reader.next_due_at = State.BOUNCING, now, None
         session.add(reader)

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-from app.bounces.mime import MAX_BYTES
+from app.bounces.mime_parser import MAX_BYTES
 
 KEPT = "kept"
 SETTLED = 10  # seconds: a file that changed lately may still be being written

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from app import refusals
-from app.bounces import mime, prose
-from app.bounces.mime import Part
-from app.refusals import Reason
-from app.tokens import RETURN_PATH_DIGITS
+from app.bounces import free_text, mime_parser
+from app.bounces.mime_parser import Part
+from app.delivery.smtp import responses
+from app.delivery.smtp.responses import Reason
+from app.links import RETURN_PATH_DIGITS
+from app.text import sanitize
 
 MAX_READ = 16_000  # characters, of what is said about all recipients of a mail
 MAX_SAID = 500  # characters of a server's words that are kept
@@ -58,7 +59,7 @@ class Notice:
 
 def read(raw: bytes) -> tuple[Notice, ...]:
     """What a mail tells, one notice a recipient; at least one, if only that it is no notice."""
-    mail = mime.read(raw)
+    mail = mime_parser.read(raw)
     found = _read(mail, 3) or (Notice(Kind.UNKNOWN),)
     paths, message_id = tuple(dict.fromkeys(_return_paths(mail))), _message_id(mail)
     return tuple(
@@ -70,7 +71,7 @@ def read(raw: bytes) -> tuple[Notice, ...]:
             return_paths=paths,
             message_id=message_id,
         )
-        for notice in found[: prose.MAX_RECIPIENTS]
+        for notice in found[: free_text.MAX_RECIPIENTS]
     )
 
 
@@ -100,12 +101,14 @@ def _complaints(mail: Part) -> tuple[Notice, ...]:
     if not named and returned:
         named = [returned.header("to")]
     words = _words(mail)
-    return tuple(_complaint(kinds[0], address, words) for address in (named or [""])[: prose.MAX_RECIPIENTS])
+    return tuple(
+        _complaint(kinds[0], address, words) for address in (named or [""])[: free_text.MAX_RECIPIENTS]
+    )
 
 
 def _complaint(kind: str, who: str, said: str) -> Notice:
     kind = kind.strip().lower()
-    found = prose.ADDRESS.search(who)
+    found = sanitize.EMAIL_ADDRESS.search(who)
     what = {"opt-out": Kind.OPT_OUT, "opt-out-list": Kind.OPT_OUT, "abuse": Kind.COMPLAINT}.get(
         kind, Kind.REPORT
     )
@@ -125,9 +128,9 @@ def _delivery_reports(mail: Part) -> tuple[Notice, ...]:
     texts = [_lines(part) for part in reports] or [whole for part in _readable(mail) if (whole := part.text)]
     groups = [group for text in texts for group in _groups(text)]
     several, most = len(groups) > 1, _share(len(groups))
-    said = {each.recipient: each.said for each in reversed(prose.about(words, ()))} if several else {}
+    said = {each.recipient: each.said for each in reversed(free_text.about(words, ()))} if several else {}
     found = []
-    for group in groups[: prose.MAX_RECIPIENTS]:
+    for group in groups[: free_text.MAX_RECIPIENTS]:
         who = _recipient(group)
         elsewhere = said.get(who.lower(), "")[:most] if several else words
         found.append(_reported(group, who, elsewhere, most))
@@ -136,7 +139,7 @@ def _delivery_reports(mail: Part) -> tuple[Notice, ...]:
 
 def _share(recipients: int) -> int:
     """Return how many characters on each recipient are read: the meaning of 1,000 takes up to 20 ms."""
-    return MAX_READ // min(max(recipients, 1), prose.MAX_RECIPIENTS)
+    return MAX_READ // min(max(recipients, 1), free_text.MAX_RECIPIENTS)
 
 
 def _groups(text: str) -> Iterator[dict[str, list[str]]]:
@@ -150,20 +153,20 @@ def _groups(text: str) -> Iterator[dict[str, list[str]]]:
 def _recipient(group: dict[str, list[str]]) -> str:
     for name in ("final-recipient", "original-recipient", "x-actual-recipient"):
         for value in group.get(name, ()):
-            if found := prose.ADDRESS.search(value.partition(";")[2] or value):
+            if found := sanitize.EMAIL_ADDRESS.search(value.partition(";")[2] or value):
                 return found[0]
     return next(iter(group.get("final-recipient", [""]))).partition(";")[2].strip()
 
 
 def _reported(group: dict[str, list[str]], who: str, words: str, most: int) -> Notice:
     action = group.get("action", [""])[0].strip().lower().partition(" ")[0]
-    status = refusals.status_in(group.get("status", [""])[0])
+    status = responses.status_in(group.get("status", [""])[0])
     said, own = _diagnosis(group, words)
     said = said[:most]
     if action in _ARRIVED or (status.startswith("2.") and action != "failed"):
         return Notice(Kind.DELIVERED, who, status, Reason.DELIVERED, None, said, action)
     delayed, field = action == "delayed", "diagnostic-code" in group
-    meant = refusals.meaning(said, words, status=status, delayed=delayed, own=own, field=field)
+    meant = responses.diagnose(said, words, status=status, delayed=delayed, own=own, field=field)
     if meant.reason is Reason.FILTERED and group.get("x-powermta-bouncecategory") == ["bad-mailbox"]:
         meant = replace(meant, reason=Reason.USER_UNKNOWN, hard=not delayed)  # a field of PowerMTA's own
     shown = said or words or group.get("status", [""])[0]
@@ -179,7 +182,7 @@ def _diagnosis(group: dict[str, list[str]], words: str) -> tuple[str, bool]:
     own = typed[1].lower() != "smtp" if typed else not written
     if re.search(r"[^\W\d]{3}", said):
         return said, own
-    quoted = prose.answer_in(words)
+    quoted = free_text.answer_in(words)
     return quoted, own and not quoted
 
 
@@ -214,9 +217,9 @@ def _automatic_answer(mail: Part) -> tuple[Notice, ...]:
     away = _AWAY.search(subject)
     if daemon or not (automatic or away):
         return ()
-    if refusals.speaks_of_failure(subject[: away.start()] if away else subject):
+    if responses.speaks_of_failure(subject[: away.start()] if away else subject):
         return ()  # "Undeliverable: Automatic reply" tells of an answer that came back
-    found = prose.ADDRESS.search(mail.header("from"))
+    found = sanitize.EMAIL_ADDRESS.search(mail.header("from"))
     return (
         Notice(Kind.VACATION, found[0] if found else "", "", Reason.VACATION, None, _words(mail) or subject),
     )
@@ -227,28 +230,30 @@ def _automatic_answer(mail: Part) -> tuple[Notice, ...]:
 
 def _in_words(mail: Part) -> tuple[Notice, ...]:
     words = _words(mail)
-    failed = [found[0] for found in prose.ADDRESS.finditer(mail.header("x-failed-recipients"))]
+    failed = [found[0] for found in sanitize.EMAIL_ADDRESS.finditer(mail.header("x-failed-recipients"))]
     if not failed and not _sounds_like_a_notice(mail, words):
         return ()
     ours = {
         found[0].lower()
         for name in ("to", "delivered-to")
-        for found in prose.ADDRESS.finditer(mail.header(name))
+        for found in sanitize.EMAIL_ADDRESS.finditer(mail.header(name))
     }
-    told = prose.about(words, ours)
+    told = free_text.about(words, ours)
     if len(failed) == 1 or not told:
-        told = [prose.About((failed or [each.recipient for each in told] or [""])[0], words)]
+        told = [
+            free_text.RecipientDiagnostic((failed or [each.recipient for each in told] or [""])[0], words)
+        ]
     delayed = bool(_DELAYED.search(mail.header("subject")) or _ONLY_DELAYED.search(words))
     around = words if len(told) == 1 else ""  # what is said of others says nothing of this one
     most = _share(len(told))
-    told = [prose.About(each.recipient, each.said[:most]) for each in told]
+    told = [free_text.RecipientDiagnostic(each.recipient, each.said[:most]) for each in told]
     return tuple(_worded(each, around, mail, delayed) for each in told)
 
 
-def _worded(each: prose.About, around: str, mail: Part, delayed: bool) -> Notice:
-    said = prose.answer_in(each.said) or each.said
+def _worded(each: free_text.RecipientDiagnostic, around: str, mail: Part, delayed: bool) -> Notice:
+    said = free_text.answer_in(each.said) or each.said
     elsewhere = f"{each.said}\n{around}\n{mail.header('subject')}"
-    meaning = refusals.meaning(said, elsewhere, delayed=delayed)
+    meaning = responses.diagnose(said, elsewhere, delayed=delayed)
     kind = Kind.DELAYED if delayed else Kind.BOUNCE
     return Notice(kind, each.recipient, meaning.status, meaning.reason, meaning.hard, said)
 
@@ -256,9 +261,9 @@ def _worded(each: prose.About, around: str, mail: Part, delayed: bool) -> Notice
 def _sounds_like_a_notice(mail: Part, words: str) -> bool:
     sender = f"{mail.header('from')} {mail.header('return-path')} {mail.header('sender')}"
     empty = mail.header("return-path").strip() == "<>" or mail.header("from").strip() in ("<>", "")
-    said = refusals.speaks_of_failure(mail.header("subject")) or refusals.speaks_of_failure(words[:2000])
+    said = responses.speaks_of_failure(mail.header("subject")) or responses.speaks_of_failure(words[:2000])
     return bool(
-        (empty or _FROM_A_DAEMON.search(sender) or refusals.speaks_of_failure(mail.header("subject")))
+        (empty or _FROM_A_DAEMON.search(sender) or responses.speaks_of_failure(mail.header("subject")))
         and said
     )
 
@@ -279,14 +284,16 @@ def _readable(mail: Part) -> list[Part]:
 
 
 def _words(mail: Part) -> str:
-    return prose.before_the_copy("\n".join(part.text for part in _readable(mail)))[: mime.MAX_TEXT]
+    return free_text.strip_returned_message("\n".join(part.text for part in _readable(mail)))[
+        : mime_parser.MAX_TEXT
+    ]
 
 
 def _returned(mail: Part) -> Part | None:
     """The mail that is returned, or its headers."""
     for part in mail.walk():
         if part.kind in _RETURNED_KINDS:
-            return part.parts[0] if part.parts else mime.read(part.body)
+            return part.parts[0] if part.parts else mime_parser.read(part.body)
     return None
 
 
@@ -304,10 +311,10 @@ def _fields(text: str) -> dict[str, list[str]]:
     for line in text.split("\n"):
         name, colon, value = line.partition(":")
         if line[:1] in (" ", "\t") and values:
-            values[-1] = f"{values[-1]} {line.strip()}"[: mime.MAX_HEADER]
+            values[-1] = f"{values[-1]} {line.strip()}"[: mime_parser.MAX_HEADER]
         elif colon and re.fullmatch(r"[A-Za-z][\w-]{1,60}", name.strip()):
             values = fields.setdefault(name.strip().lower(), [])
-            values.append(value.strip()[: mime.MAX_HEADER])
+            values.append(value.strip()[: mime_parser.MAX_HEADER])
         else:
             values = []
     return fields

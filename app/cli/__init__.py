@@ -3,11 +3,18 @@
 Exit codes: 0 it worked, 1 something failed, 2 the command was used wrongly.
 With --json there is one JSON document on standard output and nothing else; logs go to standard error.
 
-service      serve, worker, migrate, doctor      people   subscribers add, import, export, show, forget
-papers       ingest, preview, send, sources      access   key create, list, revoke, secret
-model        model learn, list                   showing  what all of them use to speak
-asking       explain, backtest                   comebacks  bounces, suppressions list, add, lift
-sending      status, pause, resume, cancel, release
+service      serve, worker, migrate
+doctor       doctor
+papers       ingest, preview, send, sources
+model        model learn, list
+explain      explain, backtest
+sending      sending status, pause, resume, cancel, release
+subscribers  subscribers add, import, export, show, forget
+keys         key create, list, revoke, secret
+bounces      bounces, suppressions list, add, lift
+output       what all commands use to print
+demo         demo
+sample       the recorded answers that the demo and the doctor read
 """
 
 from __future__ import annotations
@@ -16,12 +23,12 @@ from typing import Annotated
 
 import typer
 
-from app.cli import access, asking, comebacks, model, papers, people, sending, service, showing
+from app.cli import bounces, doctor, explain, keys, model, output, papers, sending, service, subscribers
 
 cli = typer.Typer(
     name="paperboy",
     help="Trending research papers in your inbox, picked for you.",
-    cls=showing.Commands,
+    cls=output.Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 it worked, 1 something failed, 2 the command was used wrongly.",
@@ -33,28 +40,28 @@ for command in (
     papers.ingest,
     papers.preview,
     papers.send,
-    asking.explain,
-    asking.backtest,
-    comebacks.bounces,
+    explain.explain,
+    explain.backtest,
+    bounces.bounces,
 ):
     cli.command()(command)
-cli.command("doctor")(service.doctor_command)
+cli.command("doctor")(doctor.doctor_command)
 cli.add_typer(sending.sending, name="sending")
 cli.add_typer(papers.sources, name="sources")
-cli.add_typer(people.subscribers, name="subscribers")
+cli.add_typer(subscribers.subscribers, name="subscribers")
 cli.add_typer(model.models, name="model")
-cli.add_typer(comebacks.suppressions, name="suppressions")
-cli.add_typer(access.keys, name="key")
+cli.add_typer(bounces.suppressions, name="suppressions")
+cli.add_typer(keys.keys, name="key")
 
 
-@cli.command()
-def demo(
+@cli.command("demo")
+def demo_command(
     once: Annotated[bool, typer.Option("--once", help="End after the summary, for CI.")] = False,
     live: Annotated[bool, typer.Option("--live", help="Ask the real sources, by network.")] = False,
     port: Annotated[int, typer.Option(help="Where the web app is served, if it is free.")] = 8000,
 ) -> None:
     """See everything at work on a sample of real papers, without a network."""
-    from app import demo  # its own mail server need not be loaded by every command
+    from app.cli import demo  # its own mail server need not be loaded by every command
 
     raise typer.Exit(demo.run(once=once, live=live, port=port))
 

@@ -6,43 +6,44 @@ from dataclasses import asdict
 
 import typer
 
-from app import audit, clock, pipeline
-from app.cli import showing
-from app.lexicon import Version
+from app import clock, pipeline
+from app.cli import output
+from app.relevance.model_store import Version
+from app.storage import audit_log
 
 models = typer.Typer(no_args_is_help=True, help="What was learned from the archive.")
 
 
 @models.command()
-def learn(as_json: showing.AsJson = False) -> None:
+def learn(as_json: output.AsJson = False) -> None:
     """Learn from the archive now, if it has changed. The schedule does so every night."""
     now = clock.utcnow()
-    with showing.opened(needs_secret=False) as app:
+    with output.open_application(needs_secret=False) as app:
         with app.db.write() as session:
-            audit.note(session, showing.ACTOR, "model.learn", "", now)
+            audit_log.note(session, output.ACTOR, "model.learn", "", now)
         lesson = pipeline.learn(app, now)
     if as_json:
-        showing.say_json(asdict(lesson))
+        output.print_json(asdict(lesson))
     elif lesson.model_id:
-        showing.out().print(f"Model {lesson.model_id} was learned from {lesson.papers} papers.")
+        output.out().print(f"Model {lesson.model_id} was learned from {lesson.papers} papers.")
     else:
-        showing.out().print(f"Nothing was learned: {lesson.why_not}.")
+        output.out().print(f"Nothing was learned: {lesson.why_not}.")
 
 
 @models.command("list")
-def list_models(as_json: showing.AsJson = False) -> None:
+def list_models(as_json: output.AsJson = False) -> None:
     """The models that are kept, and which one is in use."""
-    with showing.opened(needs_secret=False) as app, app.db.read() as session:
-        versions = app.lexicon.versions(session)
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        versions = app.models.versions(session)
     if as_json:
-        showing.say_json([_document(version) for version in versions])
+        output.print_json([_document(version) for version in versions])
         return
-    showing.table(
+    output.table(
         ["id", "learned", "papers", "size", "state"],
         [
             (
                 version.id,
-                showing.moment(version.fitted_at),
+                output.moment(version.fitted_at),
                 version.archive.papers,
                 f"{version.size / 1000:.0f} kB",
                 _state(version),
@@ -51,7 +52,7 @@ def list_models(as_json: showing.AsJson = False) -> None:
         ],
     )
     if not any(version.in_use for version in versions):
-        showing.out().print("What was shipped is in use.")
+        output.out().print("What was shipped is in use.")
 
 
 def _document(version: Version) -> dict[str, object]:

@@ -13,11 +13,14 @@ import typer
 from rich.padding import Padding
 from rich.progress import Progress
 
-from app import audit, catalogue, clock, deliver, pipeline, subscribers
-from app.cli import sending, showing
-from app.models import Source, SourceKind
-from app.records import Digest, Pick, Rejection, Section, Skip, Wish
+from app import clock, pipeline, subscribers
+from app.cli import output, sending
+from app.delivery import ledger
+from app.papers import source_registry
+from app.storage import audit_log
+from app.storage.models import Source
 from app.subscribers import Preferences
+from app.types import Digest, DigestItem, Interest, Rejection, Section, Skip, SourceKind
 
 sources = typer.Typer(no_args_is_help=True, help="The sources that are polled.")
 
@@ -44,14 +47,14 @@ def ingest(
     files: Annotated[list[Path] | None, typer.Argument(help="Saved answers; none: poll what is due.")] = None,
     as_: Annotated[As | None, typer.Option("--as", help="What the files are, if not guessed.")] = None,
     day: Day = None,
-    as_json: showing.AsJson = False,
+    as_json: output.AsJson = False,
 ) -> None:
     """Poll the sources that are due, or read saved answers. Exit code 1 when a source or file failed."""
     if not files and (as_ or day):
         raise typer.BadParameter("--as and --day are about files, and none was given")
     report = _read(files, as_, day, quiet=as_json) if files else _poll(quiet=as_json)
     if as_json:
-        showing.say_json(report)
+        output.print_json(report)
     else:
         _show_report(report)
     if report["failed"]:
@@ -61,8 +64,8 @@ def ingest(
 def _read(files: Sequence[Path], as_: As | None, day: datetime | None, *, quiet: bool) -> dict[str, Any]:
     kind = SourceKind(as_) if as_ else None
     with (
-        showing.opened(needs_secret=False) as app,
-        Progress(console=showing.err(), disable=quiet or not showing.err().is_terminal) as progress,
+        output.open_application(needs_secret=False) as app,
+        Progress(console=output.err(), disable=quiet or not output.err().is_terminal) as progress,
     ):
         paths = progress.track(files, description="Reading")
         read = pipeline.read_files(app, paths, clock.utcnow(), kind=kind, day=day.date() if day else None)
@@ -75,15 +78,15 @@ def _read(files: Sequence[Path], as_: As | None, day: datetime | None, *, quiet:
 
 
 def _poll(*, quiet: bool) -> dict[str, Any]:
-    with showing.opened(needs_secret=False) as app, showing.ending_gently(app):
-        console = showing.err()
+    with output.open_application(needs_secret=False) as app, output.graceful_shutdown(app):
+        console = output.err()
         if quiet or not console.is_terminal:
             refreshed = pipeline.refresh(app, clock.utcnow())
         else:
             with console.status("Asking the sources that are due, politely …"):
                 refreshed = pipeline.refresh(app, clock.utcnow())
     if refreshed.busy:
-        showing.err().print("Another process is polling the sources at this moment.")
+        output.err().print("Another process is polling the sources at this moment.")
     return {
         "sources": list(refreshed.polled),
         **refreshed.summary.counts(),
@@ -107,19 +110,19 @@ def _show_report(report: dict[str, Any]) -> None:
     ]
     if "sources" in report:
         counts.insert(0, ("sources", ", ".join(report["sources"]) or "none is due"))
-    showing.table(["what", "how many"], counts)
+    output.table(["what", "how many"], counts)
     if report["rejections"]:
-        showing.table(
+        output.table(
             ["file", "row", "reason", "detail"],
             [list(rejection.values()) for rejection in report["rejections"][:20]],
             title="\nRejected",
         )
     if (more := len(report["rejections"]) - 20) > 0:
-        showing.out().print(f"… and {more} more: --json lists them all.")
+        output.out().print(f"… and {more} more: --json lists them all.")
     if report["papers_new"] and not report["listings"]:
-        showing.out().print("No listing day is known, so no digest takes these papers: --day gives one.")
+        output.out().print("No listing day is known, so no digest takes these papers: --day gives one.")
     if report["failed"] and "sources" in report:
-        showing.table(["source", "failed because"], report["failed"].items(), title="\nFailed")
+        output.table(["source", "failed because"], report["failed"].items(), title="\nFailed")
 
 
 # --- preview
@@ -133,13 +136,13 @@ def preview(
     mute: Annotated[list[str] | None, typer.Option(help="What keeps a paper out; once for each.")] = None,
     day: Day = None,
     html: Annotated[Path | None, typer.Option(help="Write the mail's HTML to this file.")] = None,
-    as_json: showing.AsJson = False,
+    as_json: output.AsJson = False,
 ) -> None:
     """Show the digest that a reader with these interests would get, without a subscriber."""
     now = clock.utcnow()
-    with showing.opened(needs_secret=False) as app:
+    with output.open_application(needs_secret=False) as app:
         wanted = Preferences(
-            interests=tuple(Wish(text) for text in interest),
+            interests=tuple(Interest(text) for text in interest),
             min_papers=min_papers,
             max_papers=max_papers,
             beyond=app.settings.default_beyond if beyond is None else beyond,
@@ -147,14 +150,14 @@ def preview(
         )
         digest = pipeline.preview(app, subscribers.check(wanted), now, day=day.date() if day else None)
         if isinstance(digest, Skip):
-            showing.need_papers(app)
+            output.need_papers(app)
         if html and isinstance(digest, Digest):
             mail = pipeline.show(app, digest, "you@example.org", now)
             html.write_text(mail.html, "utf-8")
     if as_json:
-        showing.say_json(_document(digest))
+        output.print_json(_document(digest))
     elif isinstance(digest, Skip):
-        showing.out().print(f"There would be no digest: {showing.escaped(digest.reason)}")
+        output.out().print(f"There would be no digest: {output.escaped(digest.reason)}")
     else:
         _show_digest(digest)
 
@@ -166,25 +169,25 @@ def _document(digest: Digest | Skip) -> dict[str, Any]:
 
 
 def _show_digest(digest: Digest) -> None:
-    console = showing.out()
+    console = output.out()
     for section in digest.sections:
-        console.print(f"\n[bold]{showing.escaped(_heading(section))}[/]")
+        console.print(f"\n[bold]{output.escaped(_heading(section))}[/]")
         for pick in section.picks:
             _show_pick(pick)
     told = f"{len(digest.picks)} papers out of {digest.considered} for the edition {digest.edition}."
-    console.print(f"\n{told} {showing.escaped(digest.note)}".rstrip())
+    console.print(f"\n{told} {output.escaped(digest.note)}".rstrip())
 
 
 def _heading(section: Section) -> str:
     return section.interest or section.heading or "Trending beyond your interests"
 
 
-def _show_pick(pick: Pick) -> None:
-    console = showing.out()
-    console.print(f"\n  [bold]{showing.escaped(pick.title)}[/]")
+def _show_pick(pick: DigestItem) -> None:
+    console = output.out()
+    console.print(f"\n  [bold]{output.escaped(pick.title)}[/]")
     for line in (pick.authors, pick.summary, " · ".join(filter(None, (pick.reason, pick.trend))), pick.url):
         if line:
-            console.print(Padding(showing.escaped(line), (0, 0, 0, 2), expand=False))
+            console.print(Padding(output.escaped(line), (0, 0, 0, 2), expand=False))
 
 
 # --- send
@@ -192,38 +195,38 @@ def _show_pick(pick: Pick) -> None:
 
 def send(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show who is due, and for what.")] = False,
-    as_json: showing.AsJson = False,
+    as_json: output.AsJson = False,
 ) -> None:
     """Compose the digests that are due, and send whatever may leave. Exit code 1 when a mail failed."""
     if dry_run:
         _show_due(as_json=as_json)
         return
-    with showing.opened() as app, showing.ending_gently(app):
+    with output.open_application() as app, output.graceful_shutdown(app):
         counts = pipeline.send_due(app, clock.utcnow())
         with app.db.read() as session:
-            pauses, waiting = deliver.pauses(session), deliver.waiting(session)
+            pauses, waiting = ledger.pauses(session), ledger.waiting(session)
     if as_json:
-        showing.say_json(dict(counts))
+        output.print_json(dict(counts))
     elif counts:
-        showing.table(["what", "how many"], sorted(counts.items()))
+        output.table(["what", "how many"], sorted(counts.items()))
     elif not (pauses or waiting):
-        showing.out().print("Nobody is due, and no mail is waiting.")
+        output.out().print("Nobody is due, and no mail is waiting.")
     if waiting and not (pauses or as_json):
-        showing.out().print(f"{sending.say_waiting(waiting)}.")
+        output.out().print(f"{sending.say_waiting(waiting)}.")
     sending.say_paused(pauses)
     if counts["failed"]:
         raise typer.Exit(1)
 
 
 def _show_due(*, as_json: bool) -> None:
-    with showing.opened() as app:
+    with output.open_application() as app:
         due = pipeline.foresee(app, clock.utcnow())
     if as_json:
-        showing.say_json([{"email": each.email, **_document(each.digest)} for each in due])
+        output.print_json([{"email": each.email, **_document(each.digest)} for each in due])
         return
     rows = [(each.email, _in_short(each.digest)) for each in due]
-    showing.table(["reader", "would get"], rows)
-    showing.out().print(f"{len(rows)} readers are due.")
+    output.table(["reader", "would get"], rows)
+    output.out().print(f"{len(rows)} readers are due.")
 
 
 def _in_short(digest: Digest | Skip) -> str:
@@ -236,14 +239,14 @@ def _in_short(digest: Digest | Skip) -> str:
 
 
 @sources.command("list")
-def list_sources(as_json: showing.AsJson = False) -> None:
+def list_sources(as_json: output.AsJson = False) -> None:
     """Every source, and how it is."""
-    with showing.opened(needs_secret=False) as app, app.db.read() as session:
-        rows = catalogue.listed(session)
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        rows = source_registry.listed(session)
     if as_json:
-        showing.say_json([row.model_dump(mode="json") for row in rows])
+        output.print_json([row.model_dump(mode="json") for row in rows])
         return
-    showing.table(
+    output.table(
         ["name", "kind", "state", "read up to", "asked next", "last error"],
         [
             (
@@ -251,7 +254,7 @@ def list_sources(as_json: showing.AsJson = False) -> None:
                 row.kind,
                 _state(row),
                 row.watermark,
-                showing.moment(row.next_poll_at),
+                output.moment(row.next_poll_at),
                 row.last_error,
             )
             for row in rows
@@ -279,27 +282,27 @@ def add_source(
     given = {"url": url, "categories": category, "query": query}
     config = {name: value for name, value in given.items() if value}
     now = clock.utcnow()
-    with showing.opened(needs_secret=False) as app, app.db.write() as session:
-        source = catalogue.add(session, name, kind, config, now)
-        audit.note(session, showing.ACTOR, "source.add", source.name, now, kind=source.kind)
-    showing.out().print(f"Added the source “{showing.escaped(source.name)}”.")
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        source = source_registry.add(session, name, kind, config, now)
+        audit_log.note(session, output.ACTOR, "source.add", source.name, now, kind=source.kind)
+    output.out().print(f"Added the source “{output.escaped(source.name)}”.")
 
 
 @sources.command("pause")
 def pause_source(name: SourceName) -> None:
     """Ask a source no more until it is resumed."""
     now = clock.utcnow()
-    with showing.opened(needs_secret=False) as app, app.db.write() as session:
-        catalogue.pause(session, catalogue.named(session, name))
-        audit.note(session, showing.ACTOR, "source.pause", name, now)
-    showing.out().print(f"“{showing.escaped(name)}” is paused.")
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        source_registry.pause(session, source_registry.named(session, name))
+        audit_log.note(session, output.ACTOR, "source.pause", name, now)
+    output.out().print(f"“{output.escaped(name)}” is paused.")
 
 
 @sources.command("resume")
 def resume_source(name: SourceName) -> None:
     """Ask a source again, from where it stopped."""
     now = clock.utcnow()
-    with showing.opened(needs_secret=False) as app, app.db.write() as session:
-        catalogue.resume(session, catalogue.named(session, name), now)
-        audit.note(session, showing.ACTOR, "source.resume", name, now)
-    showing.out().print(f"“{showing.escaped(name)}” is asked again.")
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        source_registry.resume(session, source_registry.named(session, name), now)
+        audit_log.note(session, output.ACTOR, "source.resume", name, now)
+    output.out().print(f"“{output.escaped(name)}” is asked again.")

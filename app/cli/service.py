@@ -1,30 +1,23 @@
-"""serve, worker, migrate and doctor: running the service, and seeing whether it is well."""
+"""serve, worker and migrate: run the service."""
 
 from __future__ import annotations
 
 import errno
-import os
 import signal
 import socket
 import threading
 from contextlib import suppress
-from dataclasses import asdict
-from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 import uvicorn
 
-from app import clock, db, doctor, jobs, logs, main
-from app.cli import showing
-from app.doctor import Finding, Level
-from app.errors import InvalidSettings
-from app.sources import client
-from app.web import connections
-from app.web.public import ANSWER_DELAY
-
-_COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+from app import doctor, logs, main, scheduler
+from app.cli import output
+from app.storage import database
+from app.web import connection_limits
+from app.web.pages.home import ANSWER_DELAY
 
 
 def serve(
@@ -33,7 +26,7 @@ def serve(
 ) -> None:
     """Serve the web app and, by PAPERBOY_SCHEDULER, run the schedule. The database is migrated first."""
     _check_free(host, port)
-    with showing.opened(log_level=None) as app:
+    with output.open_application(log_level=None) as app:
         site = main.create_app(app, ANSWER_DELAY)
         # What takes seconds is made before anybody asks for it. The process does not wait for it at its end.
         threading.Thread(target=main.warm_up, args=(site,), name="warm-up", daemon=True).start()
@@ -44,7 +37,7 @@ def serve(
             log_config=None,  # ours conceals readers' links
             forwarded_allow_ips=list(app.settings.trusted_proxies),
             timeout_graceful_shutdown=20,
-            **connections.options(app.settings),
+            **connection_limits.options(app.settings),
         )
         server = Server(config, app.stopping)
         with suppress(KeyboardInterrupt):  # uvicorn raises it again after it has ended in peace
@@ -80,66 +73,27 @@ def _check_free(host: str, port: int) -> None:
             if error.errno != errno.EADDRINUSE:
                 raise
             taken = f"port {port} of {host} is taken, maybe by a demo or another Paperboy"
-            showing.fail(f"{taken}: choose another with --port (make serve SERVE_ARGS='--port {port + 1}')")
+            output.fail(f"{taken}: choose another with --port (make serve SERVE_ARGS='--port {port + 1}')")
 
 
 def worker() -> None:
     """Run the schedule without the web app. Several may run: the ledger decides who sends what."""
-    connections.raise_descriptor_limit()
-    with showing.opened(log_level=None) as app:
+    connection_limits.raise_descriptor_limit()
+    with output.open_application(log_level=None) as app:
         asked = threading.Event()
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda *_: asked.set())
-        scheduler = jobs.start(app)
+        background = scheduler.start(app)
         asked.wait()
-        jobs.stop(app, scheduler)
+        scheduler.stop(app, background)
 
 
 def migrate() -> None:
     """Bring the database to the newest revision. `serve` does so itself."""
-    settings = showing.configured(needs_secret=False)
+    settings = output.configured(needs_secret=False)
     logs.configure(settings, level="WARNING")
-    db.migrate(settings.database_url)
-    database = db.Database(settings.database_url)
-    current, _ = doctor.schema(database)
-    database.dispose()
-    showing.out().print(f"The database is at revision {current}.")
-
-
-def doctor_command(
-    online: Annotated[bool, typer.Option("--online", help="Ask PAPERBOY_BASE_URL by network, too.")] = False,
-    as_json: showing.AsJson = False,
-) -> None:
-    """Look for what is wrong, and say how to mend it. Exit code 1 when something is.
-
-    The relay is greeted and the DNS asked. A digest is sent to a mail server of the doctor's own, and left by
-    its one click, in a second service that lives for this moment: no reader gets a mail.
-    """
-    findings = _findings(client.Wire() if online else None)
-    if as_json:
-        showing.say_json({"findings": [asdict(finding) for finding in findings]})
-    else:
-        _show(findings)
-    if any(finding.level is Level.ERROR for finding in findings):
-        raise typer.Exit(1)
-
-
-def _findings(online: client.Wire | None) -> list[Finding]:
-    strange = list(doctor.strange(os.environ, Path(".env")))
-    try:
-        settings = showing.configured()
-    except InvalidSettings as error:
-        told = str(error).split("\n")
-        return [*(Finding("settings", Level.ERROR, said, "see .env.example") for said in told), *strange]
-    logs.configure(settings, level="CRITICAL")  # what would be logged is among the findings
-    return [*strange, *doctor.examine(settings, clock.utcnow(), online=online)]
-
-
-def _show(findings: list[Finding]) -> None:
-    console = showing.out()
-    for finding in findings:
-        colour = _COLOURS[finding.level]
-        said = showing.escaped(finding.said)
-        console.print(f"[{colour}]{finding.level:7}[/] [bold]{showing.escaped(finding.check)}[/] {said}")
-        if finding.fix:
-            console.print(f"        → {showing.escaped(finding.fix)}")
+    database.migrate(settings.database_url)
+    migrated = database.Database(settings.database_url)
+    current, _ = doctor.schema(migrated)
+    migrated.dispose()
+    output.out().print(f"The database is at revision {current}.")

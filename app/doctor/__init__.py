@@ -1,13 +1,19 @@
-"""What is wrong with this installation, and how to mend it: every finding comes with its remedy.
+"""Checks of this installation. Each finding says what is wrong and how to mend it.
 
-setup      the settings: names, files, folders          findings   what all of these say
-lately     the database, and what happened in it
-returns    whether what comes back can be read
-relay      what the relay announces, and by which TLS
-domain     SPF, DKIM, DMARC, MX and PTR records, as others see them; spf and names help it
-public     whether the web app answers where links lead; by network, only when told to
-rehearsal  a digest is sent to a mail server of our own, and left by its one click: a whole service for
-           one moment, which sink receives, received reads and oneclick leaves
+findings          what a check returns
+configuration     the settings: names, files, folders
+service_state     the database, and what happened in it lately
+bounces           whether bounce notices can be read
+relay             what the relay announces, and its TLS
+dns_records       SPF, DKIM, DMARC, MX and PTR records, as others see them
+dns_lookup        DNS queries with a deadline
+spf               SPF evaluation
+tags              the tag=value lists of DKIM and DMARC records
+web_reachability  whether the web app answers where links lead; by network, only when asked for
+test_mail         send a digest to a mail server of our own, in a temporary service
+smtp_sink         that mail server
+message_checks    what a receiver would look at in the mail
+oneclick          unsubscribe by its one-click link
 """
 
 from __future__ import annotations
@@ -18,17 +24,15 @@ from datetime import datetime
 
 import dns.resolver
 
-from app import lexicon
-from app.db import Database
-from app.doctor import domain, lately, public, relay, returns, setup
-from app.doctor.findings import Finding as Finding
-from app.doctor.findings import Level as Level
-from app.doctor.findings import error
-from app.doctor.lately import lateness as lateness
-from app.doctor.lately import schema as schema
-from app.doctor.setup import strange as strange
+from app.doctor import bounces, configuration, dns_records, relay, service_state, test_mail, web_reachability
+from app.doctor.configuration import unknown_settings
+from app.doctor.findings import Finding, Level, error
+from app.doctor.service_state import lateness, schema
+from app.doctor.test_mail import TemporaryService
+from app.papers.sources import http_client
+from app.relevance import model_store
 from app.settings import Settings
-from app.sources import client
+from app.storage.database import Database
 
 Look = Callable[[], Iterable[Finding]]
 
@@ -38,16 +42,18 @@ def examine(
     now: datetime,
     *,
     resolver: dns.resolver.Resolver | None = None,
-    online: client.Wire | None = None,
+    online: http_client.HttpTransport | None = None,
+    service: TemporaryService | None = None,
 ) -> list[Finding]:
     """Look at everything, all at once: some answers take a while. What cannot be looked at is a finding.
 
     `resolver` is asked about names; by default the one that this machine is set up with. `online` is how
-    the web app is asked for where its links lead; by default it is not.
+    the web app is asked for where its links lead; by default it is not. `service` is how the service is made
+    that sends a test digest; by default none is sent.
     """
     database = Database(settings.database_url)
     try:
-        return _together(_parts(settings, database, now, resolver, online))
+        return _together(_parts(settings, database, now, resolver, online, service))
     finally:
         database.dispose()
 
@@ -57,20 +63,20 @@ def _parts(
     database: Database,
     now: datetime,
     resolver: dns.resolver.Resolver | None,
-    online: client.Wire | None,
+    online: http_client.HttpTransport | None,
+    service: TemporaryService | None,
 ) -> dict[str, Look]:
-    from app.doctor import rehearsal  # it makes a whole service, whose web pages know us
-
     parts: dict[str, Look] = {
-        "settings": lambda: setup.look(settings),
-        "database": lambda: lately.look(database, lexicon.Lexicon(), now),
-        "bounces": lambda: returns.look(settings, database, now),
+        "settings": lambda: configuration.look(settings),
+        "database": lambda: service_state.look(database, model_store.ModelStore(), now),
+        "bounces": lambda: bounces.look(settings, database, now),
         "relay": lambda: relay.look(settings, now),
-        "dns": lambda: domain.look(settings, resolver),
-        "mail": lambda: rehearsal.look(settings),
+        "dns": lambda: dns_records.look(settings, resolver),
     }
+    if service:
+        parts["mail"] = lambda: test_mail.look(settings, service)
     if online:
-        parts["online"] = lambda: public.look(settings, now, online)
+        parts["online"] = lambda: web_reachability.look(settings, now, online)
     return parts
 
 

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp
 
+from app.application import Application
 from app.doctor.findings import Finding, error, well
-from app.doctor.received import OURS
-from app.models import Subscriber, SubscriberState
-from app.pipeline import App
+from app.doctor.message_checks import OURS
+from app.storage.models import Subscriber, SubscriberState
 
 _FIELD, _VALUE, _EDGE = "List-Unsubscribe", "One-Click", "=_oneclick"
 _MULTIPART = (
@@ -34,7 +34,7 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def look(app: App, site: ASGIApp, reader_id: int, way_out: str) -> Iterator[Finding]:
+def look(app: Application, site: ASGIApp, reader_id: int, way_out: str) -> Iterator[Finding]:
     """Open the link, then leave by it, in each of the ways; the reader is to be nobody's."""
     faults = [
         _opened(app, site, reader_id, way_out),
@@ -49,7 +49,7 @@ def look(app: App, site: ASGIApp, reader_id: int, way_out: str) -> Iterator[Find
         )
 
 
-def _opened(app: App, site: ASGIApp, reader_id: int, way_out: str) -> str:
+def _opened(app: Application, site: ASGIApp, reader_id: int, way_out: str) -> str:
     """Scanners open every link."""
     reply = asked(site, "GET", way_out)
     if _state(app, reader_id) is not SubscriberState.ACTIVE:
@@ -57,7 +57,7 @@ def _opened(app: App, site: ASGIApp, reader_id: int, way_out: str) -> str:
     return "" if reply.status == 200 else f"the link in the mail cannot be opened: HTTP {reply.status}"
 
 
-def _left(app: App, site: ASGIApp, reader_id: int, way_out: str, form: str) -> str:
+def _left(app: Application, site: ASGIApp, reader_id: int, way_out: str, form: str) -> str:
     _set_active(app, reader_id)
     reply = asked(site, "POST", way_out, *FORMS[form])
     if 300 <= reply.status < 400:
@@ -69,12 +69,12 @@ def _left(app: App, site: ASGIApp, reader_id: int, way_out: str, form: str) -> s
     return ""
 
 
-def _state(app: App, reader_id: int) -> SubscriberState:
+def _state(app: Application, reader_id: int) -> SubscriberState:
     with app.db.read() as session:
         return session.get_one(Subscriber, reader_id).state
 
 
-def _set_active(app: App, reader_id: int) -> None:
+def _set_active(app: Application, reader_id: int) -> None:
     with app.db.write() as session:
         session.get_one(Subscriber, reader_id).state = SubscriberState.ACTIVE
 

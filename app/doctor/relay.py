@@ -13,11 +13,11 @@ from typing import cast
 import aiosmtplib
 from cryptography import x509
 
-from app import smtp
-from app.conversation import Patience
+from app.delivery.smtp import connection_pool
+from app.delivery.smtp.connection import Timeouts
 from app.doctor.findings import Finding, error, warning, well
+from app.links import LinkSigner
 from app.settings import Settings, SmtpSecurity
-from app.tokens import Signer
 
 PATIENCE = 8.0  # seconds; a sender waits longer
 LARGE_MAIL = 250_000  # octets: a digest of the largest HTML, encoded, with its text part and signatures
@@ -55,9 +55,9 @@ def look(settings: Settings, now: datetime) -> Iterator[Finding]:
 
 async def _visit(settings: Settings) -> Seen:
     security = settings.relay_security
-    tls = None if security is SmtpSecurity.NONE else smtp.tls_context(security)
+    tls = None if security is SmtpSecurity.NONE else connection_pool.tls_context(security)
     async with asyncio.timeout(PATIENCE):
-        client = await smtp.reach(settings, Patience(), tls)
+        client = await connection_pool.reach(settings, Timeouts(), tls)
         try:
             return await _see(client, settings)
         finally:
@@ -85,7 +85,7 @@ async def _name_sender(client: aiosmtplib.SMTP, settings: Settings) -> str:
     """Begin a mail from a return path of ours, and let it be."""
     domain = settings.mail_domain
     try:
-        await client.mail(Signer(settings.secret_keys, settings.base_url).return_path(0, domain))
+        await client.mail(LinkSigner(settings.secret_keys, settings.base_url).return_path(0, domain))
         await client.execute_command(b"QUIT")
     except aiosmtplib.SMTPResponseException as refusal:
         return f"{refusal.code} {refusal.message}"

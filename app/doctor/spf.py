@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from app.doctor.names import Address, Names
+from app.doctor.dns_lookup import Address, DnsLookup
 
 MOST_LOOKUPS = 10
 _ASKS = {"include", "a", "mx", "ptr", "exists", "redirect"}
@@ -28,14 +28,14 @@ def records(texts: Collection[str]) -> list[str]:
     return [text for text in texts if text.lower() == "v=spf1" or text.lower().startswith("v=spf1 ")]
 
 
-def read(domain: str, record: str, asked: Collection[Address], names: Names) -> Reading:
+def read(domain: str, record: str, asked: Collection[Address], names: DnsLookup) -> Reading:
     """Follow a record as a receiver does, to see whether it lists any of these addresses."""
     reading = Reading()
     reading.end = _follow(domain, record, asked, names, reading)
     return reading
 
 
-def _follow(domain: str, record: str, asked: Collection[Address], names: Names, into: Reading) -> str:
+def _follow(domain: str, record: str, asked: Collection[Address], names: DnsLookup, into: Reading) -> str:
     """Add what a record says; how it ends, by itself or by what it redirects to."""
     end = redirect = ""
     for sign, name, value in _terms(record):
@@ -55,7 +55,7 @@ def _follow(domain: str, record: str, asked: Collection[Address], names: Names, 
     return end or (_enter(redirect, asked, names, into) if redirect else "")
 
 
-def _enter(domain: str, asked: Collection[Address], names: Names, into: Reading) -> str:
+def _enter(domain: str, asked: Collection[Address], names: DnsLookup, into: Reading) -> str:
     found = records(names.texts(domain))
     if len(found) != 1:
         into.broken.append(f"{domain} has {len(found) or 'no'} SPF record{'s' * (len(found) > 1)}")
@@ -79,7 +79,7 @@ def _terms(record: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _lists(
-    domain: str, name: str, value: str, asked: Collection[Address], names: Names, into: Reading
+    domain: str, name: str, value: str, asked: Collection[Address], names: DnsLookup, into: Reading
 ) -> bool:
     host, slash, length = value.partition("/")
     hosts: list[str] = []

@@ -15,12 +15,12 @@ from hashlib import blake2b
 from sqlalchemy import update
 from sqlmodel import Session, col, delete, or_, select
 
-from app import archive, dedupe
 from app.errors import InvalidInput, NotFound
-from app.models import Feedback, OwnPaper, Paper, Subscriber
-from app.records import Opinion, PaperRecord
-from app.subscribers.register import not_erased, take
-from app.words import person
+from app.papers import dedupe, queries
+from app.storage.models import FeedbackRow, Paper, PrivatePaper, Subscriber
+from app.subscribers.repository import get_for_update, require_not_erased
+from app.text.tokenizer import normalized_name
+from app.types import Feedback, PaperRecord
 
 MOST_OPINIONS = 1_000
 LEAST_CHARS = 8  # of a title that says something by itself: “hello” does not
@@ -29,7 +29,7 @@ KEY_CHARS = 200  # of a title's key: two papers of one reader that begin so much
 
 
 @dataclass(frozen=True, slots=True)
-class Recognised:
+class MatchedReferences:
     """What became of pasted papers. It depends on the archive alone, not on who pasted them."""
 
     known: tuple[tuple[int, str], ...] = ()  # papers of the archive: id and title
@@ -45,10 +45,10 @@ class Recognised:
 # --- a word on a paper
 
 
-def say(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: datetime) -> None:
+def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: datetime) -> None:
     """A reader likes a paper, or does not; the last word counts. NotFound where there is no such paper."""
-    not_erased(take(session, subscriber_id))
-    paper = archive.papers(session, [paper_id]).get(paper_id)
+    require_not_erased(get_for_update(session, subscriber_id))
+    paper = queries.papers(session, [paper_id]).get(paper_id)
     if paper is None:
         raise NotFound("This paper is not in the archive any more.")
     said = _said(session, subscriber_id)
@@ -56,24 +56,24 @@ def say(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: d
     _say(session, subscriber_id, [paper], liked, now)
 
 
-def word_on(session: Session, subscriber_id: int, paper_id: int) -> bool | None:
+def feedback_on(session: Session, subscriber_id: int, paper_id: int) -> bool | None:
     """Whether a reader likes a paper; None where they said nothing of it."""
-    today = archive.canonical(session, [paper_id])
+    today = queries.canonical_ids(session, [paper_id])
     rows = _said(session, subscriber_id)[today.get(paper_id, 0)]
     return max(rows, key=lambda row: (row.at, row.id)).liked if rows else None
 
 
-def take_back(session: Session, subscriber_id: int, paper_id: int) -> None:
+def remove_feedback(session: Session, subscriber_id: int, paper_id: int) -> None:
     """Forget what a reader said of a paper, under whatever id it went then."""
-    take(session, subscriber_id)
-    today = archive.canonical(session, [paper_id])
+    get_for_update(session, subscriber_id)
+    today = queries.canonical_ids(session, [paper_id])
     for row in _said(session, subscriber_id)[today.get(paper_id, 0)]:
         session.delete(row)
 
 
-def take_back_own(session: Session, subscriber_id: int, own_key: str) -> None:
+def remove_private_paper(session: Session, subscriber_id: int, own_key: str) -> None:
     """Forget a paper that a reader pasted and only they have. `own_key` is that of its Opinion."""
-    mine = select(OwnPaper).where(OwnPaper.subscriber_id == subscriber_id)
+    mine = select(PrivatePaper).where(PrivatePaper.subscriber_id == subscriber_id)
     for own in session.exec(mine).all():
         if _public_key(own) == own_key:
             session.delete(own)
@@ -82,9 +82,9 @@ def take_back_own(session: Session, subscriber_id: int, own_key: str) -> None:
 
 def forget(session: Session, subscriber_id: int) -> None:
     """Forget all that a reader said of papers and of who wrote them, and the papers that they pasted."""
-    for table in (Feedback, OwnPaper):
+    for table in (FeedbackRow, PrivatePaper):
         session.execute(delete(table).where(col(table.subscriber_id) == subscriber_id))
-    session.execute(update(Subscriber).where(col(Subscriber.id) == subscriber_id).values(authors_aside=[]))
+    session.execute(update(Subscriber).where(col(Subscriber.id) == subscriber_id).values(ignored_authors=[]))
 
 
 def _say(session: Session, subscriber_id: int, papers: Sequence[Paper], liked: bool, now: datetime) -> None:
@@ -98,19 +98,19 @@ def _say(session: Session, subscriber_id: int, papers: Sequence[Paper], liked: b
     for row in (row for paper in fresh for row in said[paper.id or 0]):
         session.delete(row)
     keys = [_key(paper.title) for paper in papers]
-    mine = (col(OwnPaper.subscriber_id) == subscriber_id, col(OwnPaper.title_key).in_(keys))
-    session.execute(delete(OwnPaper).where(*mine))
+    mine = (col(PrivatePaper.subscriber_id) == subscriber_id, col(PrivatePaper.title_key).in_(keys))
+    session.execute(delete(PrivatePaper).where(*mine))
     session.flush()
     for paper in fresh:
-        session.add(Feedback(subscriber_id=subscriber_id, paper_id=paper.id or 0, liked=liked, at=now))
+        session.add(FeedbackRow(subscriber_id=subscriber_id, paper_id=paper.id or 0, liked=liked, at=now))
     session.flush()
 
 
-def _said(session: Session, subscriber_id: int) -> defaultdict[int, list[Feedback]]:
+def _said(session: Session, subscriber_id: int) -> defaultdict[int, list[FeedbackRow]]:
     """What a reader said, by the paper as it is known today."""
-    rows = session.exec(select(Feedback).where(Feedback.subscriber_id == subscriber_id)).all()
-    today = archive.canonical(session, {row.paper_id for row in rows})
-    said: defaultdict[int, list[Feedback]] = defaultdict(list)
+    rows = session.exec(select(FeedbackRow).where(FeedbackRow.subscriber_id == subscriber_id)).all()
+    today = queries.canonical_ids(session, {row.paper_id for row in rows})
+    said: defaultdict[int, list[FeedbackRow]] = defaultdict(list)
     for row in rows:
         said[today[row.paper_id]].append(row)
     return said
@@ -119,46 +119,48 @@ def _said(session: Session, subscriber_id: int) -> defaultdict[int, list[Feedbac
 # --- what was said
 
 
-def opinions(session: Session, subscriber_ids: Collection[int]) -> dict[int, tuple[Opinion, ...]]:
+def feedback_for_ranking(
+    session: Session, subscriber_ids: Collection[int]
+) -> dict[int, tuple[Feedback, ...]]:
     """What readers said, as it counts: less the authors whom they set aside."""
     aside = _authors_aside(session, subscriber_ids)
-    said = all_said(session, subscriber_ids)
+    said = all_feedback(session, subscriber_ids)
     return {reader: tuple(_less(each, aside[reader]) for each in theirs) for reader, theirs in said.items()}
 
 
-def all_said(session: Session, subscriber_ids: Collection[int]) -> dict[int, tuple[Opinion, ...]]:
+def all_feedback(session: Session, subscriber_ids: Collection[int]) -> dict[int, tuple[Feedback, ...]]:
     """What readers said, each reader's newest first; nothing for who said nothing.
 
     A paper stands in it once: of what was said of two papers that are one today, the newer counts.
     """
-    found: defaultdict[int, list[Opinion]] = defaultdict(list)
-    theirs = select(Feedback).where(col(Feedback.subscriber_id).in_(subscriber_ids))
-    rows = session.exec(theirs.order_by(col(Feedback.at).desc(), col(Feedback.id).desc())).all()
-    today = archive.papers(session, {row.paper_id for row in rows})
+    found: defaultdict[int, list[Feedback]] = defaultdict(list)
+    theirs = select(FeedbackRow).where(col(FeedbackRow.subscriber_id).in_(subscriber_ids))
+    rows = session.exec(theirs.order_by(col(FeedbackRow.at).desc(), col(FeedbackRow.id).desc())).all()
+    today = queries.papers(session, {row.paper_id for row in rows})
     seen: set[tuple[int, int | None]] = set()
     for row in rows:
         paper = today[row.paper_id]
         if (row.subscriber_id, paper.id) not in seen:
             seen.add((row.subscriber_id, paper.id))
             found[row.subscriber_id].append(_of_archive(row, paper))
-    pasted = select(OwnPaper).where(col(OwnPaper.subscriber_id).in_(subscriber_ids))
-    for own in session.exec(pasted.order_by(col(OwnPaper.id))):
+    pasted = select(PrivatePaper).where(col(PrivatePaper.subscriber_id).in_(subscriber_ids))
+    for own in session.exec(pasted.order_by(col(PrivatePaper.id))):
         found[own.subscriber_id].append(_of_own(own))
     return {
         reader: tuple(sorted(said, key=lambda each: each.at, reverse=True)) for reader, said in found.items()
     }
 
 
-def _of_archive(row: Feedback, paper: Paper) -> Opinion:
+def _of_archive(row: FeedbackRow, paper: Paper) -> Feedback:
     authors = tuple(paper.authors)
-    return Opinion(paper.title, paper.abstract, authors, row.liked, row.at, paper_id=paper.id)
+    return Feedback(paper.title, paper.abstract, authors, row.liked, row.at, paper_id=paper.id)
 
 
-def _of_own(own: OwnPaper) -> Opinion:
-    return Opinion(own.title, own.abstract, tuple(own.authors), True, own.at, own_key=_public_key(own))
+def _of_own(own: PrivatePaper) -> Feedback:
+    return Feedback(own.title, own.abstract, tuple(own.authors), True, own.at, own_key=_public_key(own))
 
 
-def _public_key(own: OwnPaper) -> str:
+def _public_key(own: PrivatePaper) -> str:
     # Not the number of its row: the next number would tell how many papers others have pasted since.
     return blake2b(own.title_key.encode(), digest_size=8).hexdigest()
 
@@ -166,50 +168,54 @@ def _public_key(own: OwnPaper) -> str:
 # --- who wrote it
 
 
-def set_aside(session: Session, subscriber_id: int, author: str) -> None:
+def ignore_author(session: Session, subscriber_id: int, author: str) -> None:
     """Who wrote what a reader likes need not be liked for it: no paper speaks for this author any more.
 
     InvalidInput where there is no room for one more.
     """
-    subscriber = take(session, subscriber_id)
-    not_erased(subscriber)
-    others = [name for name in subscriber.authors_aside if person(name) != person(author)]
+    subscriber = get_for_update(session, subscriber_id)
+    require_not_erased(subscriber)
+    others = [name for name in subscriber.ignored_authors if normalized_name(name) != normalized_name(author)]
     if len(others) >= MOST_ASIDE:
         raise InvalidInput(f"There is room for {MOST_ASIDE} authors: please let some count again.", "author")
-    if person(author):
-        subscriber.authors_aside = [*others, author[:NAME_CHARS]]
+    if normalized_name(author):
+        subscriber.ignored_authors = [*others, author[:NAME_CHARS]]
         session.add(subscriber)
 
 
-def count_again(session: Session, subscriber_id: int, author: str) -> None:
+def unignore_author(session: Session, subscriber_id: int, author: str) -> None:
     """Take that back."""
-    subscriber = take(session, subscriber_id)
-    subscriber.authors_aside = [name for name in subscriber.authors_aside if person(name) != person(author)]
+    subscriber = get_for_update(session, subscriber_id)
+    subscriber.ignored_authors = [
+        name for name in subscriber.ignored_authors if normalized_name(name) != normalized_name(author)
+    ]
     session.add(subscriber)
 
 
 def _authors_aside(session: Session, subscriber_ids: Collection[int]) -> dict[int, frozenset[str]]:
     """Whom readers set aside, by one spelling each."""
-    theirs = select(Subscriber.id, Subscriber.authors_aside).where(col(Subscriber.id).in_(subscriber_ids))
+    theirs = select(Subscriber.id, Subscriber.ignored_authors).where(col(Subscriber.id).in_(subscriber_ids))
     return {reader or 0: _people(names) for reader, names in session.exec(theirs)}
 
 
 def _people(names: object) -> frozenset[str]:
     """What is no name is left out: it must not cost anybody their digest."""
     listed = names if isinstance(names, list) else []
-    return frozenset(person(name) for name in listed if isinstance(name, str))
+    return frozenset(normalized_name(name) for name in listed if isinstance(name, str))
 
 
-def _less(opinion: Opinion, aside: Set[str]) -> Opinion:
+def _less(opinion: Feedback, aside: Set[str]) -> Feedback:
     if not aside:
         return opinion
-    return replace(opinion, authors=tuple(name for name in opinion.authors if person(name) not in aside))
+    return replace(
+        opinion, authors=tuple(name for name in opinion.authors if normalized_name(name) not in aside)
+    )
 
 
 # --- pasted papers
 
 
-def recognise(session: Session, pasted: Sequence[PaperRecord]) -> Recognised:
+def match_references(session: Session, pasted: Sequence[PaperRecord]) -> MatchedReferences:
     """Look pasted papers up in the archive, by the same rules by which its own are told apart."""
     shelves = _shelves(session, pasted)
     known: list[int] = []
@@ -223,18 +229,18 @@ def recognise(session: Session, pasted: Sequence[PaperRecord]) -> Recognised:
             own.setdefault(_key(record.title), record)
         else:
             unknown.append(record)
-    today = {paper.id or 0: paper.title for paper in archive.papers(session, known).values()}
-    return Recognised(tuple(today.items()), tuple(own.values()), tuple(dict.fromkeys(unknown)))
+    today = {paper.id or 0: paper.title for paper in queries.papers(session, known).values()}
+    return MatchedReferences(tuple(today.items()), tuple(own.values()), tuple(dict.fromkeys(unknown)))
 
 
-def like(session: Session, subscriber_id: int, liked: Recognised, now: datetime) -> None:
+def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: datetime) -> None:
     """A reader likes these papers. InvalidInput where there is no room for so many."""
-    not_erased(take(session, subscriber_id))
+    require_not_erased(get_for_update(session, subscriber_id))
     said, held = _said(session, subscriber_id), _held(session, subscriber_id)
     own = [record for record in liked.own if _key(record.title) not in held]
     more = len(own) + sum(identity not in said for identity, _ in liked.known)
     _check_room(len(said) + len(held), more)
-    today = archive.papers(session, [identity for identity, _ in liked.known])
+    today = queries.papers(session, [identity for identity, _ in liked.known])
     _say(session, subscriber_id, list(today.values()), True, now)
     session.add_all(_own(subscriber_id, record, now) for record in own)
     session.flush()
@@ -242,7 +248,9 @@ def like(session: Session, subscriber_id: int, liked: Recognised, now: datetime)
 
 def _held(session: Session, subscriber_id: int) -> set[str]:
     """The papers that a reader pasted and only they have, by their keys."""
-    return set(session.exec(select(OwnPaper.title_key).where(OwnPaper.subscriber_id == subscriber_id)))
+    return set(
+        session.exec(select(PrivatePaper.title_key).where(PrivatePaper.subscriber_id == subscriber_id))
+    )
 
 
 def _check_room(has: int, more: int) -> None:
@@ -267,16 +275,16 @@ def _shelves(session: Session, pasted: Iterable[PaperRecord]) -> dict[str, list[
 def _find(record: PaperRecord, shelves: dict[str, list[Paper]]) -> Paper | None:
     names = filter(None, (record.arxiv_id, record.doi, dedupe.title_key(record.title)))
     near = (paper for name in names for paper in shelves.get(name, ()))
-    return next((paper for paper in near if dedupe.decide(_known(record), _known(paper))), None)
+    return next((paper for paper in near if dedupe.same_paper_reason(_known(record), _known(paper))), None)
 
 
-def _known(paper: PaperRecord | Paper) -> dedupe.Known:
+def _known(paper: PaperRecord | Paper) -> dedupe.PaperIdentity:
     ids = {"arxiv_id": paper.arxiv_id or "", "doi": paper.doi or ""}
-    return dedupe.Known(paper.title, **ids, abstract=paper.abstract, authors=tuple(paper.authors))
+    return dedupe.PaperIdentity(paper.title, **ids, abstract=paper.abstract, authors=tuple(paper.authors))
 
 
-def _own(subscriber_id: int, record: PaperRecord, now: datetime) -> OwnPaper:
-    return OwnPaper(
+def _own(subscriber_id: int, record: PaperRecord, now: datetime) -> PrivatePaper:
+    return PrivatePaper(
         subscriber_id=subscriber_id,
         title_key=_key(record.title),
         title=record.title,

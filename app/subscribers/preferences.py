@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from email_validator import EmailNotValidError, validate_email
 
-from app import cadence, interest
 from app.errors import InvalidAddress, InvalidInterest, InvalidPreference
-from app.models import Cadence, WhenEmpty
-from app.records import Wish
+from app.relevance import query_language
+from app.subscribers import schedule
+from app.types import Cadence, EmptyDigestPolicy, Interest
 
 MAX_INTERESTS = 20
 MAX_PAPERS = 30  # more would pass the 100 kB at which mailbox providers clip a mail
@@ -30,10 +30,10 @@ class Preferences:
     zone: str = "UTC"
     min_papers: int = 1
     max_papers: int = 10
-    when_empty: WhenEmpty = WhenEmpty.SKIP
+    when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
     beyond: int = 0  # at most so many papers a digest that trend beyond the interests
     muted: tuple[str, ...] = ()  # words, phrases, author: and cat: that keep a paper out of every section
-    interests: tuple[Wish, ...] = ()
+    interests: tuple[Interest, ...] = ()
 
 
 def problems(wanted: Preferences) -> dict[str, str]:
@@ -50,16 +50,16 @@ def check(wanted: Preferences) -> Preferences:
     for field, problem in problems(wanted).items():
         raise InvalidPreference(problem, field)
     muted: dict[str, str] = {}
-    for text in map(interest.normalise, wanted.muted):
+    for text in map(query_language.normalise, wanted.muted):
         muted.setdefault(text.casefold(), text)
-    return replace(wanted, interests=distinct(wanted.interests), muted=tuple(muted.values()))
+    return replace(wanted, interests=deduplicate(wanted.interests), muted=tuple(muted.values()))
 
 
-def distinct(wishes: Iterable[Wish]) -> tuple[Wish, ...]:
+def deduplicate(wishes: Iterable[Interest]) -> tuple[Interest, ...]:
     """Interests spelled as they are stored; of doubles the first."""
-    folded: dict[str, Wish] = {}
+    folded: dict[str, Interest] = {}
     for wish in wishes:
-        text = interest.normalise(wish.text)
+        text = query_language.normalise(wish.text)
         folded.setdefault(text.casefold(), replace(wish, text=text))
     return tuple(folded.values())
 
@@ -95,7 +95,7 @@ def _problems_of_time(wanted: Preferences) -> Iterator[tuple[str, str]]:
         yield "weekday", "Choose a day of the week."
     if not 0 <= wanted.hour <= 23:
         yield "hour", "Choose an hour from 0 to 23."
-    if not cadence.valid_zone(wanted.zone):
+    if not schedule.valid_zone(wanted.zone):
         yield "zone", f"“{wanted.zone[:64]}” is not a time zone that we know. Choose one from the list."
 
 
@@ -113,7 +113,7 @@ def _problems_of_size(wanted: Preferences) -> Iterator[tuple[str, str]]:
 def _problems_of_interests(wanted: Preferences) -> Iterator[tuple[str, str]]:
     if len(wanted.interests) > MAX_INTERESTS:
         yield "interests", f"At most {MAX_INTERESTS} interests, please: fewer and sharper ones work better."
-    if not wanted.interests and wanted.when_empty is WhenEmpty.SKIP:
+    if not wanted.interests and wanted.when_empty is EmptyDigestPolicy.SKIP:
         yield "interests", "Name at least one interest, or choose to get what is trending."
     for place, wish in enumerate(wanted.interests):
         problem = _problem_of_wish(wish)
@@ -128,15 +128,15 @@ def _problems_of_muted(wanted: Preferences) -> Iterator[tuple[str, str]]:
         return
     for text in wanted.muted:
         try:
-            interest.muted(text)
+            query_language.muted(text)
         except InvalidInterest as error:
             yield "muted", str(error)
             return
 
 
-def _problem_of_wish(wish: Wish) -> str:
+def _problem_of_wish(wish: Interest) -> str:
     try:
-        interest.parse(wish.text)
+        query_language.parse(wish.text)
     except InvalidInterest as error:
         return str(error)
     if not 0 < wish.weight <= MAX_WEIGHT:

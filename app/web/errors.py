@@ -15,8 +15,6 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from app import bibliography
-from app.db import is_unavailable
 from app.errors import (
     Conflict,
     InvalidInput,
@@ -29,8 +27,10 @@ from app.errors import (
     SourceError,
     TooManyRequests,
 )
-from app.web import bodies, security
-from app.web.pages import page
+from app.papers import bibliography
+from app.storage.database import is_unavailable
+from app.web import request_bodies, security
+from app.web.templating import page
 
 METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
 _STATUS: dict[type[PaperboyError], int] = {
@@ -47,7 +47,7 @@ UNAVAILABLE = (OperationalError, InterfaceError, PoolTimeout)
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ErrorPage:
     """What a person reads, and where they may go from here."""
 
     title: str
@@ -55,47 +55,47 @@ class Trouble:
     offer_link: bool = False  # asking for a fresh link would help
 
 
-_FORGED = Trouble(
+_FORGED = ErrorPage(
     "This link does not work",
     "It is not complete, or it was made for something else. If you copied it out of a mail, "
     "copy all of it; or ask for a fresh link.",
     offer_link=True,
 )
-_REPLACED = Trouble(
+_REPLACED = ErrorPage(
     "This link does not work any more",
     "It was replaced by newer links, or what it was for has ended. Open the link in our newest mail, or ask "
     "for a fresh one.",
     offer_link=True,
 )
 _TROUBLES = {
-    400: Trouble("That could not be understood", "Please change it, and try again."),
-    403: Trouble("That is not allowed", "Please open the page itself and try again from there."),
-    404: Trouble("There is no such page", "The address may be mistyped, or the page was never here."),
-    405: Trouble("That cannot be done here", "The page is there, but not for this kind of request."),
-    409: Trouble(
+    400: ErrorPage("That could not be understood", "Please change it, and try again."),
+    403: ErrorPage("That is not allowed", "Please open the page itself and try again from there."),
+    404: ErrorPage("There is no such page", "The address may be mistyped, or the page was never here."),
+    405: ErrorPage("That cannot be done here", "The page is there, but not for this kind of request."),
+    409: ErrorPage(
         "That cannot be done now", "It was done already, or something has changed since this page was opened."
     ),
-    410: Trouble(
+    410: ErrorPage(
         "This link has expired",
         "Links that change something work for a limited time, so that an old mail in the wrong hands "
         "cannot be used against you. Ask for a fresh one, and we mail it to you.",
         offer_link=True,
     ),
-    413: Trouble(
+    413: ErrorPage(
         "That is too much at once",
         f"What is pasted may have {bibliography.MOST_BYTES // 1000} kB, and a file "
         f"{bibliography.MOST_FILE_BYTES // 1000} kB. Please go back and send less. Nothing was changed.",
     ),
-    422: Trouble("Something in that request could not be used", "Please go back and look it over."),
-    429: Trouble(
+    422: ErrorPage("Something in that request could not be used", "Please go back and look it over."),
+    429: ErrorPage(
         "That was a lot at once",
         "Only so many requests are taken in a while, so that there is room for everybody, and mailboxes stay "
         "safe. Please wait a little, and try again.",
     ),
-    500: Trouble(
+    500: ErrorPage(
         "Something went wrong on our side", "It has been noted. Please try again in a little while."
     ),
-    503: Trouble(
+    503: ErrorPage(
         "The archive is being read; a moment, please",
         "After a start that takes some seconds. Please try again in a moment.",
     ),
@@ -166,7 +166,7 @@ def _busy(request: Request, error: Exception) -> Response:
     log.error("database unavailable", path=request.url.path, error=str(getattr(error, "orig", error)))
     # The page has a form: with no-referrer, a browser would hide its Origin. No other site sees the address.
     headers = {"Retry-After": str(RETRY_AFTER), "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
-    form = bodies.parsed(request) or FormData()
+    form = request_bodies.parsed(request) or FormData()
     fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
     return page(
         request, "busy.html", status=503, headers=headers, method=request.method, fields=fields,
@@ -184,9 +184,9 @@ def _respond(
     status: int,
     said: str = "",
     headers: Mapping[str, str] | None = None,
-    trouble: Trouble | None = None,
+    trouble: ErrorPage | None = None,
 ) -> Response:
-    trouble = trouble or _TROUBLES.get(status) or Trouble(HTTPStatus(status).phrase, "")
+    trouble = trouble or _TROUBLES.get(status) or ErrorPage(HTTPStatus(status).phrase, "")
     return page(
         request, "error.html", status=status, headers=headers, trouble=trouble, said=said, number=status
     )

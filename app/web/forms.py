@@ -16,12 +16,13 @@ from typing import Annotated, TypeVar
 from fastapi import Form
 from pydantic import AfterValidator
 
-from app import bibliography, cadence, interest, subscribers
+from app import subscribers
 from app.errors import InvalidAddress, InvalidInput, InvalidInterest
-from app.interest import MAX_INTEREST_CHARS
-from app.models import Cadence, WhenEmpty
-from app.records import Wish
-from app.subscribers import MAX_INTERESTS, MAX_MUTED, Preferences
+from app.papers import bibliography
+from app.relevance import query_language
+from app.relevance.query_language import MAX_INTEREST_CHARS
+from app.subscribers import MAX_INTERESTS, MAX_MUTED, Preferences, schedule
+from app.types import Cadence, EmptyDigestPolicy, Interest
 
 SPARE_ROWS = 3
 MOST_LINES, LINE_CHARS = 100, 1000  # of a field that takes so many: what is cut off could not be used either
@@ -48,13 +49,13 @@ class Row:
     weight: str = "1"
     quota: str = ""
 
-    def wish(self) -> Wish:
+    def wish(self) -> Interest:
         quota = None if not self.quota.strip() else _number(self.quota)
-        return Wish(self.text, _weight(self.weight), quota)
+        return Interest(self.text, _weight(self.weight), quota)
 
 
 @dataclass(frozen=True)
-class Filled:
+class PreferencesForm:
     """A form of preferences as it stands on the page, with what is wrong with it."""
 
     email: str = ""
@@ -65,7 +66,7 @@ class Filled:
     zone: str = "UTC"
     min_papers: str = "1"
     max_papers: str = "10"
-    when_empty: str = WhenEmpty.SKIP
+    when_empty: str = EmptyDigestPolicy.SKIP
     beyond: str = "0"
     muted: str = ""  # one a line
     liked: str = ""  # pasted papers
@@ -99,7 +100,7 @@ class Filled:
             zone=self.zone,
             min_papers=_number(self.min_papers),
             max_papers=_number(self.max_papers),
-            when_empty=_choice(WhenEmpty, self.when_empty),
+            when_empty=_choice(EmptyDigestPolicy, self.when_empty),
             beyond=_number(self.beyond),
             muted=tuple(self.muted.splitlines()),
             interests=tuple(row.wish() for row in self.rows),
@@ -107,7 +108,7 @@ class Filled:
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
+class PauseForm:
     """The day on which a pause is to end, as typed: what is wrong with it, and which there are to choose."""
 
     first: date
@@ -121,10 +122,10 @@ class Break:
         return "text" if self.typed and not _DAY.fullmatch(self.typed) else "date"
 
 
-def filled(chosen: Preferences) -> Filled:
+def filled(chosen: Preferences) -> PreferencesForm:
     """The form as it stands for preferences that are stored."""
     rows = (Row(wish.text, f"{wish.weight:g}", str(wish.quota or "")) for wish in chosen.interests)
-    return Filled(
+    return PreferencesForm(
         rows=tuple(rows),
         cadence=chosen.cadence,
         weekday=str(chosen.weekday),
@@ -139,14 +140,14 @@ def filled(chosen: Preferences) -> Filled:
     )
 
 
-def sign_up_fields(form: Filled) -> list[tuple[str, str]]:
+def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
     """Return the fields of a sign-up form by name, as typed, to be sent once more."""
     rows = [("interest", row.text) for row in form.rows]
     single = ("email", "cadence", "weekday", "hour", "zone", "liked")
     return [*rows, *((name, getattr(form, name)) for name in single)]
 
 
-def kept_up(form: Filled, stored: Preferences) -> Preferences:
+def merge_concurrent_changes(form: PreferencesForm, stored: Preferences) -> Preferences:
     """What was chosen, and what came since the form was opened: by a mail's links, or in another window."""
     wanted = form.wanted()
     if not form.had:  # nothing is known of when it was opened
@@ -172,11 +173,11 @@ def lines(text: str) -> str:
     return "\n".join(islice(said, MOST_LINES))
 
 
-def kept_apart(form: Filled, text: str) -> Filled:
+def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
     """The form with an interest that looked like several parted into them, where there is room."""
-    text = interest.normalise(text[:MAX_INTEREST_CHARS])
-    pieces = interest.pieces(text)
-    lines = [interest.normalise(row.text) for row in form.rows[:MAX_INTERESTS]]
+    text = query_language.normalise(text[:MAX_INTEREST_CHARS])
+    pieces = query_language.split_suggestion(text)
+    lines = [query_language.normalise(row.text) for row in form.rows[:MAX_INTERESTS]]
     if not pieces or text not in lines or len(form.rows) - 1 + len(pieces) > MAX_INTERESTS:
         return form
     at = lines.index(text)
@@ -184,9 +185,9 @@ def kept_apart(form: Filled, text: str) -> Filled:
     return replace(form, rows=(*form.rows[:at], *parted, *form.rows[at + 1 :]))
 
 
-def looked_over(form: Filled, split: str = "") -> Filled:
+def validated(form: PreferencesForm, split: str = "") -> PreferencesForm:
     """The form as its preview shows it: an interest parted where asked, and what is wrong in its content."""
-    form = kept_apart(form, split) if split else form
+    form = split_interest(form, split) if split else form
     problems = subscribers.problems(form.wanted())
     shown = ("interests", *_OF_CONTENT)
     return replace(form, problems={at: said for at, said in problems.items() if at.startswith(shown)})
@@ -213,7 +214,7 @@ def zones() -> list[tuple[str, list[str]]]:
     """The zones that a reader may live in, by region: each under the one name that is used today."""
     table = files("tzdata").joinpath("zoneinfo/zone.tab").read_text("ascii")
     listed = (line.split("\t")[2] for line in table.splitlines() if not line.startswith("#"))
-    regions = groupby(sorted(filter(cadence.valid_zone, listed)), lambda name: name.split("/")[0])
+    regions = groupby(sorted(filter(schedule.valid_zone, listed)), lambda name: name.split("/")[0])
     return [(region, list(names)) for region, names in regions]
 
 
@@ -227,7 +228,7 @@ def _understood(muted: Sequence[str]) -> tuple[str, ...]:
     fine = []
     for text in muted[:MAX_MUTED]:
         with suppress(InvalidInterest):
-            interest.muted(text)
+            query_language.muted(text)
             fine.append(text)
     return tuple(fine)
 

@@ -10,16 +10,18 @@ from threading import Lock
 import structlog
 from fastapi import Request
 
-from app import clock, hindsight, interest, subscribers
-from app.desk import Desk
+from app import clock, subscribers
+from app.application import Application
+from app.digests import backtesting
+from app.digests.builder import DigestBuilder
 from app.errors import TooManyRequests
-from app.parts import App
-from app.records import Digest, Skip
+from app.relevance import query_language
 from app.subscribers import MAX_INTERESTS, Preferences
+from app.types import Digest, Skip
 from app.web import forms
-from app.web.capacity import Capacity
-from app.web.forms import Filled
+from app.web.forms import PreferencesForm
 from app.web.security import visitor
+from app.web.work_limits import Capacity
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +35,7 @@ MATCHED = 300  # interests that are kept for so long: a row for each, as wide as
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class InterestPreview:
     """What an interest would have brought."""
 
     text: str
@@ -49,7 +51,7 @@ class Preview:
     digest: Digest | None = None
     silence: str = ""  # why there would be no digest
     days: tuple[date, ...] = ()
-    interests: tuple[Brought, ...] = ()
+    interests: tuple[InterestPreview, ...] = ()
     trouble: str = ""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class Preview:
         return cls(trouble="No preview could be made just now. It has been noted.", status=500)
 
 
-def asked(request: Request, form: Filled, split: str = "") -> tuple[Filled, Preview]:
+def asked(request: Request, form: PreferencesForm, split: str = "") -> tuple[PreferencesForm, Preview]:
     """A form looked over, and its preview or the reason why there is none now: nobody is kept from the form.
 
     What has a problem is left out. The form is looked over only where a preview may be had.
@@ -73,7 +75,7 @@ def asked(request: Request, form: Filled, split: str = "") -> tuple[Filled, Prev
     limits: Capacity = request.app.state.capacity
     try:
         limits.preview_limit.hit(visitor(request))
-        form = forms.looked_over(form, split)
+        form = forms.validated(form, split)
         with limits.previews.take():
             return form, _of(request.app.state.previews, form)
     except TooManyRequests as error:
@@ -83,7 +85,7 @@ def asked(request: Request, form: Filled, split: str = "") -> tuple[Filled, Prev
         return form, Preview.failed()
 
 
-def _of(previews: Previews, form: Filled) -> Preview:
+def _of(previews: Previews, form: PreferencesForm) -> Preview:
     if problem := form.problems.get("interests"):
         return Preview(silence=problem)
     wanted = form.usable
@@ -98,10 +100,10 @@ class Previews:
     One preview is made at a time, since they share what was matched before.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: Application) -> None:
         self._app = app
         self._turn = Lock()
-        self._laid_out: tuple[Desk, datetime] | None = None
+        self._laid_out: tuple[DigestBuilder, datetime] | None = None
         self._matched: set[str] = set()
 
     def of(self, wanted: Preferences, now: datetime) -> Preview:
@@ -110,7 +112,7 @@ class Previews:
             return self._made(wanted, now)
 
     def _made(self, wanted: Preferences, now: datetime) -> Preview:
-        desk, wishes = self._current(now), subscribers.distinct(wanted.interests)
+        desk, wishes = self._current(now), subscribers.deduplicate(wanted.interests)
         self._matched.update(wish.text for wish in wishes)
         digest = desk.preview(now.date().isoformat(), wanted)
         days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
@@ -121,30 +123,30 @@ class Previews:
         silence = digest.reason if isinstance(digest, Skip) else ""
         return Preview(digest if isinstance(digest, Digest) else None, silence, days, counted)
 
-    def _current(self, now: datetime) -> Desk:
+    def _current(self, now: datetime) -> DigestBuilder:
         """The papers of this minute, laid out."""
         if self._laid_out and now - self._laid_out[1] < FRESH and len(self._matched) < MATCHED:
             return self._laid_out[0]
         with self._app.db.read() as session:
-            desk = Desk(self._app, session, now, back=DAYS - 1)
+            desk = DigestBuilder(self._app.digest_context, session, now, back=DAYS - 1)
         desk.turn_to(now)  # the counts look back over all of it, the digest as far as any does
         self._laid_out, self._matched = (desk, now), set()
         return desk
 
 
 def _brought(
-    desk: Desk, text: str, days: Sequence[date], known: int, most: int, muted: frozenset[int]
-) -> Brought:
-    counts, pieces = hindsight.daily(desk, text, days, muted), interest.pieces(text)
-    kept_out = muted and not any(counts) and any(hindsight.daily(desk, text, days))
+    desk: DigestBuilder, text: str, days: Sequence[date], known: int, most: int, muted: frozenset[int]
+) -> InterestPreview:
+    counts, pieces = backtesting.daily_counts(desk, text, days, muted), query_language.split_suggestion(text)
+    kept_out = muted and not any(counts) and any(backtesting.daily_counts(desk, text, days))
     words = "none that is not muted" if kept_out else in_words(text, counts, known)
-    return Brought(text, counts, words, pieces if len(pieces) <= most else ())
+    return InterestPreview(text, counts, words, pieces if len(pieces) <= most else ())
 
 
 def in_words(text: str, counts: Sequence[int], known: int) -> str:
     """How many papers a day that is, where any papers are known of so many of the days."""
     total = sum(counts)
-    if not total and not interest.parse(text).terms:  # by authors or categories alone
+    if not total and not query_language.parse(text).terms:  # by authors or categories alone
         return "none"
     if not total:
         return f"none: try {'fewer' if ' ' in text else 'other'} words"

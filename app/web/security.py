@@ -14,8 +14,8 @@ from fastapi import HTTPException, Request
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.db import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_locks
 from app.settings import Settings
+from app.storage.database import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_locks
 
 # What is pasted may be three times as much as a form writes it; and with a file, as it is, there is room for
 # one that is a little too large, so that it is told beside its field.
@@ -55,7 +55,7 @@ def headers(settings: Settings) -> dict[str, str]:
     return common
 
 
-class Guard:
+class SecurityMiddleware:
     """ASGI: adds the headers, and refuses a body larger than any of ours.
 
     HEAD is answered as GET would be, everywhere; the server leaves out the body.
@@ -135,10 +135,10 @@ def client_ip(request: Request) -> str:
     settings: Settings = request.app.state.paperboy.settings
     peer = request.client.host if request.client else ""
     chain = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",") if hop.strip()]
-    return nearest_stranger([*chain, peer], settings.trusted_proxies)
+    return first_untrusted_hop([*chain, peer], settings.trusted_proxies)
 
 
-def nearest_stranger(chain: Sequence[str], trusted: Sequence[str]) -> str:
+def first_untrusted_hop(chain: Sequence[str], trusted: Sequence[str]) -> str:
     """The last hop that is not one of our proxies: everything before it could be made up."""
     networks = [ipaddress.ip_network(proxy, strict=False) for proxy in trusted]
     for hop in reversed(chain):

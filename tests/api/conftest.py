@@ -11,9 +11,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import col, select
 
-from app import clock, keys, main
-from app.models import Audit, Scope
-from app.pipeline import App
+from app import clock, main
+from app.application import Application
+from app.storage import api_keys
+from app.storage.models import AuditEntry, Scope
 from tests import shelves
 from tests.conftest import NOW
 
@@ -21,7 +22,7 @@ Call = Callable[..., httpx2.Response]
 
 
 @pytest.fixture
-def site(app: App) -> FastAPI:
+def site(app: Application) -> FastAPI:
     """The web application, for which it is always NOW."""
     made = main.create_app(app)
     api_of(made).dependency_overrides[clock.utcnow] = lambda: NOW
@@ -41,12 +42,12 @@ def client(site: FastAPI) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def key_of(app: App) -> Callable[..., str]:
+def key_of(app: Application) -> Callable[..., str]:
     """A function that makes a key with some scopes, named for the first."""
 
     def make(*scopes: Scope) -> str:
         with app.db.write() as session:
-            return keys.create(session, f"{scopes[0]} key", scopes, NOW)[1]
+            return api_keys.create(session, f"{scopes[0]} key", scopes, NOW)[1]
 
     return make
 
@@ -69,26 +70,26 @@ def call(client: TestClient, key_of: Callable[..., str]) -> Call:
 
 
 @pytest.fixture
-def audited(app: App) -> Callable[[], list[tuple[str, str, str]]]:
+def audited(app: Application) -> Callable[[], list[tuple[str, str, str]]]:
     """What the audit says so far: who, what, to what."""
 
     def read() -> list[tuple[str, str, str]]:
         with app.db.read() as session:
-            rows = session.exec(select(Audit).order_by(col(Audit.id)))
+            rows = session.exec(select(AuditEntry).order_by(col(AuditEntry.id)))
             return [(row.actor, row.action, row.subject) for row in rows]
 
     return read
 
 
 @pytest.fixture
-def alice(app: App) -> int:
+def alice(app: Application) -> int:
     """An active reader who likes agents, due at NOW."""
     with app.db.write() as session:
         return shelves.reader(session, "alice@example.org", ["language agents"], NOW)
 
 
 @pytest.fixture
-def shelf(app: App) -> dict[str, int]:
+def shelf(app: Application) -> dict[str, int]:
     """Two papers of today from one source; their ids by title."""
     titles = ("Language Agents that Plan", "Video Diffusion in Real Time")
     with app.db.write() as session:

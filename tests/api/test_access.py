@@ -11,12 +11,13 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, keys, main
-from app.models import ApiKey, Scope
-from app.pipeline import App
+from app import clock, main
+from app.application import Application
 from app.settings import Settings
+from app.storage import api_keys
+from app.storage.models import ApiKey, Scope
 from app.web import security
-from app.web.api import RESOURCES, access, create, reference
+from app.web.api import RESOURCES, create, docs
 from tests.api.conftest import Call, api_of
 from tests.conftest import NOW, SECRET
 
@@ -48,7 +49,7 @@ def test_every_route_is_documented(site: FastAPI) -> None:
     api = api_of(site)
     written = {f"/v1{route.path_format}" for resource in RESOURCES for route in resource.router.routes}
     assert written == set(api.openapi()["paths"])
-    assert {route.path for route in reference.router.routes} == {"/docs"}
+    assert {route.path for route in docs.router.routes} == {"/docs"}
 
 
 @pytest.mark.parametrize(("method", "path", "scope"), OPERATIONS)
@@ -92,12 +93,14 @@ def test_what_has_no_route_says_so(call: Call) -> None:
     assert "Allow header" in refused.json()["detail"]
 
 
-def test_a_revoked_key_opens_nothing(app: App, client: TestClient, key_of: Callable[[Scope], str]) -> None:
+def test_a_revoked_key_opens_nothing(
+    app: Application, client: TestClient, key_of: Callable[[Scope], str]
+) -> None:
     """At once, not when some cache expires."""
     headers = {"Authorization": f"Bearer {key_of(Scope.READ)}"}
     assert client.get("/api/v1/runs", headers=headers).status_code == 200
     with app.db.write() as session:
-        keys.revoke(session, "read key", NOW)
+        api_keys.revoke(session, "read key", NOW)
     refused = client.get("/api/v1/runs", headers=headers)
     assert refused.status_code == 401
     assert 'error="invalid_token"' in refused.headers["WWW-Authenticate"]
@@ -112,12 +115,12 @@ def test_the_missing_scope_is_named(client: TestClient, key_of: Callable[[Scope]
     assert "send" in refused.json()["detail"]
 
 
-def test_the_last_use_of_a_key_is_kept(app: App, call: Call) -> None:
+def test_the_last_use_of_a_key_is_kept(app: Application, call: Call) -> None:
     """An operator sees which keys are in use."""
     call("GET", "/runs")
     with app.db.read() as session:
         assert session.exec(select(ApiKey.last_used_at)).one() == NOW
-    assert access.keys.Holder(1, "x", frozenset(), NOW).is_stale(NOW + timedelta(minutes=1))
+    assert api_keys.Holder(1, "x", frozenset(), NOW).is_stale(NOW + timedelta(minutes=1))
 
 
 @pytest.mark.parametrize(

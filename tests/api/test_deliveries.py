@@ -7,26 +7,28 @@ from datetime import timedelta
 
 import pytest
 
-from app import deliver, planning, subscribers, suppression
-from app.models import Delivery, DeliveryState, Scope
-from app.pipeline import App
-from app.records import Skip, Wish
+from app import subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
+from app.digests import planning
+from app.storage.models import Delivery, DeliveryState, Scope
 from app.subscribers import Preferences, SignUp
+from app.types import Interest, Skip
 from tests import shelves
 from tests.api.conftest import Call
 from tests.conftest import NOW
 
 
 @pytest.fixture
-def planned(app: App, alice: int, shelf: dict[str, int]) -> int:
+def planned(app: Application, alice: int, shelf: dict[str, int]) -> int:
     """Alice has a digest waiting, and Bob, for whom nothing matched, has none; her delivery's id."""
     with app.db.write() as session:
         shelves.reader(session, "bob@example.org", ['"honey bees"'], NOW)
-    planning.plan(app, NOW)
+    planning.plan(app.digest_context, NOW)
     return 1
 
 
-def put(app: App, delivery_id: int, **fields: object) -> None:
+def put(app: Application, delivery_id: int, **fields: object) -> None:
     with app.db.write() as session:
         row = session.get_one(Delivery, delivery_id)
         for name, value in fields.items():
@@ -64,10 +66,12 @@ def test_an_edition_balances(planned: int, call: Call) -> None:
     assert call("GET", "/sending").json()["balance"] == balance
 
 
-def test_other_mails_that_wait_are_counted_beside_the_balance(app: App, planned: int, call: Call) -> None:
+def test_other_mails_that_wait_are_counted_beside_the_balance(
+    app: Application, planned: int, call: Call
+) -> None:
     """The law counts digests; a confirmation that waits for the relay is seen, too."""
     with app.db.write() as session:
-        wanted = Preferences(interests=(Wish("agents"),))
+        wanted = Preferences(interests=(Interest("agents"),))
         subscribers.sign_up(session, SignUp("carol@example.org", wanted), "192.0.2.1", NOW)
     told = call("GET", "/sending").json()
     assert told["balance"]["due"] == 2
@@ -75,11 +79,11 @@ def test_other_mails_that_wait_are_counted_beside_the_balance(app: App, planned:
     assert (told["others"], at) == ([{"kind": "confirm", "mails": 1}], "2026-11-20T09:30:00Z")
 
 
-def test_editions_come_a_page_at_a_time(app: App, planned: int, call: Call) -> None:
+def test_editions_come_a_page_at_a_time(app: Application, planned: int, call: Call) -> None:
     """By their names, descending."""
     with app.db.write() as session:
-        quiet = [deliver.Entry(1, edition, NOW, Skip("quiet")) for edition in ("2026-11-18", "2026-11-19")]
-        deliver.enter(session, quiet, NOW)
+        quiet = [ledger.Entry(1, edition, NOW, Skip("quiet")) for edition in ("2026-11-18", "2026-11-19")]
+        ledger.enter(session, quiet, NOW)
     first = call("GET", "/editions?limit=2").json()
     assert [each["edition"] for each in first["items"]] == ["2026-11-20", "2026-11-19"]
     rest = call("GET", "/editions", params={"cursor": first["next_cursor"]}).json()
@@ -89,13 +93,13 @@ def test_editions_come_a_page_at_a_time(app: App, planned: int, call: Call) -> N
 
 @pytest.mark.parametrize("path", ["/sending", "/editions/2026-11-20"])
 def test_what_is_paused_does_not_leave(
-    path: str, app: App, planned: int, call: Call, audited: Callable[[], list[tuple[str, str, str]]]
+    path: str, app: Application, planned: int, call: Call, audited: Callable[[], list[tuple[str, str, str]]]
 ) -> None:
     """Everything, or one edition; it goes on when it is resumed."""
 
     def may_leave() -> bool:
         with app.db.write() as session:
-            left = bool(deliver.claim(session, owner="test", now=NOW))
+            left = bool(ledger.claim(session, owner="test", now=NOW))
             session.rollback()
             return left
 
@@ -112,7 +116,7 @@ def test_what_is_paused_does_not_leave(
 
 
 def test_a_cancelled_edition_does_not_leave(
-    app: App, planned: int, call: Call, audited: Callable[[], list[tuple[str, str, str]]]
+    app: Application, planned: int, call: Call, audited: Callable[[], list[tuple[str, str, str]]]
 ) -> None:
     """It says so, its papers are free for the next digest, and to cancel it twice changes nothing."""
     for _ in range(2):
@@ -121,10 +125,10 @@ def test_a_cancelled_edition_does_not_leave(
     shown = call("GET", f"/deliveries/{planned}").json()
     assert (shown["state"], shown["reason"]) == ("skipped", "cancelled by an operator")
     with app.db.write() as session:
-        assert deliver.papers_promised(session, [shown["subscriber_id"]], NOW) == {
+        assert ledger.paper_ids_promised(session, [shown["subscriber_id"]], NOW) == {
             shown["subscriber_id"]: set()
         }
-        assert not deliver.claim(session, owner="test", now=NOW)
+        assert not ledger.claim(session, owner="test", now=NOW)
     assert call("POST", "/editions/2026-11-19/cancel", scope=Scope.SEND).status_code == 404
     assert {(action, subject) for _, action, subject in audited()} == {("edition.cancel", "2026-11-20")}
 
@@ -134,7 +138,7 @@ def test_a_pause_needs_a_reason(call: Call) -> None:
     assert call("POST", "/sending/pause", scope=Scope.SEND, json={"reason": ""}).status_code == 422
 
 
-def test_an_uncertain_mail_is_released(app: App, planned: int, call: Call) -> None:
+def test_an_uncertain_mail_is_released(app: Application, planned: int, call: Call) -> None:
     """Held, because nobody knows whether it arrived; the operator decides."""
     refused = call("POST", f"/deliveries/{planned}/release", scope=Scope.SEND)
     assert refused.status_code == 409
@@ -142,12 +146,12 @@ def test_an_uncertain_mail_is_released(app: App, planned: int, call: Call) -> No
     released = call("POST", f"/deliveries/{planned}/release", scope=Scope.SEND).json()
     assert (released["state"], released["next_attempt_at"]) == ("uncertain", "2026-11-20T09:30:00Z")
     with app.db.write() as session:
-        assert deliver.claim(session, owner="test", now=NOW) == [planned]
+        assert ledger.claim(session, owner="test", now=NOW) == [planned]
     assert call("POST", "/deliveries/99/release", scope=Scope.SEND).status_code == 404
 
 
 def test_suppressions_are_asked_for_by_address_and_lifted_with_a_reason(
-    app: App, call: Call, audited: Callable[[], list[tuple[str, str, str]]]
+    app: Application, call: Call, audited: Callable[[], list[tuple[str, str, str]]]
 ) -> None:
     """The list holds hashes: it can be asked for one address, and shows nobody's."""
     for name in ("mallory", "trent"):
@@ -168,7 +172,7 @@ def test_suppressions_are_asked_for_by_address_and_lifted_with_a_reason(
     assert [action for _, action, _ in audited()] == ["suppression.add"] * 2 + ["suppression.lift"]
 
 
-def test_suppressions_come_a_page_at_a_time(app: App, call: Call) -> None:
+def test_suppressions_come_a_page_at_a_time(app: Application, call: Call) -> None:
     """In the order in which they were listed."""
     with app.db.write() as session:
         for number in range(3):

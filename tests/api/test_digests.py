@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app import planning
-from app.models import Paper, Scope
-from app.pipeline import App
+from app.application import Application
+from app.digests import planning
 from app.settings import Settings
+from app.storage.models import Paper, Scope
 from tests.api.conftest import Call
 from tests.conftest import NOW
 from tests.mailserver import MailServer
@@ -82,13 +82,13 @@ def test_without_papers_the_preview_says_why_not(call: Call) -> None:
 
 
 def test_a_readers_preview_leaves_out_what_they_had(
-    app: App, alice: int, shelf: dict[str, int], call: Call
+    app: Application, alice: int, shelf: dict[str, int], call: Call
 ) -> None:
     """It is planned by the same code as the digest itself, and writes nothing."""
     before = call("GET", f"/subscribers/{alice}/preview").json()
     assert titles(before) == [AGENTS]
     assert call("GET", "/deliveries").json()["items"] == []
-    planning.plan(app, NOW)
+    planning.plan(app.digest_context, NOW)
     after = call("GET", f"/subscribers/{alice}/preview").json()
     assert titles(after) == []
     assert after["skipped"]
@@ -185,7 +185,7 @@ def test_a_moment_beyond_the_calendar_explains_nothing(
     ["2611.00001", "2611.00001v3", "https://arxiv.org/abs/2611.00001", "10.1000/Agents", "10.1000%2Fagents"],
 )
 def test_a_paper_is_called_as_on_the_command_line(
-    app: App, alice: int, shelf: dict[str, int], call: Call, name: str
+    app: Application, alice: int, shelf: dict[str, int], call: Call, name: str
 ) -> None:
     """By its arXiv id, its DOI or its URL; a key's owner need not look its number up."""
     with app.db.write() as session:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from sqlmodel import select
 
 from app import pipeline
-from app.lexicon import YOUNG
-from app.models import Model, Run
-from app.pipeline import App
+from app.application import Application
+from app.relevance.model_store import YOUNG
+from app.storage.models import JobRun, TrainedModel
 from tests import shelves
 from tests.api.conftest import Call
 from tests.conftest import NOW
 
 
 def test_learning_answers_at_once_and_leaves_a_run(
-    app: App, call: Call, audited: Callable[[], list[tuple[str, str, str]]]
+    app: Application, call: Call, audited: Callable[[], list[tuple[str, str, str]]]
 ) -> None:
     """A young archive teaches nothing; a grown one gives a model."""
     assert call("GET", "/models").json() == {"items": []}
@@ -29,28 +29,30 @@ def test_learning_answers_at_once_and_leaves_a_run(
     assert model["size"] > 0
     assert audited() == [("write key", "model.learn", "")] * 2
     with app.db.read() as session:
-        counts = session.exec(select(Run.counts).where(Run.job == "learn").order_by(Run.id)).all()
+        counts = session.exec(select(JobRun.counts).where(JobRun.job == "learn").order_by(JobRun.id)).all()
     assert counts == [{"papers": 0, "models": 0}, {"papers": YOUNG, "models": 1}]
 
 
-def test_learning_that_fails_is_found_among_the_runs(app: App, call: Call) -> None:
+def test_learning_that_fails_is_found_among_the_runs(app: Application, call: Call) -> None:
     """The answer is out already."""
     with app.db.write() as session:
         shelves.archive(session, YOUNG, NOW)
-    app.lexicon.learn = lambda _db, _now: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    app.models.learn = lambda _db, _now: 1 / 0  # type: ignore[method-assign,assignment,return-value]
     assert call("POST", "/models").status_code == 202
     (run,) = call("GET", "/runs?failed=true").json()["items"]
     assert (run["job"], run["error"]) == ("learn", "ZeroDivisionError: division by zero")
 
 
-def test_a_corrupt_model_is_shown_as_such(app: App, call: Call) -> None:
+def test_a_corrupt_model_is_shown_as_such(app: Application, call: Call) -> None:
     """And the one before it is in use."""
     with app.db.write() as session:
         shelves.archive(session, YOUNG, NOW)
     pipeline.learn(app, NOW)
     with app.db.write() as session:
         session.add(
-            Model(fitted_at=NOW, papers=1, newest_id=1, changed_at=NOW, sha256="", size=4, data=b"torn")
+            TrainedModel(
+                fitted_at=NOW, papers=1, newest_id=1, changed_at=NOW, sha256="", size=4, data=b"torn"
+            )
         )
     newest, before = call("GET", "/models").json()["items"]
     assert (newest["fault"], newest["in_use"]) == ("Its bytes are not those that were written.", False)

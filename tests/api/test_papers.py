@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 from sqlmodel import select
 
-from app import catalogue, ingest, runs
-from app.models import Merge, Source, SourceKind
-from app.pipeline import App
-from app.records import PaperRecord, Parsed, Rejection
+from app.application import Application
+from app.papers import ingest, source_registry
+from app.storage import job_runs
+from app.storage.models import Merge, Source
+from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 from app.web.api import sources as api_sources
 from tests.api.conftest import Call
 from tests.conftest import NOW
@@ -57,7 +58,7 @@ def test_one_paper_shows_where_it_was_seen(shelf: dict[str, int], call: Call) ->
 
 
 @pytest.fixture
-def merge_id(app: App) -> int:
+def merge_id(app: Application) -> int:
     """A paper that a saved page showed without an id, and then Hugging Face with one."""
     with app.db.write() as session:
         page = Source(name="pages", kind=SourceKind.PAGE, created_at=NOW)
@@ -65,9 +66,9 @@ def merge_id(app: App) -> int:
         session.add_all([page, hub])
         session.flush()
         bare = PaperRecord(AGENTS, abstract="They plan.", listed_on=NOW.date())
-        ingest.store(session, page, Parsed(1, (bare,)), NOW)
+        ingest.store(session, page, ParseResult(1, (bare,)), NOW)
         known = PaperRecord(AGENTS, arxiv_id="2511.01234", abstract="They plan.", listed_on=NOW.date())
-        ingest.store(session, hub, Parsed(1, (known,)), NOW)
+        ingest.store(session, hub, ParseResult(1, (known,)), NOW)
         return session.exec(select(Merge.id)).one() or 0
 
 
@@ -143,12 +144,12 @@ def test_a_source_that_could_not_be_asked_is_refused(
 
 
 def test_refreshing_answers_at_once_and_leaves_a_run(
-    app: App, call: Call, monkeypatch: pytest.MonkeyPatch
+    app: Application, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came of it is among the runs; a failure of it is no failure of the request."""
     asked: list[int | None] = []
 
-    def refresh(_app: App, _now: object, *, source_id: int | None = None) -> None:
+    def refresh(_app: Application, _now: object, *, source_id: int | None = None) -> None:
         asked.append(source_id)
         raise ConnectionError("the upstream is away")
 
@@ -159,12 +160,12 @@ def test_refreshing_answers_at_once_and_leaves_a_run(
     assert call("POST", "/sources/99/refresh").status_code == 404
 
 
-def test_runs_are_found_by_job_and_outcome(app: App, call: Call) -> None:
+def test_runs_are_found_by_job_and_outcome(app: Application, call: Call) -> None:
     """Each with its counts, one with every row it rejected."""
-    with runs.recorded(app.db, "ingest", NOW) as good:
+    with job_runs.recorded(app.db, "ingest", NOW) as good:
         good.add({"rows": 2, "rejected": 1})
         good.reject([Rejection("no title", 2, origin="a.json")])
-    with runs.recorded(app.db, "refresh", NOW) as bad:
+    with job_runs.recorded(app.db, "refresh", NOW) as bad:
         bad.fail("arxiv", "it answered 503")
     assert [each["id"] for each in call("GET", "/runs").json()["items"]] == [bad.id, good.id]
     assert [each["id"] for each in call("GET", "/runs?failed=true").json()["items"]] == [bad.id]
@@ -174,10 +175,12 @@ def test_runs_are_found_by_job_and_outcome(app: App, call: Call) -> None:
     assert shown["rejections"] == [{"origin": "a.json", "row": 2, "reason": "no title", "detail": ""}]
 
 
-def test_statistics_count_what_there_is(app: App, alice: int, shelf: dict[str, int], call: Call) -> None:
+def test_statistics_count_what_there_is(
+    app: Application, alice: int, shelf: dict[str, int], call: Call
+) -> None:
     """States without anybody are there with nought, so that a chart has all its lines."""
     with app.db.write() as session:
-        catalogue.listed(session)[0].failures = 2
+        source_registry.listed(session)[0].failures = 2
     told = call("GET", "/statistics").json()
     assert told["at"] == "2026-11-20T09:30:00Z"
     assert (told["subscribers"]["active"], told["subscribers"]["pending"]) == (1, 0)
@@ -213,10 +216,10 @@ def test_no_key_lets_a_feed_lead_inside(call: Call) -> None:
     assert call("GET", f"/sources/{source_id}").json()["config"] == FEED["config"]
 
 
-def test_a_source_of_files_cannot_be_refreshed(app: App, call: Call) -> None:
+def test_a_source_of_files_cannot_be_refreshed(app: Application, call: Call) -> None:
     """That is told in the answer, not only in a log."""
     with app.db.write() as session:
-        source_id = catalogue.of_files(session, SourceKind.PAGE, NOW).id
+        source_id = source_registry.source_for_files(session, SourceKind.PAGE, NOW).id
     assert call("POST", f"/sources/{source_id}/refresh").status_code == 409
 
 

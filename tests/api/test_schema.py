@@ -17,10 +17,11 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import from_schema
 from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
 
-from app import keys, main, pipeline
-from app.models import Scope
-from app.pipeline import App
-from app.web import api, capacity
+from app import main, pipeline
+from app.application import Application
+from app.storage import api_keys
+from app.storage.models import Scope
+from app.web import api, work_limits
 from tests import live, shelves
 from tests.conftest import NOW
 
@@ -57,10 +58,10 @@ ACCEPTED = ["2xx", "3xx", "401", "403", "404", "409", "422", "429"]
 
 
 @pytest.fixture
-def site(app: App, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+def site(app: Application, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """The real application without limits on requests. Its archive holds a paper, and alice reads it."""
     for name in ("REQUESTS_A_MINUTE", "WRONG_KEYS_A_MINUTE"):
-        monkeypatch.setattr(capacity, name, 10**9)
+        monkeypatch.setattr(work_limits, name, 10**9)
     monkeypatch.setattr(api.subscribers, "INVITATIONS_AN_HOUR", 10**9)
     monkeypatch.setattr(api.digests, "TESTS_AN_HOUR", 10**9)
     monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: None)  # no source is asked
@@ -72,10 +73,10 @@ def site(app: App, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
 
 
 @pytest.fixture
-def full_key(app: App) -> str:
+def full_key(app: Application) -> str:
     """A key of every scope."""
     with app.db.write() as session:
-        return keys.create(session, "everything", list(Scope), NOW, days=None)[1]
+        return api_keys.create(session, "everything", list(Scope), NOW, days=None)[1]
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from sqlmodel import select
 
-from app import subscribers, suppression
-from app.models import Audit, Scope
-from app.pipeline import App
-from app.records import PaperRecord
+from app import subscribers
+from app.application import Application
+from app.delivery import suppression
+from app.storage.models import AuditEntry, Scope
+from app.types import PaperRecord
 from tests import shelves
 from tests.api.conftest import Call
 from tests.conftest import NOW
@@ -26,7 +27,7 @@ BOB = {
 }
 
 
-def test_a_reader_is_added_and_active_at_once(app: App, call: Call) -> None:
+def test_a_reader_is_added_and_active_at_once(app: Application, call: Call) -> None:
     """Consent was given elsewhere: how is kept in the audit, and no mail asks again."""
     added = call("POST", "/subscribers", json=BOB, scope=(Scope.WRITE, Scope.SEND))
     assert added.status_code == 201, added.text
@@ -41,7 +42,7 @@ def test_a_reader_is_added_and_active_at_once(app: App, call: Call) -> None:
     assert (bob["beyond"], bob["muted"]) == (3, [])
     assert bob["next_due_at"] == "2026-11-21T06:00:00Z"
     with app.db.read() as session:
-        row = session.exec(select(Audit)).one()
+        row = session.exec(select(AuditEntry)).one()
     assert (row.actor, row.action, row.subject) == ("write key", "subscriber.add", str(bob["id"]))
     assert row.detail == {"consent": "signed the list at the workshop"}
     assert call("GET", f"/deliveries?subscriber_id={bob['id']}").json()["items"] == []
@@ -83,7 +84,7 @@ def test_what_cannot_be_used_is_named_and_changes_nothing(
     assert audited() == []
 
 
-def test_a_suppressed_address_is_not_added(app: App, call: Call) -> None:
+def test_a_suppressed_address_is_not_added(app: Application, call: Call) -> None:
     """Who complained once is not written to because of a spreadsheet."""
     with app.db.write() as session:
         suppression.suppress(session, "bob@example.org", "complained", NOW)
@@ -103,7 +104,7 @@ def test_changing_one_thing_leaves_the_others(alice: int, call: Call) -> None:
     assert (changed.json()["muted"], changed.json()["beyond"]) == ([], 5)
     assert call("GET", f"/subscribers/{alice}").json() == changed.json() | {
         "opinions": [],
-        "authors_aside": [],
+        "ignored_authors": [],
     }
 
 
@@ -136,7 +137,7 @@ def test_a_pause_needs_a_moment_that_says_where(alice: int, call: Call) -> None:
     )
 
 
-def test_readers_are_found_by_state_and_address(app: App, alice: int, call: Call) -> None:
+def test_readers_are_found_by_state_and_address(app: Application, alice: int, call: Call) -> None:
     """Exactly the address, spelled anyhow."""
     with app.db.write() as session:
         shelves.reader(session, "carol@example.org", ["robots"], NOW)
@@ -147,7 +148,7 @@ def test_readers_are_found_by_state_and_address(app: App, alice: int, call: Call
     assert call("GET", "/subscribers?email=%25").status_code == 422
 
 
-def test_pages_hold_everyone_once(app: App, call: Call) -> None:
+def test_pages_hold_everyone_once(app: Application, call: Call) -> None:
     """Even though somebody comes while the pages are read."""
     with app.db.write() as session:
         for number in range(7):
@@ -172,18 +173,22 @@ def test_everything_about_a_reader_can_be_handed_out(alice: int, call: Call) -> 
 
 
 def test_what_a_reader_said_is_shown_and_forgotten(
-    app: App, alice: int, shelf: dict[str, int], call: Call, audited: Callable[[], list[tuple[str, str, str]]]
+    app: Application,
+    alice: int,
+    shelf: dict[str, int],
+    call: Call,
+    audited: Callable[[], list[tuple[str, str, str]]],
 ) -> None:
     """Read with their details; forgotten at their wish, and it is on record who did it."""
     title, paper = next(iter(shelf.items()))
-    pasted = subscribers.Recognised(own=(PaperRecord(title="A Paper of Her Own"),))
+    pasted = subscribers.MatchedReferences(own=(PaperRecord(title="A Paper of Her Own"),))
     with app.db.write() as session:
         subscribers.like(session, alice, pasted, NOW - timedelta(hours=1))
-        subscribers.say(session, alice, paper, False, NOW)
-        subscribers.set_aside(session, alice, "Ada Lovelace")
+        subscribers.set_feedback(session, alice, paper, False, NOW)
+        subscribers.ignore_author(session, alice, "Ada Lovelace")
     shown = call("GET", f"/subscribers/{alice}").json()
     said = shown["opinions"]
-    assert shown["authors_aside"] == ["Ada Lovelace"]
+    assert shown["ignored_authors"] == ["Ada Lovelace"]
     assert said[0] == {"title": title, "liked": False, "at": "2026-11-20T09:30:00Z", "paper_id": paper}
     assert [(each["title"], each["paper_id"]) for each in said[1:]] == [("A Paper of Her Own", None)]
     for _ in range(2):
@@ -193,7 +198,7 @@ def test_what_a_reader_said_is_shown_and_forgotten(
     assert call("DELETE", "/subscribers/4711/opinions").status_code == 404
 
 
-def test_interests_are_counted_over_active_readers(app: App, alice: int, call: Call) -> None:
+def test_interests_are_counted_over_active_readers(app: Application, alice: int, call: Call) -> None:
     """Many readers share few interests; one that nobody has any more counts none."""
     with app.db.write() as session:
         shelves.reader(session, "bob@example.org", ["language agents", "robots"], NOW)

@@ -9,10 +9,12 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import keys, subscribers
-from app.models import ApiKey, MailKind, RateLimit, Scope, Subscriber
-from app.pipeline import App
-from app.web import capacity
+from app import subscribers
+from app.application import Application
+from app.storage import api_keys
+from app.storage.models import ApiKey, RateLimit, Scope, Subscriber
+from app.types import MailKind
+from app.web import work_limits
 from app.web.api.subscribers import INVITATIONS_AN_HOUR
 from tests.api.conftest import Call
 from tests.conftest import NOW
@@ -21,7 +23,7 @@ MALLORY = {"email": "mallory@example.org", "consent": "none whatever", "interest
 READ = {"interests": [{"text": "agents"}]}
 
 
-def test_a_key_that_may_write_cannot_make_an_active_reader(app: App, call: Call) -> None:
+def test_a_key_that_may_write_cannot_make_an_active_reader(app: Application, call: Call) -> None:
     """With a source and active readers of its own, a key with `write` alone could mail anybody anything."""
     added = call("POST", "/subscribers", json=MALLORY)
     assert (added.status_code, added.json()["state"], added.json()["next_due_at"]) == (201, "pending", None)
@@ -34,7 +36,7 @@ def test_a_key_that_may_write_cannot_make_an_active_reader(app: App, call: Call)
         assert session.exec(select(Subscriber.state)).all() == ["pending"]
 
 
-def test_who_is_invited_confirms_what_the_key_chose_for_them(app: App, call: Call) -> None:
+def test_who_is_invited_confirms_what_the_key_chose_for_them(app: Application, call: Call) -> None:
     """Their interests are in the answer, can be changed while they wait, and hold when they confirm."""
     added = call("POST", "/subscribers", json=MALLORY).json()
     assert [interest["text"] for interest in added["interests"]] == ["agents"]
@@ -45,7 +47,7 @@ def test_who_is_invited_confirms_what_the_key_chose_for_them(app: App, call: Cal
         assert [wish.text for wish in subscribers.preferences_of(session, reader).interests] == ["robotics"]
 
 
-def test_invitations_are_limited(app: App, call: Call) -> None:
+def test_invitations_are_limited(app: Application, call: Call) -> None:
     """A key with `write` alone is no way to fill mailboxes with questions for consent."""
     assert call("POST", "/subscribers", json={**MALLORY, "email": "first@example.org"}).status_code == 201
     with app.db.write() as session:
@@ -56,14 +58,14 @@ def test_invitations_are_limited(app: App, call: Call) -> None:
     assert both.json()["state"] == "active"
 
 
-def test_a_key_expires(app: App, client: TestClient) -> None:
+def test_a_key_expires(app: Application, client: TestClient) -> None:
     """One that leaks in five years opens nothing; one that shall last says so."""
     with app.db.write() as session:
-        _, old = keys.create(session, "old", [Scope.READ], NOW - timedelta(days=31), days=30)
-        _, lasting = keys.create(session, "lasting", [Scope.READ], NOW - timedelta(days=4000), days=None)
-        row, _ = keys.create(session, "usual", [Scope.READ], NOW)
+        _, old = api_keys.create(session, "old", [Scope.READ], NOW - timedelta(days=31), days=30)
+        _, lasting = api_keys.create(session, "lasting", [Scope.READ], NOW - timedelta(days=4000), days=None)
+        row, _ = api_keys.create(session, "usual", [Scope.READ], NOW)
         assert row.expires_at == NOW + timedelta(days=365)
-        assert [key.name for key in keys.expiring(session, NOW + timedelta(days=366))] == ["old", "usual"]
+        assert [key.name for key in api_keys.expiring(session, NOW + timedelta(days=366))] == ["old", "usual"]
     for key, status in ((old, 401), (lasting, 200)):
         answer = client.get("/api/v1/runs", headers={"Authorization": f"Bearer {key}"})
         assert answer.status_code == status
@@ -74,7 +76,7 @@ def test_a_key_is_limited(client: TestClient, key_of: Callable[..., str]) -> Non
     greedy, other = ({"Authorization": f"Bearer {key_of(scope)}"} for scope in (Scope.READ, Scope.SEND))
     statuses = [client.get("/api/v1/runs", headers=greedy).status_code for _ in range(2)]
     limits = client.app.state.capacity.keys  # type: ignore[attr-defined]
-    for _ in range(capacity.REQUESTS_A_MINUTE - 2):
+    for _ in range(work_limits.REQUESTS_A_MINUTE - 2):
         limits.valid_key("x", 1)
     refused = client.get("/api/v1/runs", headers=greedy)
     assert (statuses, refused.status_code) == ([200, 200], 429)
@@ -83,7 +85,7 @@ def test_a_key_is_limited(client: TestClient, key_of: Callable[..., str]) -> Non
 
 
 def test_guessing_is_limited_and_locks_nobody_out(
-    app: App, client: TestClient, key_of: Callable[..., str]
+    app: Application, client: TestClient, key_of: Callable[..., str]
 ) -> None:
     """Past 20 wrong keys from one network the database is not asked; a key that worked goes on working."""
     mine = {"Authorization": f"Bearer {key_of(Scope.READ)}"}
@@ -139,7 +141,7 @@ def test_jobs_of_keys_take_two_threads(client: TestClient, call: Call) -> None:
 def test_all_calls_together_leave_threads(client: TestClient, call: Call, key_of: Callable[..., str]) -> None:
     """However many keys there are, eight calls at once are under way; metrics and webhooks are among them."""
     slots = client.app.state.capacity.api  # type: ignore[attr-defined]
-    places = [slots.take() for _ in range(capacity.API_REQUESTS)]
+    places = [slots.take() for _ in range(work_limits.API_REQUESTS)]
     for place in places:
         place.__enter__()
     assert call("GET", "/runs").status_code == 429

@@ -15,13 +15,15 @@ from fastapi.testclient import TestClient
 from sqlmodel import Session, col, select
 from typer.testing import CliRunner
 
-from app import clock, deliver, keys, main, pipeline, subscribers
+from app import clock, main, pipeline, subscribers
+from app.application import Application
 from app.cli import cli
-from app.models import Audit, Delivery, DeliveryState, MailKind, Scope, SubscriberState
-from app.pipeline import App
-from app.records import Wish
+from app.delivery import ledger
+from app.links import Purpose
+from app.storage import api_keys
+from app.storage.models import AuditEntry, Delivery, DeliveryState, Scope, SubscriberState
 from app.subscribers import Preferences
-from app.tokens import Purpose
+from app.types import Interest, MailKind
 from tests import samples
 from tests.mailserver import MailServer, Received
 
@@ -30,22 +32,22 @@ LINK = re.compile(r"https://paperboy\.test(/([a-z]+)/[\w-]{51})")
 
 
 @pytest.fixture
-def client(app: App) -> Iterator[TestClient]:
+def client(app: Application) -> Iterator[TestClient]:
     """A visitor. What goes wrong inside is answered as in production."""
     site = main.create_app(app)
     with TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False) as visitor:
         yield visitor
 
 
-def reader(app: App, email: str) -> int:
+def reader(app: Application, email: str) -> int:
     """A reader for two days."""
     with app.db.write() as session:
-        wanted = Preferences(interests=(Wish("robotics"),))
+        wanted = Preferences(interests=(Interest("robotics"),))
         return subscribers.add(session, email, wanted, clock.utcnow() - timedelta(days=2))
 
 
 @pytest.fixture
-def alice(app: App) -> int:
+def alice(app: Application) -> int:
     return reader(app, ALICE)
 
 
@@ -60,7 +62,9 @@ def links_of(mail: Received) -> dict[str, str]:
     return {purpose: path for path, purpose in LINK.findall(text_of(mail)) if purpose != Purpose.OPINION}
 
 
-def send_digest(app: App, mail_server: MailServer, whose: int, edition: str = "2026-11-20") -> Received:
+def send_digest(
+    app: Application, mail_server: MailServer, whose: int, edition: str = "2026-11-20"
+) -> Received:
     """A digest, as it arrived."""
     now = clock.utcnow()
     with app.db.write() as session:
@@ -71,7 +75,7 @@ def send_digest(app: App, mail_server: MailServer, whose: int, edition: str = "2
 
 def enter(session: Session, whose: int, edition: str) -> int:
     now = clock.utcnow()
-    given = deliver.enqueue(
+    given = ledger.enqueue(
         session, subscriber_id=whose, kind=MailKind.DIGEST, edition=edition, due_at=now, now=now,
         digest=samples.digest(edition),
     )  # fmt: skip
@@ -88,7 +92,7 @@ def opens(client: TestClient, path: str) -> bool:
 
 @pytest.mark.once
 def test_a_forwarded_digest_exports_nothing(
-    mail_server: MailServer, app: App, client: TestClient, alice: int
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """None of its links is, or leads to, the link of an export: that one goes to the owner's mailbox."""
     forwarded = links_of(send_digest(app, mail_server, alice))
@@ -108,7 +112,7 @@ def test_a_forwarded_digest_exports_nothing(
 
 @pytest.mark.once
 def test_an_export_takes_a_fresh_mail(
-    mail_server: MailServer, app: App, client: TestClient, alice: int
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """Its link downloads everything, for two hours, and grants nothing else."""
     digest = links_of(send_digest(app, mail_server, alice))
@@ -125,7 +129,7 @@ def test_an_export_takes_a_fresh_mail(
 
 @pytest.mark.once
 def test_an_export_after_new_links_takes_a_new_mail(
-    mail_server: MailServer, app: App, client: TestClient, alice: int
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """The link mailed before is void, so the mail of the last hour does not count; its page says why."""
     digest = links_of(send_digest(app, mail_server, alice))
@@ -146,7 +150,7 @@ def test_an_export_after_new_links_takes_a_new_mail(
 # --- new links
 
 
-def renew_by_page(app: App, client: TestClient, whose: int, preferences: str) -> None:
+def renew_by_page(app: Application, client: TestClient, whose: int, preferences: str) -> None:
     answer = client.post(preferences + "/links")
     assert answer.status_code == 200
     assert "don’t work any more" in answer.text
@@ -154,9 +158,9 @@ def renew_by_page(app: App, client: TestClient, whose: int, preferences: str) ->
     assert not re.search(r'href="/[a-z]+/[\w-]{51}', answer.text), "the new ones are mailed alone"
 
 
-def renew_by_api(app: App, client: TestClient, whose: int, preferences: str) -> None:
+def renew_by_api(app: Application, client: TestClient, whose: int, preferences: str) -> None:
     with app.db.write() as session:
-        held = {scope: keys.create(session, f"{scope}", [scope], clock.utcnow())[1] for scope in Scope}
+        held = {scope: api_keys.create(session, f"{scope}", [scope], clock.utcnow())[1] for scope in Scope}
     for scope, key in held.items():
         path, headers = f"/api/v1/subscribers/{whose}/new-links", {"Authorization": f"Bearer {key}"}
         answer = client.post(path, headers=headers)
@@ -166,7 +170,7 @@ def renew_by_api(app: App, client: TestClient, whose: int, preferences: str) -> 
             pipeline.send_pending(app, clock.utcnow(), [answer.json()["delivery_id"]])
 
 
-def renew_by_shell(app: App, client: TestClient, whose: int, preferences: str) -> None:
+def renew_by_shell(app: Application, client: TestClient, whose: int, preferences: str) -> None:
     environment = {
         f"PAPERBOY_{name.upper()}": value
         for name in ("database_url", "base_url", "from_address", "smtp_security", "journal_dir")
@@ -185,7 +189,7 @@ def renew_by_shell(app: App, client: TestClient, whose: int, preferences: str) -
 @pytest.mark.once
 @pytest.mark.parametrize("renew", [renew_by_page, renew_by_api, renew_by_shell])
 def test_new_links_end_the_old_ones(
-    mail_server: MailServer, app: App, client: TestClient, alice: int, renew: object
+    mail_server: MailServer, app: Application, client: TestClient, alice: int, renew: object
 ) -> None:
     """Of every mail so far, and of the feed. Only unsubscribing still works from an old mail."""
     other = links_of(send_digest(app, mail_server, reader(app, BOB)))
@@ -212,7 +216,7 @@ def test_new_links_end_the_old_ones(
 
 @pytest.mark.once
 def test_new_links_are_made_once_an_hour(
-    mail_server: MailServer, app: App, client: TestClient, alice: int
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """More would bomb a mailbox. What was mailed stays valid."""
     old = links_of(send_digest(app, mail_server, alice))
@@ -226,21 +230,23 @@ def test_new_links_are_made_once_an_hour(
 
 
 @pytest.mark.once
-def test_links_cannot_be_renewed_for_who_is_no_reader(app: App, client: TestClient, alice: int) -> None:
+def test_links_cannot_be_renewed_for_who_is_no_reader(
+    app: Application, client: TestClient, alice: int
+) -> None:
     """Erased, or unknown: the operator is told so, and nothing is written down."""
     with app.db.write() as session:
         subscribers.erase(session, alice, clock.utcnow())
-        key = keys.create(session, "desk", [Scope.SEND], clock.utcnow())[1]
+        key = api_keys.create(session, "desk", [Scope.SEND], clock.utcnow())[1]
     for whose, status in ((alice, 409), (4711, 404)):
         path = f"/api/v1/subscribers/{whose}/new-links"
         assert client.post(path, headers={"Authorization": f"Bearer {key}"}).status_code == status
     with app.db.read() as session:
-        assert "subscriber.new-links" not in session.exec(select(Audit.action)).all()
+        assert "subscriber.new-links" not in session.exec(select(AuditEntry.action)).all()
 
 
 @pytest.mark.once
 def test_a_digest_that_waits_leaves_with_the_new_links(
-    mail_server: MailServer, app: App, client: TestClient, alice: int
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """Composed before, sent after: nobody gets a mail whose links are void."""
     now = clock.utcnow()
@@ -257,7 +263,7 @@ def test_a_digest_that_waits_leaves_with_the_new_links(
 @pytest.mark.once
 @pytest.mark.parametrize("asked_for", [BOB, "nobody@example.org"], ids=["a reader", "nobody"])
 def test_no_later_mail_tells_whether_somebody_is_a_reader(
-    mail_server: MailServer, app: App, client: TestClient, alice: int, asked_for: str
+    mail_server: MailServer, app: Application, client: TestClient, alice: int, asked_for: str
 ) -> None:
     """Two mails to the attacker, and between them their question after another address."""
     reader(app, BOB)
@@ -288,7 +294,7 @@ def names_in(mail: Received) -> list[str]:
 
 
 @pytest.mark.once
-def test_a_mail_holds_no_number_of_a_row(mail_server: MailServer, app: App, alice: int) -> None:
+def test_a_mail_holds_no_number_of_a_row(mail_server: MailServer, app: Application, alice: int) -> None:
     """In no header, link or return path: papers alone have public numbers."""
     with app.db.write() as session:
         now, done = clock.utcnow(), DeliveryState.SENT
@@ -307,7 +313,7 @@ def test_a_mail_holds_no_number_of_a_row(mail_server: MailServer, app: App, alic
 
 @pytest.mark.once
 def test_pages_of_a_reader_hold_no_number_of_a_row(
-    mail_server: MailServer, app: App, client: TestClient, alice: int
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """Their digests are named by links, their pasted papers by what they are."""
     preferences = links_of(send_digest(app, mail_server, alice))["preferences"]
@@ -324,7 +330,7 @@ def test_pages_of_a_reader_hold_no_number_of_a_row(
 @pytest.mark.once
 @pytest.mark.parametrize("purpose", [Purpose.PREFERENCES, Purpose.FEED, Purpose.VIEW])
 def test_a_neighbours_link_cannot_be_made_from_ones_own(
-    app: App, client: TestClient, alice: int, purpose: Purpose
+    app: Application, client: TestClient, alice: int, purpose: Purpose
 ) -> None:
     """Whichever bit is turned, the link is refused, and nothing tells which part was wrong."""
     token = app.signer.token(purpose, alice, clock.utcnow())

@@ -16,13 +16,14 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from app import archive, main, pipeline
+from app import main, pipeline
+from app.application import Application
 from app.errors import TooManyRequests
-from app.pipeline import App
+from app.papers import queries
 from app.settings import Settings
-from app.web import capacity, conditional, connections
-from app.web.capacity import WorkSlots
-from app.web.conditional import KEEP_PAGES, STALE_PAGES, Kept, Made
+from app.web import connection_limits, http_cache, work_limits
+from app.web.http_cache import KEEP_PAGES, STALE_PAGES, CachedResponse, ResponseCache
+from app.web.work_limits import WorkSlots
 from tests import live, shelves
 from tests.conftest import NOW, SECRET
 from tests.mailserver import MailServer
@@ -91,11 +92,13 @@ def test_unfinished_connections_keep_nobody_out(
         b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\n",
     ],
 )
-def test_a_slow_request_ends_at_its_deadline(sent: bytes, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_request_ends_at_its_deadline(
+    sent: bytes, app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A head that never ends, a body, and a second request on the connection: each is cut off."""
     ended = threading.Event()
-    guarded = connections.protocol(10)
-    monkeypatch.setattr(guarded, "deadlines", dict.fromkeys(connections.Phase, 0.05))
+    guarded = connection_limits.protocol(10)
+    monkeypatch.setattr(guarded, "deadlines", dict.fromkeys(connection_limits.Phase, 0.05))
     lost = guarded.connection_lost
     monkeypatch.setattr(guarded, "connection_lost", lambda *values: (lost(*values), ended.set()))
     bound = live.free_socket()
@@ -114,25 +117,25 @@ def test_a_slow_request_ends_at_its_deadline(sent: bytes, app: App, monkeypatch:
 )
 def test_descriptors_are_left_for_the_sender(descriptors: int, smtp_connections: int, most: int) -> None:
     """For its connections, the database's and files, beside as many visitors as may come in between."""
-    held, backlog = connections.places(descriptors, smtp_connections)
+    held, backlog = connection_limits.places(descriptors, smtp_connections)
     assert held == most
     if descriptors > 128:
-        assert held + backlog + smtp_connections + connections.RESERVED <= descriptors
+        assert held + backlog + smtp_connections + connection_limits.RESERVED <= descriptors
 
 
 @pytest.mark.once
 def test_public_pages_are_built_once_a_minute(
-    app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch
+    app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each cost 23 to 43 ms, for whoever asked as often as they liked; who has a page gets none again."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
         number = shelves.paper(session, source, "Language Agents", NOW.date(), NOW, abstract="At last.")
-    read = archive.candidates, archive.most_voted, archive.views
+    read = queries.candidates, queries.most_voted, queries.paper_views
     calls: list[str] = []
     for each in read:
         monkeypatch.setattr(
-            archive, each.__name__, lambda *v, _of=each, **k: (calls.append(_of.__name__), _of(*v, **k))[1]
+            queries, each.__name__, lambda *v, _of=each, **k: (calls.append(_of.__name__), _of(*v, **k))[1]
         )
     day = NOW.date()
     paths = ["/", f"/day/{day}", f"/week/{day:%G-W%V}", f"/paper/{number}", f"/day/{day}/feed.atom"]
@@ -147,7 +150,7 @@ def test_public_pages_are_built_once_a_minute(
 
 
 @pytest.mark.once
-def test_a_form_with_mistakes_is_nobody_elses(app: App, client: TestClient) -> None:
+def test_a_form_with_mistakes_is_nobody_elses(app: Application, client: TestClient) -> None:
     """What a visitor typed never comes to another one by way of the cache."""
     assert "mallory" not in client.get("/").text
     wrong = {"email": "mallory(at)example.org", "interest": "mallory's own"}
@@ -157,14 +160,14 @@ def test_a_form_with_mistakes_is_nobody_elses(app: App, client: TestClient) -> N
 
 
 @pytest.mark.once
-def test_a_visitor_who_asks_for_ever_other_pages_is_limited(app: App, client: TestClient) -> None:
+def test_a_visitor_who_asks_for_ever_other_pages_is_limited(app: Application, client: TestClient) -> None:
     """Pages in the cache are not counted: the front page goes on."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
         shelves.paper(session, source, "Language Agents", NOW.date(), NOW)
     assert client.get("/").status_code == 200
     limit = client.app.state.capacity.page_limit  # type: ignore[attr-defined]
-    for _ in range(capacity.PAGES_A_MINUTE - 1):
+    for _ in range(work_limits.PAGES_A_MINUTE - 1):
         limit.hit("testclient")
     assert client.get(f"/day/{NOW.date()}").status_code == 429
     assert client.get("/").status_code == 200
@@ -174,8 +177,8 @@ def test_a_visitor_who_asks_for_ever_other_pages_is_limited(app: App, client: Te
 def test_an_old_page_serves_where_there_is_no_room_to_build_it() -> None:
     """A crowd of crawlers keeps no reader from a page that was there a minute ago."""
     places = WorkSlots(1)
-    pages = Kept(KEEP_PAGES, places, STALE_PAGES)
-    old, new = Made(b"old", "text/html"), Made(b"new", "text/html")
+    pages = ResponseCache(KEEP_PAGES, places, STALE_PAGES)
+    old, new = CachedResponse(b"old", "text/html"), CachedResponse(b"new", "text/html")
     assert pages.of(("/",), NOW, lambda: old) is old
     with places.take():
         assert pages.of(("/",), NOW + KEEP_PAGES, lambda: new) is old
@@ -189,10 +192,10 @@ def test_an_old_page_serves_where_there_is_no_room_to_build_it() -> None:
 @pytest.mark.once
 def test_the_places_together_leave_threads_for_everybody_else() -> None:
     """The web server has 40; what waits holds one, too."""
-    searches, previews = capacity.SEARCHES + capacity.SEARCHES_WAITING, capacity.PREVIEWS
-    pages_and_feeds, pastes, exports = 2 * conditional.AT_ONCE, capacity.PASTES, capacity.ANALYSES
-    keys = capacity.API_REQUESTS + capacity.JOBS
-    assert searches + previews + pages_and_feeds + pastes + exports + keys + capacity.MAILS <= 40 - 4
+    searches, previews = work_limits.SEARCHES + work_limits.SEARCHES_WAITING, work_limits.PREVIEWS
+    pages_and_feeds, pastes, exports = 2 * http_cache.AT_ONCE, work_limits.PASTES, work_limits.ANALYSES
+    keys = work_limits.API_REQUESTS + work_limits.JOBS
+    assert searches + previews + pages_and_feeds + pastes + exports + keys + work_limits.MAILS <= 40 - 4
 
 
 @pytest.mark.once
@@ -221,7 +224,7 @@ def test_a_slow_relay_takes_four_threads(
         "zone": "UTC",
     }
     with ExitStack() as busy:
-        for _ in range(capacity.MAILS):
+        for _ in range(work_limits.MAILS):
             busy.enter_context(client.app.state.capacity.mails.take())  # type: ignore[attr-defined]
         assert client.post("/subscribe", data=form).status_code == 200
         assert sent == []

@@ -14,11 +14,12 @@ from threading import Event
 
 import pytest
 
-from app import interpreter, main, pipeline
-from app.models import MailKind
-from app.pipeline import App
-from app.posting import MANY
+from app import main, pipeline
+from app.application import Application
+from app.delivery.sender import MANY
+from app.runtime import interpreter
 from app.settings import Settings
+from app.types import MailKind
 from tests.mailserver import MailServer
 from tests.test_deliver import queue
 
@@ -36,7 +37,7 @@ def interpreter_settings() -> tuple[object, ...]:
 
 
 def test_senders_that_overlap_restore_the_collector(
-    app: App, settings: Settings, mail_server: MailServer, now: datetime
+    app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
     """Alice's sender begins first and ends first; Bob's must not restore what Alice's had changed."""
     usual = interpreter_settings()
@@ -63,7 +64,7 @@ def test_senders_that_overlap_restore_the_collector(
 
 
 def test_a_single_mail_changes_no_setting_and_leaves_nothing(
-    app: App, mail_server: MailServer, now: datetime
+    app: Application, mail_server: MailServer, now: datetime
 ) -> None:
     """As confirmations leave, one at a time: no settings, no objects, no journals, no threads stay."""
     usual, seen = interpreter_settings(), set[tuple[object, ...]]()

@@ -22,17 +22,19 @@ import trustme
 import uvicorn
 from sqlmodel import select
 
-from app import catalogue, clock, intake, jobs, leases, pipeline
-from app.bounces import mailbox
+from app import clock, pipeline, scheduler
+from app.application import Application
+from app.bounces import imap_mailbox
 from app.cli import service
 from app.errors import InvalidInput, SourceError, UnreadableAnswer
-from app.jobs import Job
-from app.models import Lease, Paper, Run, Source, SourceKind, WrittenSummary
-from app.pipeline import App
-from app.records import Parsed
-from app.sources import addresses, client, deadlines, feed
-from app.sources.addresses import Allowed
-from app.sources.client import Reply, Wire
+from app.papers import polling, source_registry
+from app.papers.sources import allowed_addresses, deadlines, feed, http_client
+from app.papers.sources.allowed_addresses import Allowed
+from app.papers.sources.http_client import HttpResponse, HttpTransport
+from app.scheduler import Job
+from app.storage import locks
+from app.storage.models import GeneratedSummary, JobRun, Lock, Paper, Source
+from app.types import ParseResult, SourceKind
 from tests import shelves
 from tests.attacks.stranger import Stranger
 from tests.peer import Peer
@@ -59,11 +61,13 @@ def stranger() -> Iterator[Stranger]:
         yield server
 
 
-def ask(now: datetime, wire: Wire, url: str, allowed: Allowed | None = None, **options: object) -> Reply:
+def ask(
+    now: datetime, wire: HttpTransport, url: str, allowed: Allowed | None = None, **options: object
+) -> HttpResponse:
     """One request of a run of its own."""
 
-    async def work() -> Reply:
-        async with client.opened("ops@paperboy.test", now, wire, allowed) as polite:
+    async def work() -> HttpResponse:
+        async with http_client.open_client("ops@paperboy.test", now, wire, allowed) as polite:
             return await polite.get(url, **options)  # type: ignore[arg-type]
 
     return asyncio.run(work())
@@ -104,7 +108,7 @@ def peak_of(work: Callable[[], object]) -> float:
 def refused(now: datetime, answer: httpx.Response, why: str) -> Callable[[], object]:
     def work() -> None:
         with pytest.raises(UnreadableAnswer, match=why):
-            ask(now, Wire(httpx.MockTransport(lambda _: answer)), "https://birds.test/rss")
+            ask(now, HttpTransport(httpx.MockTransport(lambda _: answer)), "https://birds.test/rss")
 
     return work
 
@@ -132,7 +136,7 @@ def test_what_was_not_asked_for_is_refused(now: datetime) -> None:
 
 def test_the_status_of_an_error_counts_whatever_its_body_is(now: datetime) -> None:
     """arXiv's 429 stops everything for ten minutes, in Brotli, too."""
-    wire = Wire(httpx.MockTransport(lambda _: raw(b"\x0b\x02\x80", "br", 429)), sleep=_at_once)
+    wire = HttpTransport(httpx.MockTransport(lambda _: raw(b"\x0b\x02\x80", "br", 429)), sleep=_at_once)
     with pytest.raises(SourceError) as caught:
         ask(now, wire, "https://rss.arxiv.org/atom/cs.AI")
     assert caught.value.retry_at == now + timedelta(minutes=10)
@@ -149,26 +153,29 @@ class Killed(BaseException):
     """The process is gone: nothing after this is done."""
 
 
-def feeds(app: App, now: datetime, *urls: str) -> list[int]:
+def feeds(app: Application, now: datetime, *urls: str) -> list[int]:
     """Feeds that are due, and nothing else that is polled."""
     with app.db.write() as session:
-        return [catalogue.add(session, url[-90:], SourceKind.FEED, {"url": url}, now).id or 0 for url in urls]
+        return [
+            source_registry.add(session, url[-90:], SourceKind.FEED, {"url": url}, now).id or 0
+            for url in urls
+        ]
 
 
-def source(app: App, number: int) -> Source:
+def source(app: Application, number: int) -> Source:
     with app.db.read() as session:
-        return catalogue.get(session, number)
+        return source_registry.get(session, number)
 
 
-def on(app: App, handler: Callable[[httpx.Request], httpx.Response]) -> App:
-    return replace(app, wire=Wire(httpx.MockTransport(handler), resolve=_resolve))
+def on(app: Application, handler: Callable[[httpx.Request], httpx.Response]) -> Application:
+    return replace(app, http=HttpTransport(httpx.MockTransport(handler), resolve=_resolve))
 
 
 async def _resolve(host: str, port: int) -> list[str]:
     return [PUBLIC]
 
 
-def test_a_sources_turn_moves_on_before_it_is_asked(app: App, now: datetime) -> None:
+def test_a_sources_turn_moves_on_before_it_is_asked(app: Application, now: datetime) -> None:
     """Whatever then becomes of the process."""
     [number] = feeds(app, now, "https://bomb.test/rss")
     seen = []
@@ -181,12 +188,12 @@ def test_a_sources_turn_moves_on_before_it_is_asked(app: App, now: datetime) -> 
     (during,) = seen
     assert during.next_poll_at
     assert during.next_poll_at >= now + timedelta(minutes=5)
-    assert (during.failures, during.last_error) == (0, catalogue.UNFINISHED)
+    assert (during.failures, during.last_error) == (0, source_registry.UNFINISHED)
     after = source(app, number)
     assert (after.failures, after.last_error, after.next_poll_at) == (0, None, now + timedelta(hours=1))
 
 
-def test_a_source_that_kills_the_process_is_asked_ever_less_often(app: App, now: datetime) -> None:
+def test_a_source_that_kills_the_process_is_asked_ever_less_often(app: Application, now: datetime) -> None:
     """Started again every five minutes for hours; the sources that died with it are read nevertheless."""
     bombs, *others = feeds(app, now, "https://bomb.test/rss", "https://birds.test/1", "https://birds.test/2")
     deaths = []
@@ -208,18 +215,18 @@ def test_a_source_that_kills_the_process_is_asked_ever_less_often(app: App, now:
     assert all(at and at > now + timedelta(hours=4) for at in polled)
 
 
-def test_a_process_that_was_killed_delays_no_source(app: App, now: datetime) -> None:
+def test_a_process_that_was_killed_delays_no_source(app: Application, now: datetime) -> None:
     """Its lease has minutes to run yet: the lock of the process is gone, so the next poll takes it."""
     [number] = feeds(app, now, "https://birds.test/rss")
     with app.db.write() as session:
-        lease = catalogue.lease_of(catalogue.get(session, number))
-        assert leases.take(session, lease, DEAD, now, timedelta(minutes=15))
+        lease = source_registry.lease_of(source_registry.get(session, number))
+        assert locks.take(session, lease, DEAD, now, timedelta(minutes=15))
     assert pipeline.refresh(on(app, lambda _: httpx.Response(200, text=answers.RSS)), now).polled
     assert source(app, number).polled_at == now
 
 
 def test_sources_are_due_by_the_databases_clock(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that is a day ahead does not put off what the others would ask within the hour."""
     if app.db.url.get_backend_name() == "sqlite":
@@ -236,21 +243,23 @@ def test_sources_are_due_by_the_databases_clock(
 # --- servers that never end
 
 
-def local(app: App, **wire: object) -> App:
+def local(app: Application, **wire: object) -> Application:
     """The application, to which this machine counts as public."""
     settings = app.settings.model_copy(update={"allow_private_sources": HERE})
-    return replace(app, settings=settings, wire=Wire(**wire))  # type: ignore[arg-type]
+    return replace(app, settings=settings, http=HttpTransport(**wire))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", ["/head", "/body"])
 def test_an_answer_has_one_deadline(now: datetime, stranger: Stranger, path: str) -> None:
     """A byte now and then was within every timeout: one in 20 seconds held everything up for 12 minutes."""
     with pytest.raises(SourceError, match=r"no whole answer within 0\.2 seconds"):
-        ask(now, Wire(answer_seconds=0.2), stranger.url + path)
+        ask(now, HttpTransport(answer_seconds=0.2), stranger.url + path)
     assert stranger.paths == [path]
 
 
-def test_a_slow_source_does_not_hold_up_the_others(app: App, now: datetime, stranger: Stranger) -> None:
+def test_a_slow_source_does_not_hold_up_the_others(
+    app: Application, now: datetime, stranger: Stranger
+) -> None:
     """What they have is stored while it still trickles; it fails alone, by its deadline."""
     slow, good = feeds(app, now, f"{stranger.url}/body", f"{stranger.url}/rss?")
     stored = threading.Event()
@@ -262,7 +271,7 @@ def test_a_slow_source_does_not_hold_up_the_others(app: App, now: datetime, stra
 
     stranger.enough = enough
     with app.db.write() as session:  # another host
-        catalogue.get(session, good).config = {"url": f"http://localhost:{stranger.port}/rss"}
+        source_registry.get(session, good).config = {"url": f"http://localhost:{stranger.port}/rss"}
     refreshed = pipeline.refresh(local(app, answer_seconds=30), now)
     assert stored.is_set()
     assert [name[-5:] for name in refreshed.failed] == ["/body"]
@@ -270,12 +279,14 @@ def test_a_slow_source_does_not_hold_up_the_others(app: App, now: datetime, stra
     assert source(app, slow).failures == 1
 
 
-def test_a_source_can_be_asked_while_another_one_hangs(app: App, now: datetime, stranger: Stranger) -> None:
+def test_a_source_can_be_asked_while_another_one_hangs(
+    app: Application, now: datetime, stranger: Stranger
+) -> None:
     """An operator's refresh did nothing; each source has a lease of its own. Stopping ends what hangs."""
     app = local(app)
     slow, good = feeds(app, now, f"{stranger.url}/body", f"http://localhost:{stranger.port}/rss")
     with app.db.write() as session:
-        catalogue.get(session, good).next_poll_at = now + timedelta(hours=1)
+        source_registry.get(session, good).next_poll_at = now + timedelta(hours=1)
     hanging = threading.Thread(target=pipeline.refresh, args=(app, now))
     hanging.start()
     assert stranger.trickling.wait(30)
@@ -285,15 +296,15 @@ def test_a_source_can_be_asked_while_another_one_hangs(app: App, now: datetime, 
     hanging.join()
     assert source(app, slow).next_poll_at == now
     with app.db.read() as session:
-        assert session.exec(select(Lease)).all() == []
+        assert session.exec(select(Lock)).all() == []
 
 
 def test_a_source_has_a_deadline_in_each_run(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much it has to tell: what was read is stored, and the next poll goes on there soon."""
     passed = [0.0]
-    for module in (intake, deadlines):
+    for module in (polling, deadlines):
         monkeypatch.setattr(module, "monotonic", lambda: passed[0])
 
     async def handler(request: httpx.Request) -> httpx.Response:
@@ -304,32 +315,34 @@ def test_a_source_has_a_deadline_in_each_run(
         row = answers.hf_row(f"2611.000{day[-2:]}", f"Of {day}", submittedOnDailyAt=f"{day}T01:00:00Z")
         return httpx.Response(200, text=answers.hf(row))
 
-    app = replace(app, wire=Wire(httpx.MockTransport(handler)))
+    app = replace(app, http=HttpTransport(httpx.MockTransport(handler)))
     with app.db.write() as session:
-        number = catalogue.add(session, "Days", SourceKind.HUGGINGFACE, {}, now).id or 0
-        catalogue.get(session, number).failures = 3
-    assert pipeline.refresh(app, now).failed == {"Days": intake.UNENDED}
+        number = source_registry.add(session, "Days", SourceKind.HUGGINGFACE, {}, now).id or 0
+        source_registry.get(session, number).failures = 3
+    assert pipeline.refresh(app, now).failed == {"Days": polling.UNENDED}
     left = source(app, number)
     assert (left.watermark, left.failures) == (TODAY - timedelta(days=2), 1)
     assert left.next_poll_at == now + timedelta(minutes=5)
 
 
-def test_all_of_arxiv_is_one_party(app: App, now: datetime) -> None:
+def test_all_of_arxiv_is_one_party(app: Application, now: datetime) -> None:
     """Its terms allow one connection: whoever asks any interface of it holds the lease for all."""
     asked = Peer(httpx.Response(200, text=answers.RSS))
-    app = replace(app, wire=Wire(httpx.MockTransport(asked), _at_once, _resolve))
+    app = replace(app, http=HttpTransport(httpx.MockTransport(asked), _at_once, _resolve))
     with app.db.write() as session:
-        catalogue.add(session, "Query", SourceKind.ARXIV, {"query": "all:owl"}, now)
-        catalogue.add(session, "Daily", SourceKind.ARXIV_FEED, {"categories": ["cs.AI"]}, now)
-        catalogue.add(session, "By hand", SourceKind.FEED, {"url": "https://rss.arxiv.org/rss/cs.AI"}, now)
-        leases.take(session, "arxiv.org", "another process", now, timedelta(minutes=15))
+        source_registry.add(session, "Query", SourceKind.ARXIV, {"query": "all:owl"}, now)
+        source_registry.add(session, "Daily", SourceKind.ARXIV_FEED, {"categories": ["cs.AI"]}, now)
+        source_registry.add(
+            session, "By hand", SourceKind.FEED, {"url": "https://rss.arxiv.org/rss/cs.AI"}, now
+        )
+        locks.take(session, "arxiv.org", "another process", now, timedelta(minutes=15))
     assert pipeline.refresh(app, now).busy
     [other] = feeds(app, now, "https://birds.test/rss")
     assert pipeline.refresh(app, now).polled == ("https://birds.test/rss",)
     assert source(app, other).polled_at == now
     moved = httpx.Response(302, headers={"location": "https://export.arxiv.org/api/query"})
     with pytest.raises(SourceError, match="leads to arXiv"):
-        ask(now, Wire(httpx.MockTransport(Peer(moved))), "https://birds.test/rss")
+        ask(now, HttpTransport(httpx.MockTransport(Peer(moved))), "https://birds.test/rss")
 
 
 # --- stopping
@@ -337,19 +350,19 @@ def test_all_of_arxiv_is_one_party(app: App, now: datetime) -> None:
 
 @pytest.mark.once
 def test_the_schedule_stops_while_a_source_trickles(
-    app: App, now: datetime, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM was not obeyed in 90 seconds."""
     app = local(app)
     [number] = feeds(app, now, f"{stranger.url}/body")
-    monkeypatch.setattr(jobs, "JOBS", (Job(pipeline.refresh, minute="0"),))
-    scheduler = jobs.start(app)
-    scheduler.get_job("refresh").modify(next_run_time=datetime.now(UTC))
+    monkeypatch.setattr(scheduler, "JOBS", (Job(pipeline.refresh, minute="0"),))
+    background = scheduler.start(app)
+    background.get_job("refresh").modify(next_run_time=datetime.now(UTC))
     assert stranger.trickling.wait(30)
-    jobs.stop(app, scheduler)
+    scheduler.stop(app, background)
     assert "stopped" in (source(app, number).last_error or "")
     with app.db.read() as session:
-        assert session.exec(select(Run.error)).all() == [""]
+        assert session.exec(select(JobRun.error)).all() == [""]
 
 
 @pytest.mark.once
@@ -357,7 +370,7 @@ def test_the_schedule_stops_while_a_source_trickles(
     "answer", [httpx.Response(500), httpx.Response(429, headers={"retry-after": "299"})], ids=["500", "429"]
 )
 def test_stopping_interrupts_the_wait_before_another_attempt(
-    app: App, now: datetime, answer: httpx.Response
+    app: Application, now: datetime, answer: httpx.Response
 ) -> None:
     """Of seconds, or of the five minutes that a source asks for."""
     stamina.set_testing(False)
@@ -376,17 +389,17 @@ def test_stopping_interrupts_the_wait_before_another_attempt(
 
 @pytest.mark.once
 def test_stopping_does_not_wait_for_a_feed_that_is_being_read(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hostile one may take a child process ten seconds of CPU, and more by the clock."""
     [number] = feeds(app, now, "https://birds.test/rss")
     read, stopped = threading.Event(), threading.Event()
 
-    def parse(*_: object) -> Parsed:
+    def parse(*_: object) -> ParseResult:
         app.stopping.set()
         stopped.wait(20)
         read.set()
-        return Parsed(0, ())
+        return ParseResult(0, ())
 
     monkeypatch.setattr(feed, "parse", parse)
     pipeline.refresh(on(app, lambda _: httpx.Response(200, text=answers.RSS)), now)
@@ -397,7 +410,7 @@ def test_stopping_does_not_wait_for_a_feed_that_is_being_read(
 
 @pytest.mark.once
 def test_stopping_does_not_wait_for_a_name_server(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The operating system's resolver cannot be interrupted, and takes half a minute to give up."""
     feeds(app, now, "https://birds.test/rss")
@@ -414,7 +427,7 @@ def test_stopping_does_not_wait_for_a_name_server(
 
 
 @pytest.mark.once
-def test_stopping_interrupts_a_language_model(app: App, now: datetime) -> None:
+def test_stopping_interrupts_a_language_model(app: Application, now: datetime) -> None:
     """The paper is asked about again as if nothing had been."""
     with app.db.write() as session:
         shelf = shelves.source(session, now)
@@ -426,17 +439,19 @@ def test_stopping_interrupts_a_language_model(app: App, now: datetime) -> None:
         raise AssertionError
 
     chosen = {"summary_url": "https://model.test/v1", "summary_model": "small-1"}
-    app = replace(app, settings=app.settings.model_copy(update=chosen), wire=Wire(httpx.MockTransport(never)))
+    app = replace(
+        app, settings=app.settings.model_copy(update=chosen), http=HttpTransport(httpx.MockTransport(never))
+    )
     assert pipeline.summarise(app, now) == {"written": 0, "rejected": 0}
     with app.db.read() as session:
-        assert session.exec(select(WrittenSummary)).all() == []
-        assert session.exec(select(Run.error)).all() == [""]
+        assert session.exec(select(GeneratedSummary)).all() == []
+        assert session.exec(select(JobRun.error)).all() == [""]
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("how", ["stopping", "deadline"])
 def test_a_mailbox_that_never_answers_is_left(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch, how: str
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A byte now and then is within the timeout of the connection."""
     ended = threading.Event()
@@ -452,7 +467,7 @@ def test_a_mailbox_that_never_answers_is_left(
                 taken.sendall(b"x")
 
     if how == "deadline":
-        monkeypatch.setattr(mailbox, "LONGEST", 0.1)
+        monkeypatch.setattr(imap_mailbox, "LONGEST", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         answering = threading.Thread(target=trickle, args=(listening,))
         answering.start()
@@ -462,7 +477,7 @@ def test_a_mailbox_that_never_answers_is_left(
         ended.set()
         answering.join()
     with app.db.read() as session:
-        assert len(session.exec(select(Run)).all()) == (how == "deadline")
+        assert len(session.exec(select(JobRun)).all()) == (how == "deadline")
 
 
 @pytest.mark.once
@@ -498,7 +513,12 @@ def test_no_form_of_an_inner_address_passes(now: datetime, address: str) -> None
 
     asked = Peer(httpx.Response(200))
     with pytest.raises(SourceError, match="private"):
-        ask(now, Wire(httpx.MockTransport(asked), resolve=resolve), "http://a.test/", public_only=True)
+        ask(
+            now,
+            HttpTransport(httpx.MockTransport(asked), resolve=resolve),
+            "http://a.test/",
+            public_only=True,
+        )
     assert asked.asked == []
 
 
@@ -507,7 +527,7 @@ def test_public_addresses_pass() -> None:
     assert [address for address in OUTSIDE if not Allowed().permits(address)] == []
     assert Allowed.parse(["10.0.0.0/8", "wiki.lab"]).permits("::ffff:10.0.0.7")
     assert not Allowed.parse(["10.0.0.0/8", "wiki.lab"]).permits("192.168.1.1")
-    assert addresses.Allowed.parse(["Wiki.Lab"]).hosts == {"wiki.lab"}
+    assert allowed_addresses.Allowed.parse(["Wiki.Lab"]).hosts == {"wiki.lab"}
 
 
 @pytest.mark.parametrize(
@@ -517,7 +537,7 @@ def test_no_spelling_of_this_machine_passes(now: datetime, host: str) -> None:
     """Numbers as the operating system reads them."""
     asked = Peer(httpx.Response(200))
     with pytest.raises(SourceError):
-        ask(now, Wire(httpx.MockTransport(asked)), f"http://{host}/", public_only=True)
+        ask(now, HttpTransport(httpx.MockTransport(asked)), f"http://{host}/", public_only=True)
     assert asked.asked == []
 
 
@@ -529,7 +549,7 @@ def test_a_name_is_resolved_once_and_connected_to_as_it_was_checked(now: datetim
         return next(said)
 
     peer = Peer(httpx.Response(200, content=b"ok"))
-    wire = Wire(httpx.MockTransport(peer), resolve=rebinding)
+    wire = HttpTransport(httpx.MockTransport(peer), resolve=rebinding)
     assert ask(now, wire, "https://feeds.test/rss", public_only=True).body == b"ok"
     (request,) = peer.asked
     assert request.url == f"https://{PUBLIC}/rss"
@@ -546,7 +566,7 @@ def test_the_next_address_is_tried_where_one_cannot_be_reached(now: datetime) ->
         return ["2606:4700::1111", PUBLIC]
 
     peer = Peer(httpx.ConnectError("no route"), httpx.Response(200, content=b"ok"))
-    wire = Wire(httpx.MockTransport(peer), resolve=two)
+    wire = HttpTransport(httpx.MockTransport(peer), resolve=two)
     assert ask(now, wire, "https://feeds.test/rss", public_only=True).body == b"ok"
     assert [request.url.host for request in peer.asked] == ["2606:4700::1111", PUBLIC]
 
@@ -568,7 +588,7 @@ def test_the_certificate_must_be_of_the_name(
         return ["127.0.0.1"]
 
     with Stranger(context) as stranger:
-        wire, allowed = Wire(resolve=resolve), Allowed.parse(HERE)
+        wire, allowed = HttpTransport(resolve=resolve), Allowed.parse(HERE)
         good = f"https://feeds.test:{stranger.port}/rss"
         assert b"Owls" in ask(now, wire, good, allowed, public_only=True).body
         with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -584,7 +604,7 @@ def test_a_proxy_of_the_environment_is_no_way_around(
     """It would resolve the name by itself."""
     monkeypatch.setenv("HTTP_PROXY", stranger.url)
     with pytest.raises(SourceError, match="private"):
-        ask(now, Wire(), "http://localhost:1/rss", public_only=True)
+        ask(now, HttpTransport(), "http://localhost:1/rss", public_only=True)
     assert stranger.paths == []
 
 
@@ -592,30 +612,33 @@ def test_a_redirect_to_another_host_is_checked_whoever_sends_it(now: datetime) -
     """An open redirect of a known service leads anywhere."""
     moved = Peer(httpx.Response(302, headers={"location": "http://169.254.169.254/latest/meta-data"}))
     with pytest.raises(SourceError, match="private"):
-        ask(now, Wire(httpx.MockTransport(moved)), "https://huggingface.co/api/daily_papers")
+        ask(now, HttpTransport(httpx.MockTransport(moved)), "https://huggingface.co/api/daily_papers")
     assert len(moved.asked) == 1
     for location in ("http://[::1", "file:///etc/passwd", "gopher://a.test"):
         nowhere = Peer(httpx.Response(302, headers={"location": location}))
         with pytest.raises(SourceError):
-            ask(now, Wire(httpx.MockTransport(nowhere)), "https://huggingface.co/api/daily_papers")
+            ask(now, HttpTransport(httpx.MockTransport(nowhere)), "https://huggingface.co/api/daily_papers")
         assert len(nowhere.asked) == 1
 
 
 @pytest.mark.parametrize("allow", [True, False])
-def test_no_key_allows_private_addresses(app: App, now: datetime, allow: bool) -> None:
+def test_no_key_allows_private_addresses(app: Application, now: datetime, allow: bool) -> None:
     """That is the operator's to say, in the settings."""
     config = {"url": "http://wiki.lab/rss", "allow_private": allow}
     with app.db.write() as session, pytest.raises(InvalidInput, match="PAPERBOY_ALLOW_PRIVATE_SOURCES"):
-        catalogue.add(session, "Wiki", SourceKind.FEED, config, now)
+        source_registry.add(session, "Wiki", SourceKind.FEED, config, now)
 
 
-def test_the_operator_allows_private_addresses(app: App, now: datetime, stranger: Stranger) -> None:
+def test_the_operator_allows_private_addresses(app: Application, now: datetime, stranger: Stranger) -> None:
     """By network or by name; without, the feed fails and says what could be done."""
     by_name = f"http://localhost:{stranger.port}/rss"
     numbers = feeds(app, now, f"{stranger.url}/rss", by_name)
     # What was stored before it became a setting has no say.
     with app.db.write() as session:
-        catalogue.get(session, numbers[0]).config = {"url": f"{stranger.url}/rss", "allow_private": True}
+        source_registry.get(session, numbers[0]).config = {
+            "url": f"{stranger.url}/rss",
+            "allow_private": True,
+        }
     failed = pipeline.refresh(app, now).failed
     assert len(failed) == 2
     assert all("PAPERBOY_ALLOW_PRIVATE_SOURCES" in why for why in failed.values())
@@ -625,4 +648,4 @@ def test_the_operator_allows_private_addresses(app: App, now: datetime, stranger
     assert pipeline.refresh(replace(app, settings=settings), later).failed == {}
     with app.db.write() as session:
         assert len(session.exec(select(Paper)).all()) == 2
-        catalogue.resume(session, catalogue.get(session, numbers[0]), later)
+        source_registry.resume(session, source_registry.get(session, numbers[0]), later)

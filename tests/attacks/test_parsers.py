@@ -10,11 +10,14 @@ from datetime import date
 
 import pytest
 
-from app import bibliography, interest, sandbox
-from app.bounces import mime, read_mail, read_webhook
+from app.bounces import mime_parser, parse_webhook, read_mail
 from app.errors import InvalidInput, InvalidInterest, UnreadableAnswer
-from app.sources import arxiv, clean, feed, latex, rows
-from app.web import pasting
+from app.papers import bibliography
+from app.papers.sources import arxiv, feed, json_rows
+from app.relevance import query_language
+from app.runtime import sandbox
+from app.text import latex, sanitize
+from app.web import pasted_papers
 
 pytestmark = pytest.mark.once
 
@@ -45,7 +48,7 @@ def at_most(seconds: float) -> Iterator[None]:
 def test_latex_that_is_left_open_stays_as_it_is(text: str) -> None:
     """Each level doubled the work: one abstract stopped the intake, and four pastes all visitors."""
     with at_most(1):
-        assert latex.shown(text) == text
+        assert latex.latex_to_unicode(text) == text
 
 
 @pytest.mark.parametrize("token", ["@a{", "@a{\n", "@a(", "@a{b}", "@string{a=b}", "@a{b,c={d},"])
@@ -95,9 +98,9 @@ def test_a_feed_that_breaks_the_library_says_so(monkeypatch: pytest.MonkeyPatch)
 def test_a_feed_has_an_end() -> None:
     """378 kB of similar titles held the database for a minute."""
     parsed = feed.parse(f"{RSS}{'<item><title>Pigeons</title></item>' * 2_345}</channel></rss>", DAY)
-    assert len(parsed.records) == rows.MOST_ENTRIES
+    assert len(parsed.records) == json_rows.MOST_ENTRIES
     assert [(told.reason, told.detail) for told in parsed.rejections] == [
-        (rows.TOO_MANY, "the first 2,000 of 2,345 were read")
+        (json_rows.TOO_MANY, "the first 2,000 of 2,345 were read")
     ]
 
 
@@ -151,16 +154,16 @@ def test_a_webhook_of_long_answers_is_read_as_far_as_answers_go() -> None:
     """An answer by SMTP has a few lines; 50 of 20 kB took 7 s."""
     events = [{"kind": "bounce", "recipient": "a@x.test", "diagnostic": "550 user " * 2_000}] * 20
     with at_most(2):
-        assert len(read_webhook("generic", json.dumps(events).encode())) == 20
+        assert len(parse_webhook("generic", json.dumps(events).encode())) == 20
 
 
 def test_endless_marks_on_a_letter_are_cut() -> None:
     """Python orders them by the square of their number: one abstract of 160 kB took half a minute."""
     marks = "\u0301\u0316" * 80_000
     with at_most(1):
-        assert len(clean.prose("e" + marks)) < 100
+        assert len(sanitize.clean_text("e" + marks)) < 100
         with pytest.raises(InvalidInterest):
-            interest.parse("e" * 400 + marks)
+            query_language.parse("e" * 400 + marks)
 
 
 def test_an_endless_number_is_no_entity() -> None:
@@ -173,7 +176,7 @@ def test_an_endless_number_is_no_entity() -> None:
 
 def read_mail_text(mail: bytes) -> bytes:
     """Return the text of a mail as it is read."""
-    return mime.read(mail).text.encode()
+    return mime_parser.read(mail).text.encode()
 
 
 def test_a_paste_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +186,7 @@ def test_a_paste_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch)
     entry = "@a{b, title={%s}, abstract={%s}}\n"
     hostile = entry % (r"$\alpha$" * 100, r"\'{e}" * 400)
     with at_most(1), pytest.raises(InvalidInput, match="too long to read"):
-        pasting.parse_file((hostile * 180).encode())
+        pasted_papers.parse_file((hostile * 180).encode())
 
 
 @pytest.mark.parametrize(
@@ -191,10 +194,10 @@ def test_a_paste_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch)
 )
 def test_no_title_turns_the_text_around_it(mark: str) -> None:
     """U+202E stayed in titles, and what stood behind them on a page was read backwards."""
-    assert clean.title(f"Pigeons {mark}exe.sluop") == "Pigeons exe.sluop"
+    assert sanitize.title(f"Pigeons {mark}exe.sluop") == "Pigeons exe.sluop"
 
 
 def test_scripts_keep_what_they_need() -> None:
     """Arabic and Hebrew are written from the right by themselves; Persian and emoji need joiners."""
     for title in ("مدل‌های زبانی بزرگ", "מודלים של שפה", "क्‍ष", "👩‍🔬 at work"):
-        assert clean.title(title) == title
+        assert sanitize.title(title) == title

@@ -17,10 +17,12 @@ from datetime import date
 
 import pytest
 
-from app import abbreviations, bibliography, gist, interest, sources, words
-from app.bounces import Unreadable, read_mail, read_webhook
+from app.bounces import Unreadable, parse_webhook, read_mail
 from app.errors import InvalidInput, UnreadableAnswer
-from app.sources import arxiv, clean, feed, huggingface, jsonl, pages
+from app.papers import bibliography, sources
+from app.papers.sources import arxiv, feed, huggingface, jsonl, saved_pages
+from app.relevance import query_language
+from app.text import abbreviations, sanitize, summarizer, tokenizer
 from tests.bounces import mails
 from tests.mutations import distorted, mutated, pumped
 from tests.sources import answers
@@ -125,16 +127,16 @@ def text_of(data: bytes) -> str:
 
 def read_prose(data: bytes) -> object:
     """Everything that reads an abstract that was cleaned."""
-    text = clean.prose(text_of(data))
-    return words.tokenise(text), gist.summary("Pigeons", text), abbreviations.learn([text], {})
+    text = sanitize.clean_text(text_of(data))
+    return tokenizer.tokenise(text), summarizer.summarize("Pigeons", text), abbreviations.learn([text], {})
 
 
 def read_interest(data: bytes) -> object:
-    return interest.parse(text_of(data)[:2_000]), interest.muted(text_of(data)[:100])
+    return query_language.parse(text_of(data)[:2_000]), query_language.muted(text_of(data)[:100])
 
 
 def of_pages(data: bytes) -> object:
-    return pages.parse(data, today=DAY)
+    return saved_pages.parse(data, today=DAY)
 
 
 def of_any_kind(data: bytes) -> object:
@@ -150,7 +152,7 @@ WISH = b'"world models" -robot author:"Ada" cat:cs.CL'
 def of_hook(shape: str) -> Parser:
     """Return the parser of a relay's events."""
     return Parser(
-        lambda data: read_webhook(shape, data), json.dumps(HOOKS[shape]).encode(), JSON, (Unreadable,)
+        lambda data: parse_webhook(shape, data), json.dumps(HOOKS[shape]).encode(), JSON, (Unreadable,)
     )
 
 

@@ -17,12 +17,14 @@ from fastapi import HTTPException
 from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
-from app import db, journal, logs
-from app.db import Database
-from app.doctor import setup
+from app import logs
+from app.delivery import journal
+from app.doctor import configuration
 from app.settings import Settings
-from app.web import bodies, links, security
-from app.web.bodies import FormRequest
+from app.storage import database
+from app.storage.database import Database
+from app.web import request_bodies, security, signed_links
+from app.web.request_bodies import FormRequest
 
 MEGABYTE = 1_040_000
 FORM = "application/x-www-form-urlencoded"
@@ -73,7 +75,7 @@ def test_a_large_form_costs_little(body: bytes) -> None:
     """Up to 0.7 s of CPU, in the event loop; 1.6 s for whoever asked meanwhile."""
     began = time.process_time()
     with suppress(HTTPException):  # of too many fields
-        bodies.parse(body)
+        request_bodies.parse(body)
     assert time.process_time() - began < 0.5
 
 
@@ -81,7 +83,7 @@ def test_a_large_form_costs_little(body: bytes) -> None:
 def test_a_large_form_is_parsed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other requests are answered while a form of 1 MB is looked at; a usual one takes no thread."""
     loops: list[bool] = []
-    parse = bodies.parse
+    parse = request_bodies.parse
 
     def noted(body: bytes) -> object:
         try:
@@ -92,7 +94,7 @@ def test_a_large_form_is_parsed_beside_the_event_loop(monkeypatch: pytest.Monkey
             loops.append(True)
         return parse(body)
 
-    monkeypatch.setattr(bodies, "parse", noted)
+    monkeypatch.setattr(request_bodies, "parse", noted)
 
     async def read(body: bytes) -> int:
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])
@@ -119,7 +121,7 @@ def test_a_large_form_is_parsed_beside_the_event_loop(monkeypatch: pytest.Monkey
 )
 def test_a_form_is_read_as_it_was_written(fields: dict[str, str]) -> None:
     """As every browser encodes it."""
-    assert dict(bodies.parse(urlencode(fields).encode())) == fields
+    assert dict(request_bodies.parse(urlencode(fields).encode())) == fields
 
 
 @pytest.mark.once
@@ -137,9 +139,11 @@ def test_bodies_that_come_slowly_do_not_fill_the_memory(
 
 @pytest.mark.once
 def test_addresses_and_searches_are_not_logged(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The web server logs each path with its query."""
+    # Web servers that other tests started have switched it off.
+    monkeypatch.setattr(logging.getLogger("uvicorn.access"), "propagate", True)
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     try:
@@ -162,22 +166,22 @@ def test_what_is_stored_is_for_its_owner_alone(tmp_path: Path, settings: Setting
     before = os.umask(0o022)
     try:
         file = tmp_path / "var" / "paperboy.db"
-        db.migrate(f"sqlite:///{file}")
-        database = Database(f"sqlite:///{file}")
-        with database.write() as session:
+        database.migrate(f"sqlite:///{file}")
+        opened = Database(f"sqlite:///{file}")
+        with opened.write() as session:
             session.connection()
             modes = {path.name: path.stat().st_mode & 0o777 for path in file.parent.iterdir()}
         assert modes == dict.fromkeys(("paperboy.db", "paperboy.db-wal", "paperboy.db-shm"), 0o600)
         journal.Journal(tmp_path / "journal", "host:1:a").close()
         assert [path.stat().st_mode & 0o777 for path in (file.parent, tmp_path / "journal")] == [0o700, 0o700]
-        database.dispose()
+        opened.dispose()
     finally:
         os.umask(before)
     ours = settings.model_copy(update={"database_url": f"sqlite:///{file}"})
-    assert "database file" not in {finding.check for finding in setup.look(ours)}
+    assert "database file" not in {finding.check for finding in configuration.look(ours)}
     file.chmod(0o644)
     file.parent.chmod(0o755)
-    (found,) = [finding for finding in setup.look(ours) if finding.check == "database file"]
+    (found,) = [finding for finding in configuration.look(ours) if finding.check == "database file"]
     assert f"chmod 600 {file}" in found.fix
 
 
@@ -195,7 +199,7 @@ def test_a_form_that_meets_a_busy_database_can_be_sent_again(
     def locked(*_: object) -> None:
         raise OperationalError("SELECT", {}, sqlite3.OperationalError("database is locked"))
 
-    monkeypatch.setattr(links, "granted", locked)
+    monkeypatch.setattr(signed_links, "granted", locked)
     answer = client.post(path.format("x"), files=files)
     assert answer.status_code == 503
     assert ("Send again" in answer.text, "choose your file again" in answer.text) == (kept, not kept)

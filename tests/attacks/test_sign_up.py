@@ -15,32 +15,34 @@ from sqlalchemy import event
 from sqlmodel import Session, col, func, select
 from starlette.types import Message, Receive, Scope, Send
 
-from app import counters, main, pipeline, subscribers, suppression
+from app import main, pipeline, subscribers
+from app.application import Application
+from app.delivery import suppression
 from app.errors import Conflict
-from app.models import Delivery, MailKind, MailRequest, RateLimit, Subscriber, SubscriberState
-from app.pipeline import App
-from app.records import PaperRecord, Wish
-from app.subscribers import Preferences, Recognised, SignUp
-from app.web.admission import Admission, Challenge
+from app.storage import rate_limits
+from app.storage.models import Delivery, FormSubmission, RateLimit, Subscriber, SubscriberState
+from app.subscribers import MatchedReferences, Preferences, SignUp
+from app.types import Interest, MailKind, PaperRecord
+from app.web.proof_of_work import Admission, Challenge
 from app.web.security import network
 from tests.mailserver import MailServer
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-WANTED = Preferences(interests=(Wish("robotics"),))
-STRANGE = Preferences(interests=(Wish("something else"),))
+WANTED = Preferences(interests=(Interest("robotics"),))
+STRANGE = Preferences(interests=(Interest("something else"),))
 PER_VISITOR = 20
 FORM = {"email": ALICE, "interest": "robotics", "cadence": "daily", "hour": "8", "zone": "UTC"}
 
 
 @pytest.fixture
-def admission(app: App) -> Admission:
+def admission(app: Application) -> Admission:
     """The admission of sign-ups, with hardly any work in a challenge."""
     return Admission(app.db, PER_VISITOR, app.settings.secret_keys, attempts=1)
 
 
 @pytest.fixture
-def client(app: App) -> Iterator[TestClient]:
+def client(app: Application) -> Iterator[TestClient]:
     """A visitor of a service that asks for hardly any work, from the second sign-up on."""
     site = main.create_app(app)
     site.state.admission = Admission(app.db, 1, app.settings.secret_keys, attempts=2)
@@ -82,7 +84,7 @@ def joined(session: Session, email: str, now: datetime) -> int:
 
 
 def test_a_stranger_who_asks_every_hour_reaches_a_mailbox_five_times_in_three_days(
-    app: App, now: datetime
+    app: Application, now: datetime
 ) -> None:
     """It was 72 times. The stranger comes from another network each time."""
     with app.db.write() as session:
@@ -95,7 +97,7 @@ def test_a_stranger_who_asks_every_hour_reaches_a_mailbox_five_times_in_three_da
         assert mails(session) == 8
 
 
-def test_who_declined_is_left_alone_for_ninety_days(app: App, now: datetime) -> None:
+def test_who_declined_is_left_alone_for_ninety_days(app: Application, now: datetime) -> None:
     """It was five mails within an hour. Another spelling of the address changes nothing."""
     spellings = [ALICE, "alice+news@example.org", "alice+x@example.org"]
     with app.db.write() as session:
@@ -111,7 +113,8 @@ def test_who_declined_is_left_alone_for_ninety_days(app: App, now: datetime) -> 
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 89 * DAY) is None
         subscribers.prune_requests(session, now + 91 * DAY)
         assert (
-            session.exec(select(MailRequest.id).where(col(MailRequest.declined_at).is_not(None))).all() == []
+            session.exec(select(FormSubmission.id).where(col(FormSubmission.declined_at).is_not(None))).all()
+            == []
         )
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 91 * DAY) is not None
 
@@ -139,7 +142,7 @@ def test_who_declined_may_take_it_back_by_the_link_in_that_mail(
     assert len({answer.text for answer in answers}) == 1
 
 
-def test_an_operator_may_add_who_declined(app: App, now: datetime) -> None:
+def test_an_operator_may_add_who_declined(app: Application, now: datetime) -> None:
     """They agreed elsewhere, and may sign up by themselves later on."""
     with app.db.write() as session:
         asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
@@ -150,7 +153,7 @@ def test_an_operator_may_add_who_declined(app: App, now: datetime) -> None:
 
 
 @pytest.mark.parametrize("former", [True, False], ids=["a former reader", "a stranger"])
-def test_a_decline_counts_after_the_sign_up_has_ended(app: App, now: datetime, former: bool) -> None:
+def test_a_decline_counts_after_the_sign_up_has_ended(app: Application, now: datetime, former: bool) -> None:
     """The link to decline lives 30 days, the sign-up a week: the page promised what was not remembered."""
     with app.db.write() as session:
         if former:
@@ -172,7 +175,7 @@ def test_a_reader_who_declines_is_told_how_to_leave(mail_server: MailServer, cli
     assert "This sign-up was confirmed" in client.post(decline).text
 
 
-def test_a_sign_up_from_before_an_operators_add_brings_nobody_back(app: App, now: datetime) -> None:
+def test_a_sign_up_from_before_an_operators_add_brings_nobody_back(app: Application, now: datetime) -> None:
     """Its link replaced the preferences of whoever had left since, and made them a reader again."""
     with app.db.write() as session:
         asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
@@ -199,7 +202,7 @@ def test_spellings_of_one_mailbox_share_its_limits(first: str, second: str, same
 
 
 def test_tags_from_one_network_neither_fill_a_mailbox_nor_close_the_door(
-    app: App, admission: Admission, now: datetime
+    app: Application, admission: Admission, now: datetime
 ) -> None:
     """494 mails came from one IPv6 /56, and nobody else could sign up for an hour."""
     admitted = 0
@@ -219,7 +222,7 @@ def test_tags_from_one_network_neither_fill_a_mailbox_nor_close_the_door(
 
 
 def test_a_laboratory_behind_one_address_signs_up_within_the_hour(
-    app: App, admission: Admission, now: datetime
+    app: Application, admission: Admission, now: datetime
 ) -> None:
     """300 people, one IP address: all are admitted, the later ones after some work; every tenth is mailed."""
     worked = 0
@@ -237,7 +240,7 @@ def test_a_laboratory_behind_one_address_signs_up_within_the_hour(
         assert len(set(session.exec(recipients))) == 30
 
 
-def test_the_work_grows_with_the_flood(app: App, now: datetime) -> None:
+def test_the_work_grows_with_the_flood(app: Application, now: datetime) -> None:
     """Up to 16 times as much: it does not stay cheap for a robot."""
     admission = Admission(app.db, PER_VISITOR, app.settings.secret_keys, attempts=10)
     for number in range(PER_VISITOR):
@@ -249,7 +252,7 @@ def test_the_work_grows_with_the_flood(app: App, now: datetime) -> None:
     assert (work[0], work[-1]) == (11, 20)
 
 
-def test_a_flood_from_everywhere_costs_everybody_a_little_work(app: App, now: datetime) -> None:
+def test_a_flood_from_everywhere_costs_everybody_a_little_work(app: Application, now: datetime) -> None:
     """Nobody is refused, and what is asked of each is the least."""
     admission = Admission(app.db, 1, app.settings.secret_keys, attempts=2)
     for number in range(25):
@@ -277,7 +280,7 @@ def test_one_network_is_one_visitor(first: str, second: str, same: bool) -> None
     assert (network(first) == network(second)) is same
 
 
-def test_processes_share_their_limits_and_a_restart_keeps_them(app: App, now: datetime) -> None:
+def test_processes_share_their_limits_and_a_restart_keeps_them(app: Application, now: datetime) -> None:
     """Each process had a limit of its own, and forgot it when it ended."""
     for number in range(PER_VISITOR):
         other = main.build(app.settings)
@@ -313,7 +316,7 @@ def test_without_scripts_a_pause_is_enough(admission: Admission, now: datetime) 
     assert admission.admit("192.0.2.1", BOB, late.proof, now + 0.9 * HOUR), "it has expired"
 
 
-def test_a_pause_is_never_longer_than_an_hour(app: App, admission: Admission, now: datetime) -> None:
+def test_a_pause_is_never_longer_than_an_hour(app: Application, admission: Admission, now: datetime) -> None:
     """Who would have to wait longer needs a script, or comes back when the hour is over."""
     with app.db.write() as session:
         session.add(RateLimit(name="visitor 192.0.2.1", hits=PER_VISITOR + 354, expires_at=now + HOUR))
@@ -325,7 +328,7 @@ def test_a_pause_is_never_longer_than_an_hour(app: App, admission: Admission, no
 
 
 @pytest.mark.once
-def test_a_proof_that_is_not_ours_admits_nobody(app: App, now: datetime) -> None:
+def test_a_proof_that_is_not_ours_admits_nobody(app: Application, now: datetime) -> None:
     """Forged, cut, deep, huge, of the wrong types, or signed with another secret."""
     admission = Admission(app.db, 1, app.settings.secret_keys, attempts=2)
     foreign = Admission(app.db, 1, ("another secret",), attempts=2)
@@ -348,7 +351,7 @@ def test_a_proof_that_is_not_ours_admits_nobody(app: App, now: datetime) -> None
         assert admission.admit("192.0.2.1", ALICE, proof, now) is not None, proof[:80]
 
 
-def test_a_form_that_has_to_wait_comes_back_whole(app: App, client: TestClient) -> None:
+def test_a_form_that_has_to_wait_comes_back_whole(app: Application, client: TestClient) -> None:
     """Every interest, and what was pasted; nothing is stored before it is sent again."""
     client.post("/subscribe", data=FORM)
     form = {**FORM, "email": BOB, "interest": ['"a" & <b>', "second"], "liked": "\nLine one\nLine two"}
@@ -358,7 +361,7 @@ def test_a_form_that_has_to_wait_comes_back_whole(app: App, client: TestClient) 
     for value in ("&#34;a&#34; &amp; &lt;b&gt;", "second", "Line one\nLine two", BOB):
         assert f"{value}</textarea>" in answer.text
     with app.db.read() as session:
-        assert session.exec(select(func.count()).select_from(MailRequest)).one() == 1
+        assert session.exec(select(func.count()).select_from(FormSubmission)).one() == 1
     link = client.post("/manage", data={"email": BOB})
     assert (link.status_code, 'action="/manage"' in link.text) == (429, True)
 
@@ -366,7 +369,9 @@ def test_a_form_that_has_to_wait_comes_back_whole(app: App, client: TestClient) 
 # --- nobody is found out
 
 
-def test_whatever_is_known_of_an_address_the_same_is_done_before_the_answer(app: App, now: datetime) -> None:
+def test_whatever_is_known_of_an_address_the_same_is_done_before_the_answer(
+    app: Application, now: datetime
+) -> None:
     """The statements tell nothing, so their time cannot either. AUC .69 told readers from others once."""
     with app.db.write() as session:
         joined(session, "reader@example.org", now)
@@ -397,19 +402,19 @@ def test_whatever_is_known_of_an_address_the_same_is_done_before_the_answer(app:
                 visitor.post(path, data={**FORM, "email": f"{name}@example.org"})
             assert len(answered) == len(names)
             assert len(set(answered)) == 1
-            assert any("INSERT INTO mailrequest" in text for text in answered[0])
+            assert any("INSERT INTO form_submission" in text for text in answered[0])
             answered.clear()
 
 
 # --- nothing is overwritten
 
 
-def test_a_stranger_leaves_an_unsubscribed_reader_as_they_were(app: App, now: datetime) -> None:
+def test_a_stranger_leaves_an_unsubscribed_reader_as_they_were(app: Application, now: datetime) -> None:
     """Their interests were replaced at once, and a decline did not bring them back."""
     with app.db.write() as session:
         alice = joined(session, ALICE, now)
         subscribers.unsubscribe(session, alice, now)
-        own = Recognised(own=(PaperRecord(title="Pasted by a Stranger"),))
+        own = MatchedReferences(own=(PaperRecord(title="Pasted by a Stranger"),))
         asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE, own), "203.0.113.9", now + HOUR)
         reader = subscribers.get(session, alice)
         assert reader.state is SubscriberState.UNSUBSCRIBED
@@ -420,10 +425,12 @@ def test_a_stranger_leaves_an_unsubscribed_reader_as_they_were(app: App, now: da
         reader = subscribers.get(session, alice)
         assert reader.state is SubscriberState.UNSUBSCRIBED
         assert subscribers.preferences_of(session, reader) == WANTED
-        assert subscribers.opinions(session, [alice]) == {}
+        assert subscribers.feedback_for_ranking(session, [alice]) == {}
 
 
-def test_the_choices_of_two_sign_ups_never_mix(mail_server: MailServer, app: App, client: TestClient) -> None:
+def test_the_choices_of_two_sign_ups_never_mix(
+    mail_server: MailServer, app: Application, client: TestClient
+) -> None:
     """Whoever confirms gets what that very mail was sent for."""
     for interest in ("a stranger's interest", "her own interest"):
         client.app.state.admission = Admission(app.db, 9, app.settings.secret_keys)  # type: ignore[attr-defined]
@@ -442,9 +449,9 @@ def test_the_choices_of_two_sign_ups_never_mix(mail_server: MailServer, app: App
     assert "You are subscribed" in client.get(links[0]).text
 
 
-def test_choices_wait_a_week_and_are_exported_and_erased(app: App, now: datetime) -> None:
+def test_choices_wait_a_week_and_are_exported_and_erased(app: Application, now: datetime) -> None:
     """What nobody can confirm any more is deleted; hashes and times stay for the limits, a month."""
-    own = Recognised(own=(PaperRecord(title="A Pasted Paper"),))
+    own = MatchedReferences(own=(PaperRecord(title="A Pasted Paper"),))
     with app.db.write() as session:
         for email in (ALICE, BOB):
             subscribers.sign_up(session, SignUp(email, STRANGE, own), "192.0.2.1", now)
@@ -462,7 +469,7 @@ def test_choices_wait_a_week_and_are_exported_and_erased(app: App, now: datetime
     assert rows(app) == []
 
 
-def test_a_form_that_nobody_processed_leaves_no_address(app: App, now: datetime) -> None:
+def test_a_form_that_nobody_processed_leaves_no_address(app: Application, now: datetime) -> None:
     """After a day nobody waits for its answer; the address and the visitor stood there for a week."""
     with app.db.write() as session:
         subscribers.request_sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
@@ -470,47 +477,47 @@ def test_a_form_that_nobody_processed_leaves_no_address(app: App, now: datetime)
     assert [(row.email, row.visitor, row.preferences) for row in rows(app)] == [("", "", {})]
 
 
-def test_an_export_does_not_count_the_sign_ups_of_others(app: App, now: datetime) -> None:
+def test_an_export_does_not_count_the_sign_ups_of_others(app: Application, now: datetime) -> None:
     """The edition of a confirmation ended with the number of its row."""
     with app.db.write() as session:
-        session.add(MailRequest(id=4711, kind="link", mailbox="", created_at=now, processed_at=now))
+        session.add(FormSubmission(id=4711, kind="link", mailbox="", created_at=now, processed_at=now))
         alice = joined(session, ALICE, now)
         assert "4712" not in str(subscribers.export(session, alice)["deliveries"])
 
 
-def rows(app: App) -> list[MailRequest]:
+def rows(app: Application) -> list[FormSubmission]:
     with app.db.read() as session:
-        return list(session.exec(select(MailRequest).order_by(col(MailRequest.id))))
+        return list(session.exec(select(FormSubmission).order_by(col(FormSubmission.id))))
 
 
 # --- what a crash leaves
 
 
 def test_a_form_that_a_crash_left_behind_is_answered_within_the_minute(
-    mail_server: MailServer, app: App, now: datetime
+    mail_server: MailServer, app: Application, now: datetime
 ) -> None:
     """Once, however often the job runs; one that cannot be processed holds up nobody."""
     with app.db.write() as session:
         broken = subscribers.request_sign_up(session, SignUp(BOB, WANTED), "", now)
         subscribers.request_sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
-        session.get_one(MailRequest, broken).email = ""
+        session.get_one(FormSubmission, broken).email = ""
     for minute in range(1, 4):
         pipeline.answer_requests(app, now + timedelta(minutes=minute))
     assert [mail.recipient for mail in mail_server.messages] == [ALICE]
 
 
-def test_ended_counts_are_deleted(app: App, now: datetime) -> None:
+def test_ended_counts_are_deleted(app: Application, now: datetime) -> None:
     """They hold visitors' networks: an hour's counts are gone after the next night."""
     with app.db.write() as session:
-        counters.hit(session, "visitor 192.0.2.1", now, HOUR)
-        assert counters.hit(session, "visitor 192.0.2.1", now + HOUR / 2, HOUR) == (2, now + HOUR)
-        assert counters.hit(session, "visitor 192.0.2.1", now + HOUR, HOUR) == (1, now + 2 * HOUR)
+        rate_limits.hit(session, "visitor 192.0.2.1", now, HOUR)
+        assert rate_limits.hit(session, "visitor 192.0.2.1", now + HOUR / 2, HOUR) == (2, now + HOUR)
+        assert rate_limits.hit(session, "visitor 192.0.2.1", now + HOUR, HOUR) == (1, now + 2 * HOUR)
     pipeline.prune(app, now + DAY)
     with app.db.read() as session:
         assert session.exec(select(RateLimit)).all() == []
 
 
-def test_a_visitor_of_the_real_clock_is_admitted(app: App, client: TestClient) -> None:
+def test_a_visitor_of_the_real_clock_is_admitted(app: Application, client: TestClient) -> None:
     """Solved at once, as a script does it."""
     assert client.post("/subscribe", data=FORM).status_code == 200
     asked = client.post("/subscribe", data={**FORM, "email": BOB})

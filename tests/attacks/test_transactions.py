@@ -18,12 +18,14 @@ from fastapi.testclient import TestClient
 from sqlalchemy import create_engine, event, text
 from sqlmodel import Session, insert, select
 
-from app import catalogue, dedupe, duplicates, ingest, intake, keys, leases, main, pipeline
+from app import main, pipeline
+from app.application import Application
 from app.errors import SourceError
-from app.models import Paper, Scope, Source, SourceKind
-from app.pipeline import App
-from app.records import PaperRecord, Parsed
-from app.sources import Piece
+from app.papers import dedupe, duplicate_candidates, ingest, polling, source_registry
+from app.papers.sources import FetchedPage
+from app.storage import api_keys, live_processes
+from app.storage.models import Paper, Scope, Source
+from app.types import IngestSummary, PaperRecord, ParseResult, SourceKind
 from app.web import security
 
 SIMILAR, NEW = 3_000, 100
@@ -32,7 +34,7 @@ WORDS = [f"{a}{b}" for a in ("grap", "latt", "mosa", "pris", "quar") for b in ("
 
 
 @contextmanager
-def locked(app: App) -> Iterator[None]:
+def locked(app: Application) -> Iterator[None]:
     """Another process holds what writers wait for."""
     other = create_engine(app.db.url, isolation_level="AUTOCOMMIT")
     with other.connect() as connection:
@@ -48,14 +50,14 @@ def locked(app: App) -> Iterator[None]:
 
 
 @pytest.fixture
-def visitor(app: App, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+def visitor(app: Application, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     """A visitor of a service that soon gives up waiting for a lock."""
     monkeypatch.setattr(security, "WEB_BUSY_TIMEOUT_MS", 20)
     with TestClient(main.create_app(app), base_url="https://paperboy.test") as client:
         yield client
 
 
-def test_a_sign_up_under_a_lock_is_kept_in_its_form(app: App, visitor: TestClient) -> None:
+def test_a_sign_up_under_a_lock_is_kept_in_its_form(app: Application, visitor: TestClient) -> None:
     """It is told when to come back, all that was typed is in the page, and sending that again signs up."""
     typed = FORM | {
         "email": "alice@example.org",
@@ -74,16 +76,16 @@ def test_a_sign_up_under_a_lock_is_kept_in_its_form(app: App, visitor: TestClien
 
 
 @pytest.mark.parametrize("path", ["/manage", "/subscribe"])
-def test_every_form_answers_under_a_lock(app: App, visitor: TestClient, path: str) -> None:
+def test_every_form_answers_under_a_lock(app: Application, visitor: TestClient, path: str) -> None:
     """With 503 or a page as usual, never with 500."""
     with locked(app):
         assert visitor.post(path, data=FORM | {"email": "bob@example.org"}).status_code in (200, 503)
 
 
-def test_the_api_tells_when_to_come_back(app: App, visitor: TestClient, now: datetime) -> None:
+def test_the_api_tells_when_to_come_back(app: Application, visitor: TestClient, now: datetime) -> None:
     """As a problem document; what only reads goes on."""
     with app.db.write() as session:
-        key = keys.create(session, "lab", [Scope.READ, Scope.WRITE], now)[1]
+        key = api_keys.create(session, "lab", [Scope.READ, Scope.WRITE], now)[1]
     caller = {"Authorization": f"Bearer {key}"}
     visitor.get("/api/v1/papers", headers=caller).raise_for_status()  # its use is noted
     with locked(app):
@@ -96,7 +98,9 @@ def test_the_api_tells_when_to_come_back(app: App, visitor: TestClient, now: dat
 
 
 @pytest.mark.once
-def test_a_database_that_is_gone_is_no_error_of_ours(app: App, visitor: TestClient, tmp_path: Path) -> None:
+def test_a_database_that_is_gone_is_no_error_of_ours(
+    app: Application, visitor: TestClient, tmp_path: Path
+) -> None:
     """A file that cannot be opened, as on a disk that was taken away: 503 on pages, too."""
     app.db.dispose()
     Path(app.db.url.database or "").rename(tmp_path / "away")
@@ -135,24 +139,24 @@ def source_of(session: Session) -> Source:
 class Comparisons:
     """Counts how many titles and papers are compared, in all and while the archive is locked."""
 
-    def __init__(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
         self.writing = False
         self.transactions = self.titles = self.titles_locked = self.papers_locked = 0
         event.listen(app.db.engine, "begin", self._begin)
         event.listen(app.db.engine, "commit", self._end)
-        same, decide = dedupe._same, dedupe.decide
+        same, decide = dedupe._same, dedupe.same_paper_reason
 
         def compare_titles(a: dedupe.Title, b: dedupe.Title) -> bool:
             self.titles += 1
             self.titles_locked += self.writing
             return same(a, b)
 
-        def compare_papers(a: dedupe.Known, b: dedupe.Known) -> str:
+        def compare_papers(a: dedupe.PaperIdentity, b: dedupe.PaperIdentity) -> str:
             self.papers_locked += self.writing
             return decide(a, b)
 
         monkeypatch.setattr(dedupe, "_same", compare_titles)
-        monkeypatch.setattr(dedupe, "decide", compare_papers)
+        monkeypatch.setattr(dedupe, "same_paper_reason", compare_papers)
 
     def _begin(self, connection: Any) -> None:
         self.writing = bool(connection.get_execution_options().get("paperboy_write"))
@@ -164,7 +168,7 @@ class Comparisons:
 
 @pytest.mark.once
 def test_similar_titles_are_compared_outside_of_the_lock(
-    app: App, now: datetime, monkeypatch: pytest.MonkeyPatch
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """3,000 of them, the last ones new: no quadratic search, and none under the lock."""
     records = similar(SIMILAR)
@@ -173,16 +177,18 @@ def test_similar_titles_are_compared_outside_of_the_lock(
     with app.db.write() as session:
         session.execute(insert(Paper), rows)
     counted = Comparisons(app, monkeypatch)
-    summary = ingest.store_in_batches(app.db, Parsed(NEW, records[-NEW:]), now, source_of)
+    summary = ingest.store_in_batches(app.db, ParseResult(NEW, records[-NEW:]), now, source_of)
     assert summary.papers_new + summary.papers_merged == NEW
     assert counted.transactions == NEW / ingest.BATCH
     assert 0 < counted.titles <= NEW * dedupe.MOST_COMPARED
     assert counted.titles_locked == 0
-    assert counted.papers_locked <= NEW * 2 * duplicates.NEAREST
+    assert counted.papers_locked <= NEW * 2 * duplicate_candidates.NEAREST
 
 
 @pytest.mark.once
-def test_a_large_file_is_stored_in_short_transactions(app: App, now: datetime, tmp_path: Path) -> None:
+def test_a_large_file_is_stored_in_short_transactions(
+    app: Application, now: datetime, tmp_path: Path
+) -> None:
     """So many rows each; those of a second reading change nothing."""
     rows = [
         {"title": r.title, "arxiv_id": f"2611.{n:05}", "abstract": r.abstract}
@@ -193,7 +199,7 @@ def test_a_large_file_is_stored_in_short_transactions(app: App, now: datetime, t
     lengths: list[int] = []
     store = ingest._store_batch
 
-    def measured(batch: Any, rows: Any) -> ingest.Summary:
+    def measured(batch: Any, rows: Any) -> IngestSummary:
         lengths.append(len(rows))
         return store(batch, rows)
 
@@ -205,7 +211,7 @@ def test_a_large_file_is_stored_in_short_transactions(app: App, now: datetime, t
     assert pipeline.read_files(app, [file], now).summary.unchanged == 220
 
 
-def test_the_rows_of_a_batch_are_inserted_at_once(app: App, now: datetime) -> None:
+def test_the_rows_of_a_batch_are_inserted_at_once(app: Application, now: datetime) -> None:
     """One statement a table for new papers, their listings and their votes: others wait for all of them."""
     inserts: list[str] = []
 
@@ -215,15 +221,15 @@ def test_the_rows_of_a_batch_are_inserted_at_once(app: App, now: datetime) -> No
     records = similar(ingest.BATCH, upvotes=3, listed_on=now.date())
     records = tuple(replace(record, arxiv_id=f"2611.{n:05}") for n, record in enumerate(records))
     event.listen(app.db.engine, "before_cursor_execute", note)
-    summary = ingest.store_in_batches(app.db, Parsed(len(records), records), now, source_of)
+    summary = ingest.store_in_batches(app.db, ParseResult(len(records), records), now, source_of)
     event.remove(app.db.engine, "before_cursor_execute", note)
     assert (summary.papers_new, summary.listings) == (ingest.BATCH, ingest.BATCH)
-    assert sorted(inserts) == ["listing", "paper", "votes"]
+    assert sorted(inserts) == ["listing", "paper", "vote_count"]
 
 
-def test_a_crash_between_batches_loses_nothing_and_repeats_nothing(app: App, now: datetime) -> None:
+def test_a_crash_between_batches_loses_nothing_and_repeats_nothing(app: Application, now: datetime) -> None:
     """The source is asked for the same again, for its state moved on with the last batch alone."""
-    parsed = Parsed(130, similar(130, upvotes=3))
+    parsed = ParseResult(130, similar(130, upvotes=3))
     begun = 0
 
     def dying(session: Session) -> Source:
@@ -244,22 +250,22 @@ def test_a_crash_between_batches_loses_nothing_and_repeats_nothing(app: App, now
         assert len(session.exec(select(Paper)).all()) == 130
 
 
-def test_a_poll_prolongs_its_lease_and_moves_on_at_the_end(app: App, now: datetime) -> None:
+def test_a_poll_prolongs_its_lease_and_moves_on_at_the_end(app: Application, now: datetime) -> None:
     """With each batch; the watermark of the piece comes with the last."""
     with app.db.write() as session:
         source = source_of(session)
-    turn = intake._Turn(app, now, "poll-1", leases.new_holder(), [source], alone=False)
+    turn = polling._Turn(app.poll_context, now, "poll-1", live_processes.new_holder(), [source], alone=False)
     with app.db.write() as session:
         assert turn.taken(session)
-    piece = Piece(Parsed(120, similar(120)), etag="new")
-    summary = intake._store_piece(turn, source, piece)
+    piece = FetchedPage(ParseResult(120, similar(120)), etag="new")
+    summary = polling._store_piece(turn, source, piece)
     assert summary.papers_new == 120
     with app.db.read() as session:
-        assert catalogue.get(session, source.id or 0).etag == "new"
+        assert source_registry.get(session, source.id or 0).etag == "new"
 
 
 @pytest.mark.once
-def test_a_title_that_very_many_papers_share(app: App, now: datetime) -> None:
+def test_a_title_that_very_many_papers_share(app: Application, now: datetime) -> None:
     """50 without an id are told apart; more are rejected, today and whenever they come again."""
     records = similar(70)
     weekly = tuple(
@@ -271,21 +277,21 @@ def test_a_title_that_very_many_papers_share(app: App, now: datetime) -> None:
         )
         for n, record in enumerate(records)
     )
-    first = ingest.store_in_batches(app.db, Parsed(70, weekly), now, source_of)
+    first = ingest.store_in_batches(app.db, ParseResult(70, weekly), now, source_of)
     assert first.papers_new == 50
     assert {rejection.reason for rejection in first.rejections} == {ingest.COMMON}
-    again = ingest.store_in_batches(app.db, Parsed(70, weekly), now, source_of)
+    again = ingest.store_in_batches(app.db, ParseResult(70, weekly), now, source_of)
     assert (again.unchanged, again.rejected) == (50, 20)
 
 
-def test_two_processes_see_each_others_papers(app: App, now: datetime) -> None:
+def test_two_processes_see_each_others_papers(app: Application, now: datetime) -> None:
     """What another stored after the candidates were found is compared, too."""
     with_id = PaperRecord("Pigeons That Plan in Small Cities", arxiv_id="2611.00001", authors=("Mei Tanaka",))
     page = PaperRecord("Pigeons That Plan in Small Citys", authors=("Mei Tanaka",))
 
     def after_another(session: Session) -> Source:
         source = source_of(session)
-        ingest.store(session, source, Parsed(1, (with_id,)), now)
+        ingest.store(session, source, ParseResult(1, (with_id,)), now)
         return source
 
-    assert ingest.store_in_batches(app.db, Parsed(1, (page,)), now, after_another).papers_merged == 1
+    assert ingest.store_in_batches(app.db, ParseResult(1, (page,)), now, after_another).papers_merged == 1

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.bounces import Kind, Notice, notices, read_mail
-from app.refusals import Reason
+from app.delivery.smtp.responses import Reason
 from tests.bounces.mails import LETTER, complaint, dsn, vacation
 from tests.mutations import mutated
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from sqlmodel import select
 
 from app import clock
-from app.models import MailRequest, RateLimit
+from app.storage.models import FormSubmission, RateLimit
 from tests.live import Live
 
 pytestmark = pytest.mark.browser
@@ -42,6 +42,6 @@ def test_past_the_threshold_a_browser_works_and_a_visitor_without_scripts_waits(
     context.close()
 
     with app.db.read() as session:
-        stored = session.exec(select(MailRequest).order_by(MailRequest.id)).all()  # type: ignore[arg-type]
+        stored = session.exec(select(FormSubmission).order_by(FormSubmission.id)).all()  # type: ignore[arg-type]
     assert len(stored) == 2
     assert [wish["text"] for wish in stored[0].preferences["interests"]] == ['"world models" & more']

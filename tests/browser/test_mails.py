@@ -8,10 +8,10 @@ from datetime import datetime
 import pytest
 from playwright.sync_api import Page
 
-from app.records import Letter, MailKind, Section
-from app.render import Renderer
+from app.links import LinkSigner
+from app.mail.render import Renderer
 from app.settings import Settings
-from app.tokens import Signer
+from app.types import MailKind, MailRequest, Section
 from tests import samples
 from tests.browser import axe
 
@@ -32,11 +32,11 @@ def mails(settings: Settings, now: datetime) -> dict[str, str]:
     """The HTML of every kind of mail, with addresses and, in the digest, a title that are hard to lay out."""
     long = {"postal_address": "1 " + "Example" * 12 + " Street, " * 9, "contact_address": LONG_ADDRESS}
     settings = settings.model_copy(update=long)
-    signer = Signer(settings.secret_keys, settings.base_url)
+    signer = LinkSigner(settings.secret_keys, settings.base_url)
     renderer, usual = Renderer(settings, signer), samples.digest()
     hard = Section("x" * 90, (samples.pick(9, LATEX, authors="y" * 90, reason="z" * 90),))
     digest = replace(usual, sections=(*usual.sections, hard))
-    letter = Letter(42, MailKind.DIGEST, "2026-11-20", 7, LONG_ADDRESS, 0, now, digest)
+    letter = MailRequest(42, MailKind.DIGEST, "2026-11-20", 7, LONG_ADDRESS, 0, now, digest)
     return {kind: renderer.render(letter._replace(kind=kind)).html for kind in MailKind}
 
 

@@ -10,13 +10,15 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 from sqlmodel import select
 
-from app import clock, deliver, ingest, subscribers
-from app.models import MailKind, MailRequest, Source, SourceKind
-from app.records import PaperRecord, Parsed, Skip, Wish
-from app.sources import clean
+from app import clock, subscribers
+from app.delivery import ledger
+from app.links import Purpose
+from app.papers import ingest
+from app.storage.models import FormSubmission, Source
 from app.subscribers import Preferences
-from app.tokens import Purpose
-from app.web import papers as web_papers
+from app.text import sanitize
+from app.types import Interest, MailKind, PaperRecord, ParseResult, Skip, SourceKind
+from app.web.pages import archive as web_papers
 from tests import samples
 from tests.browser import axe
 from tests.live import Live
@@ -38,7 +40,7 @@ PRESSED = ":is(nav, button, input, select, textarea, footer, .button:not(.ways *
 SCHEMES: dict[int, Literal["light", "dark"]] = {375: "light", 1280: "dark"}  # by width
 Forms = dict[str, tuple[str, dict[str, str]]]
 NO_PAGE = (Purpose.VIEW, Purpose.FEED)  # a mail, which is named by its delivery; and a feed
-WANTED = Preferences(zone="Europe/Berlin", interests=(Wish("world models"), Wish("x" * 290, 1.7, 3)))
+WANTED = Preferences(zone="Europe/Berlin", interests=(Interest("world models"), Interest("x" * 290, 1.7, 3)))
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     app, now = live_server.app, clock.utcnow()
     papers = [
         PaperRecord(
-            title=clean.title(title), arxiv_id=f"2611.{n:05}", listed_on=now.date(), upvotes=n,
+            title=sanitize.title(title), arxiv_id=f"2611.{n:05}", listed_on=now.date(), upvotes=n,
             tldr="Short. " * 20, authors=(LONG, "Ada Lovelace"), pdf_url="https://example.org/a.pdf",
             keywords=("world models",),
         )
@@ -58,17 +60,17 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         source = Source(name="a source", kind=SourceKind.JSONL, created_at=now)
         session.add(source)
         session.flush()
-        ingest.store(session, source, Parsed(len(papers), tuple(papers)), now)
+        ingest.store(session, source, ParseResult(len(papers), tuple(papers)), now)
         alice = subscribers.add(session, "alice@example.org", WANTED, now - timedelta(days=1))
         pasted = [*papers[:2], *(PaperRecord(title=f"{n} {LONG}", authors=(LONG,)) for n in range(9))]
-        subscribers.like(session, alice, subscribers.recognise(session, pasted), now)
-        subscribers.say(session, alice, 3, False, now)
+        subscribers.like(session, alice, subscribers.match_references(session, pasted), now)
+        subscribers.set_feedback(session, alice, 3, False, now)
         for edition, due_at in (("2026-11-19", now - timedelta(days=1)), ("2026-11-20", now)):
-            digest_id = deliver.enqueue(
+            digest_id = ledger.enqueue(
                 session, subscriber_id=alice, kind=MailKind.DIGEST, edition=edition, due_at=due_at, now=now,
                 digest=samples.digest(edition),
             )  # fmt: skip
-        deliver.enter(session, [deliver.Entry(alice, "2026-11-18", now, Skip(LONG))], now)
+        ledger.enter(session, [ledger.Entry(alice, "2026-11-18", now, Skip(LONG))], now)
 
     def path(purpose: Purpose, argument: int = 0) -> str:
         return f"/{purpose}/{app.signer.token(purpose, alice, now, argument=argument)}"
@@ -227,7 +229,7 @@ def test_everything_works_without_scripts(live_server: Live, browser: Browser) -
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
     context.close()
     with live_server.app.db.read() as session:
-        stored = session.exec(select(MailRequest.preferences)).one()
+        stored = session.exec(select(FormSubmission.preferences)).one()
     assert stored["zone"] == "America/Sao_Paulo"
     assert [wish["text"] for wish in stored["interests"]] == ["robotics"]
 

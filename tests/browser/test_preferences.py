@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from app import clock, subscribers
-from app.models import SubscriberState
-from app.records import Wish
+from app.links import Purpose
+from app.storage.models import SubscriberState
 from app.subscribers import Preferences
-from app.tokens import Purpose
+from app.types import Interest
 from tests import shelves
 from tests.browser import axe
 from tests.browser.test_story import link_to
@@ -20,7 +20,7 @@ from tests.mailserver import MailServer
 
 pytestmark = pytest.mark.browser
 
-WANTED = Preferences(zone="Asia/Tokyo", interests=(Wish("robots"),))
+WANTED = Preferences(zone="Asia/Tokyo", interests=(Interest("robots"),))
 LOOK = "Show me today’s papers for these"
 RIS = b"TY  - GEN\nTI  - A Paper Out of Zotero\nER  - \nTY  - GEN\nER  - \n"
 

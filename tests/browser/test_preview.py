@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, Request, Route, expect
 from sqlmodel import select
 
 from app import clock
-from app.models import MailRequest
+from app.storage.models import FormSubmission
 from tests import shelves
 from tests.browser import axe
 from tests.browser.test_pages import LONG
@@ -155,5 +155,5 @@ def test_a_button_does_it_without_scripts(url: str, live_server: Live, browser: 
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
     context.close()
     with live_server.app.db.read() as session:
-        (choices,) = session.exec(select(MailRequest.preferences)).all()
+        (choices,) = session.exec(select(FormSubmission.preferences)).all()
     assert choices["hour"] == 5

@@ -16,9 +16,9 @@ from playwright.sync_api import Page, expect
 from sqlmodel import select
 
 from app import clock, main, pipeline, subscribers
-from app.models import Subscriber, SubscriberState
-from app.pipeline import App
+from app.application import Application
 from app.settings import Settings
+from app.storage.models import Subscriber, SubscriberState
 from tests import live
 from tests.mailserver import MailServer, Received
 
@@ -28,7 +28,7 @@ OTHER = "Folding Proteins on a Laptop"
 
 
 @contextmanager
-def service(settings: Settings) -> Iterator[tuple[App, str]]:
+def service(settings: Settings) -> Iterator[tuple[Application, str]]:
     """The real application, served where its own links lead."""
     bound = live.free_socket()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -51,7 +51,7 @@ def row(arxiv_id: str, title: str, upvotes: int) -> dict[str, Any]:
     return {"paper": paper, "title": title, "numComments": 2}
 
 
-def state_of(app: App) -> SubscriberState:
+def state_of(app: Application) -> SubscriberState:
     with app.db.read() as session:
         return session.exec(select(Subscriber)).one().state
 
@@ -78,7 +78,7 @@ def sign_up(page: Page, url: str, mail_server: MailServer) -> Received:
     return mail_server.wait_for(1)[0]
 
 
-def like_it(app: App, page: Page, digest: Received) -> None:
+def like_it(app: Application, page: Page, digest: Received) -> None:
     """From the received mail through the real page: a scanner changes nothing, the button does, and undo."""
     more = link_to(digest, r"opinion/[\w-]+/like")
     for _ in range(2):
@@ -103,7 +103,7 @@ def like_it(app: App, page: Page, digest: Received) -> None:
     assert said(app) == [(FITTING, True)]
 
 
-def mute_and_follow(app: App, page: Page, digest: Received) -> None:
+def mute_and_follow(app: Application, page: Page, digest: Received) -> None:
     """From the received mail, too: one button each, and one to take it back."""
     page.goto(link_to(digest, r"opinion/[\w-]+/mute"))
     page.get_by_role("radio", name="Plan Ahead").check()
@@ -122,18 +122,21 @@ def mute_and_follow(app: App, page: Page, digest: Received) -> None:
     assert len(chosen(app).interests) == 1
 
 
-def chosen(app: App) -> subscribers.Preferences:
+def chosen(app: Application) -> subscribers.Preferences:
     with app.db.read() as session:
         return subscribers.preferences_of(session, session.exec(select(Subscriber)).one())
 
 
-def said(app: App) -> list[tuple[str, bool]]:
+def said(app: Application) -> list[tuple[str, bool]]:
     with app.db.read() as session:
         reader = session.exec(select(Subscriber.id)).one() or 0
-        return [(each.title, each.liked) for each in subscribers.opinions(session, [reader]).get(reader, ())]
+        return [
+            (each.title, each.liked)
+            for each in subscribers.feedback_for_ranking(session, [reader]).get(reader, ())
+        ]
 
 
-def tick(app: App, at: datetime) -> None:
+def tick(app: Application, at: datetime) -> None:
     """What the schedule does in a thread of its own, too."""
     live.elsewhere(lambda: pipeline.send_due(app, at))
 

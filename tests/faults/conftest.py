@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.pipeline import App
+from app.application import Application
 from app.settings import Settings
 from tests.faults import reckoning, senders, sink
 
@@ -37,7 +37,7 @@ def start(settings: Settings) -> Iterator[senders.Starter]:
 
 
 @pytest.fixture(autouse=True)
-def conservation(app: App) -> Iterator[None]:
+def conservation(app: Application) -> Iterator[None]:
     """After each fault every digest that was due is in exactly one state, and no sender left anything."""
     yield
     reckoning.check_conservation(app)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from sqlmodel import Session, col, func, select
 
-from app import deliver, pipeline
-from app.models import Delivery, DeliveryState, MailKind, Subscriber, SubscriberState
-from app.pipeline import App
-from app.records import Digest, Section
+from app import bounces, pipeline
+from app.application import Application
+from app.delivery import ledger
+from app.digests import reconciliation
 from app.settings import UncertainPolicy
+from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
+from app.types import Digest, MailKind, Section
 from tests import samples
 from tests.faults.sink import Sink
 
@@ -25,7 +27,7 @@ DIGEST = Digest(EDITION, (Section("retrieval", samples.digest().picks[:1]),))
 
 
 def queue(
-    app: App, now: datetime, count: int, first: int = 0, give_up_at: datetime | None = None
+    app: Application, now: datetime, count: int, first: int = 0, give_up_at: datetime | None = None
 ) -> list[str]:
     """A digest each for so many new readers; their names."""
     names = [f"reader{n}" for n in range(first, first + count)]
@@ -43,10 +45,10 @@ def _enqueue(session: Session, name: str, now: datetime, give_up_at: datetime | 
     session.flush()
     assert reader.id
     mail = {"kind": MailKind.DIGEST, "edition": EDITION, "digest": DIGEST, "due_at": now, "now": now}
-    deliver.enqueue(session, subscriber_id=reader.id, give_up_at=give_up_at, **mail)  # type: ignore[arg-type]
+    ledger.enqueue(session, subscriber_id=reader.id, give_up_at=give_up_at, **mail)  # type: ignore[arg-type]
 
 
-def rows(app: App) -> dict[str, Delivery]:
+def rows(app: Application) -> dict[str, Delivery]:
     """Each reader's delivery, by the name before the @."""
     with app.db.read() as session:
         joined = select(Delivery, Subscriber.email).join(
@@ -55,33 +57,35 @@ def rows(app: App) -> dict[str, Delivery]:
         return {email.partition("@")[0]: delivery for delivery, email in session.exec(joined)}
 
 
-def states(app: App) -> dict[str, str]:
+def states(app: Application) -> dict[str, str]:
     return {name: str(row.state) for name, row in rows(app).items()}
 
 
-def restart(app: App, now: datetime) -> None:
+def restart(app: Application, now: datetime) -> None:
     """What a sender does before its first mail: settle what dead ones had in hand."""
-    deliver.recover(app.db, Path(app.settings.journal_dir), now, app.settings.uncertain)
+    ledger.recover(
+        app.db, Path(app.settings.journal_dir), now, app.settings.uncertain, bounces.record_refusal
+    )
 
 
-def doubtful(app: App) -> set[str]:
+def doubtful(app: Application) -> set[str]:
     """Those of unknown fate."""
     return _in(app, State.UNCERTAIN)
 
 
-def waiting(app: App) -> set[str]:
+def waiting(app: Application) -> set[str]:
     """Those whose mail is to be sent yet, or once more."""
     return _in(app, *OPEN)
 
 
-def _in(app: App, *states: State) -> set[str]:
+def _in(app: Application, *states: State) -> set[str]:
     with app.db.read() as session:
         joined = select(Subscriber.email).join(Delivery, col(Subscriber.id) == Delivery.subscriber_id)
         found = session.exec(joined.where(col(Delivery.state).in_(states)))
         return {email.partition("@")[0] for email in found}
 
 
-def settle(app: App, now: datetime) -> None:
+def settle(app: Application, now: datetime) -> None:
     """Send until nothing is left that may leave, each mail at its hour."""
     for _ in range(20):
         pipeline.send_pending(app, now)
@@ -95,7 +99,7 @@ def settle(app: App, now: datetime) -> None:
     raise AssertionError("there is no end to it")
 
 
-def check_everybody(app: App, relay: Sink, names: Iterable[str]) -> None:
+def check_everybody(app: Application, relay: Sink, names: Iterable[str]) -> None:
     """At least once with `resend`, at most once with `hold`; doubles of unknown fate only, and the same."""
     copies, ledger = relay.copies(), rows(app)
     assert set(ledger) == set(names) >= set(copies)
@@ -103,11 +107,11 @@ def check_everybody(app: App, relay: Sink, names: Iterable[str]) -> None:
     for name, row in ledger.items():
         taken = copies.get(name, [])
         assert len({(one.name, one.hash) for one in taken}) <= 1, f"{name} got different mails"
-        assert len(taken) <= 1 or (row.maybe_delivered and not holds), (
+        assert len(taken) <= 1 or (row.possibly_delivered and not holds), (
             f"{name} got {len(taken)} for no reason"
         )
         assert taken or (holds and row.state is State.UNCERTAIN), f"{name} got none"
-        assert row.state is State.SENT or (holds and row.maybe_delivered), f"{name}: {row.state}"
+        assert row.state is State.SENT or (holds and row.possibly_delivered), f"{name}: {row.state}"
         assert all(one.name == row.message_id for one in taken)
 
 
@@ -117,10 +121,10 @@ def check_manners(relay: Sink) -> None:
     assert complaints == []
 
 
-def check_conservation(app: App) -> None:
+def check_conservation(app: Application) -> None:
     """Each digest is in exactly one state, none in a dead hand, and no journal is left."""
     with app.db.read() as session:
-        balance = deliver.balance(session, NOON, EDITION)
+        balance = reconciliation.reconcile(session, NOON, EDITION)
         assert balance.holds, balance
         assert balance.due == sum(balance.states.values()) == len(session.exec(select(Delivery.id)).all())
         held = session.exec(select(Delivery.state).where(col(Delivery.state).in_(IN_HAND))).all()

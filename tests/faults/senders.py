@@ -34,14 +34,14 @@ from app.settings import Settings
 PATIENCE = 30.0  # seconds that a test waits for what must happen at once
 
 _SENDING_PATH = tuple(
-    str(Path(main.__file__).with_name(name))
+    str(Path(main.__file__).parent / name)
     for name in (
-        "deliver",
-        "journal.py",
-        "posting.py",
+        "delivery/ledger",
+        "delivery/journal.py",
+        "delivery/sender.py",
+        "delivery/smtp/connection.py",
+        "delivery/smtp/connection_pool.py",
         "pipeline.py",
-        "smtp.py",
-        "conversation.py",
     )
 )
 
@@ -184,16 +184,16 @@ def _set_clocks(order: Order) -> None:
 
     _replace("app.clock:system_time", lambda right: lambda: right() + sum(ahead, timedelta()))
     if order.planning_takes:
-        _replace("app.planning:plan", take_long)
-        _replace("app.db:Database.skew", lambda _: lambda _self: timedelta())
+        _replace("app.digests.planning:plan", take_long)
+        _replace("app.storage.database:Database.skew", lambda _: lambda _self: timedelta())
     if (seen := order.database_clock_ahead) is not None:
-        _replace("app.db:Database.skew", lambda _: lambda _self: seen)
+        _replace("app.storage.database:Database.skew", lambda _: lambda _self: seen)
 
 
 def _work(order: Order) -> dict[str, int]:
     """What the command does, with the schedule's job right now instead of at the next full minute."""
     _replace("app.clock:utcnow", lambda _: _Clock(order.now))
-    _replace("app.jobs:start", lambda start: lambda app: _hurry(start(app)))
+    _replace("app.scheduler:start", lambda start: lambda app: _hurry(start(app)))
     os.environ.update(_environment(order.settings))
     service.worker()
     return {}

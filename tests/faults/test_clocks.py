@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import column, func, table, text
 from sqlmodel import select
 
-from app import deliver
-from app.pipeline import App
+from app.application import Application
+from app.delivery import ledger
 from app.settings import Settings, UncertainPolicy
 from tests.faults import reckoning
 from tests.faults.senders import Starter
@@ -35,17 +35,17 @@ def elsewhere(tmp_path: Path) -> dict[str, Any]:
     return {"settings": {"journal_dir": str(tmp_path / "elsewhere"), **ONE}}
 
 
-def is_postgres(app: App) -> bool:
+def is_postgres(app: Application) -> bool:
     return app.db.url.get_backend_name() == "postgresql"
 
 
-def only_on_postgres(app: App) -> None:
+def only_on_postgres(app: Application) -> None:
     if not is_postgres(app):
         pytest.skip("SQLite has no clock of its own")
 
 
 def test_leases_after_a_long_planning(
-    app: App, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
+    app: Application, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
 ) -> None:
     """Planning took 25 minutes: leases begin when mails are claimed, and another machine takes none."""
     names = reckoning.queue(app, now, 8)
@@ -53,7 +53,7 @@ def test_leases_after_a_long_planning(
     first = start(now, verb="send_due", planning_takes=WRONG, **elsewhere)
     relay.reached()
     leased = [row.lease_until for row in reckoning.rows(app).values() if row.lease_until]
-    assert min(leased) >= now + WRONG + deliver.LEASE
+    assert min(leased) >= now + WRONG + ledger.LEASE
     assert start(now + WRONG + MINUTE).counts() == {}
     assert reckoning.doubtful(app) == set()
     relay.go_on()
@@ -67,7 +67,7 @@ def test_leases_after_a_long_planning(
     "ahead", [-DAY, -WRONG, WRONG, DAY], ids=["day-behind", "behind", "ahead", "day-ahead"]
 )
 def test_one_of_two_machines_has_a_wrong_clock(
-    app: App,
+    app: Application,
     relay: Sink,
     now: datetime,
     start: Starter,
@@ -95,7 +95,7 @@ def test_one_of_two_machines_has_a_wrong_clock(
 
 
 def test_the_clock_of_the_database_jumps(
-    app: App, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
+    app: Application, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
 ) -> None:
     """By a day, while a mail is in flight: the lock of its process says that the sender lives."""
     names = reckoning.queue(app, now, 6)
@@ -111,7 +111,7 @@ def test_the_clock_of_the_database_jumps(
 
 
 def test_a_machine_that_is_gone(
-    app: App, relay: Sink, now: datetime, start: Starter, tmp_path: Path, elsewhere: dict[str, Any]
+    app: Application, relay: Sink, now: datetime, start: Starter, tmp_path: Path, elsewhere: dict[str, Any]
 ) -> None:
     """Its process holds no lock and its journal is lost: when the lease ends, all it had is in doubt."""
     names = reckoning.queue(app, now, 6)
@@ -122,9 +122,9 @@ def test_a_machine_that_is_gone(
     relay.go_on()
     for journal in (tmp_path / "elsewhere").iterdir():
         journal.unlink()
-    reckoning.restart(app, now + deliver.LEASE - MINUTE)
+    reckoning.restart(app, now + ledger.LEASE - MINUTE)
     assert reckoning.doubtful(app) == set()
-    reckoning.restart(app, now + deliver.LEASE + MINUTE)
+    reckoning.restart(app, now + ledger.LEASE + MINUTE)
     assert reckoning.doubtful(app) >= {"reader3", "reader4", "reader5"}
     reckoning.settle(app, now + WRONG)
     assert set(relay.copies()) <= set(names)
@@ -132,7 +132,7 @@ def test_a_machine_that_is_gone(
 
 
 def test_a_lost_connection_is_no_death(
-    app: App, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
+    app: Application, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
 ) -> None:
     """The database drops all connections of a sender, and its lock with them: the lease stands for it."""
     only_on_postgres(app)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from app.pipeline import App
+from app.application import Application
 from app.settings import Settings, UncertainPolicy
 from tests.faults import reckoning
 from tests.faults.conftest import CONNECTIONS
@@ -16,8 +16,8 @@ from tests.faults.sink import Sink
 MINUTE = timedelta(minutes=1)
 ONE = {"smtp_connections": 1}
 COMMANDS = ("connect", "ehlo", "mail", "rcpt", "data")
-LEDGER = "app.deliver.hand:Ledger"
-JOURNAL = "app.journal:Journal"
+LEDGER = "app.delivery.ledger.sender_ledger:SenderLedger"
+JOURNAL = "app.delivery.journal:Journal"
 
 
 @pytest.fixture(params=list(UncertainPolicy))
@@ -26,7 +26,7 @@ def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     return settings.model_copy(update={"uncertain": request.param})
 
 
-def check_aftermath(app: App, relay: Sink, now: datetime, names: list[str], doubts: int) -> set[str]:
+def check_aftermath(app: Application, relay: Sink, now: datetime, names: list[str], doubts: int) -> set[str]:
     """What the next sender finds, a minute later, and how it ends; those whose mail may be there already."""
     relay.behave()
     reckoning.restart(app, now + MINUTE)
@@ -41,7 +41,7 @@ def check_aftermath(app: App, relay: Sink, now: datetime, names: list[str], doub
 
 
 @pytest.mark.parametrize("stage", COMMANDS)
-def test_before_a_body(app: App, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
+def test_before_a_body(app: Application, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
     """Killed at the first command that the relay hears: provably unsent, and pending again at once."""
     names = reckoning.queue(app, now, 8)
     relay.on(stage, tell=True)
@@ -50,11 +50,11 @@ def test_before_a_body(app: App, relay: Sink, now: datetime, start: Starter, sta
     sender.kill()
     relay.go_on()
     assert check_aftermath(app, relay, now, names, doubts=0) == set()
-    assert all(not row.maybe_delivered for row in reckoning.rows(app).values())
+    assert all(not row.possibly_delivered for row in reckoning.rows(app).values())
 
 
 @pytest.mark.parametrize("stage", COMMANDS[2:])
-def test_between_two_mails(app: App, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
+def test_between_two_mails(app: Application, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
     """Killed at a command for the next mail: of the one before, the answer may be on its way."""
     names = reckoning.queue(app, now, 8)
     relay.on(stage, tell=True, after=4)
@@ -67,7 +67,9 @@ def test_between_two_mails(app: App, relay: Sink, now: datetime, start: Starter,
 
 @pytest.mark.parametrize("takes", [True, False])
 @pytest.mark.parametrize("stage", ["body", "end"])
-def test_in_flight(app: App, relay: Sink, now: datetime, start: Starter, stage: str, takes: bool) -> None:
+def test_in_flight(
+    app: Application, relay: Sink, now: datetime, start: Starter, stage: str, takes: bool
+) -> None:
     """Killed while a body leaves, or before its answer came: that mail alone is of unknown fate."""
     names = reckoning.queue(app, now, 8)
     if stage == "body":
@@ -81,10 +83,10 @@ def test_in_flight(app: App, relay: Sink, now: datetime, start: Starter, stage: 
     relay.go_on()
     assert check_aftermath(app, relay, now, names, doubts=1) == {"reader4"}
     assert len(relay.copies().get("reader4", [])) == takes + (app.settings.uncertain == "resend")
-    assert [name for name, row in reckoning.rows(app).items() if row.maybe_delivered] == ["reader4"]
+    assert [name for name, row in reckoning.rows(app).items() if row.possibly_delivered] == ["reader4"]
 
 
-def test_all_connections_in_flight(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+def test_all_connections_in_flight(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """Killed with a body on each connection: no more are of unknown fate than there are connections."""
     names = reckoning.queue(app, now, 8)
     relay.on("end", tell=True, takes=True, times=CONNECTIONS)
@@ -104,14 +106,14 @@ PLACES = [
     ("after 250, before its line", Death(f"{JOURNAL}.end", "before", 4)),
     ("after its line", Death(f"{JOURNAL}.end", "after", 4)),
     ("before folding", Death(f"{LEDGER}._fold", "before", 1)),
-    ("in the midst of folding", Death("app.deliver.hand:record", "after", 1)),
+    ("in the midst of folding", Death("app.delivery.ledger.sender_ledger:record_results", "after", 1)),
     ("after folding", Death(f"{LEDGER}._fold", "after", 1)),
     ("after the journal forgot", Death(f"{JOURNAL}.folded", "after", 1)),
 ]
 
 
 @pytest.mark.parametrize("death", [pytest.param(death, id=name) for name, death in PLACES])
-def test_by_its_own_hand(app: App, relay: Sink, now: datetime, start: Starter, death: Death) -> None:
+def test_by_its_own_hand(app: Application, relay: Sink, now: datetime, start: Starter, death: Death) -> None:
     """Killed right before or after a step of the sender: the steps that no relay sees."""
     names = reckoning.queue(app, now, 8)
     start(now, dies=death).dies()
@@ -120,7 +122,7 @@ def test_by_its_own_hand(app: App, relay: Sink, now: datetime, start: Starter, d
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_with_a_journal_that_waits_for_the_disk(
-    app: App, relay: Sink, now: datetime, start: Starter, when: str
+    app: Application, relay: Sink, now: datetime, start: Starter, when: str
 ) -> None:
     """What is only intended is told from what was begun, as long as the machine lives."""
     names = reckoning.queue(app, now, 8)
@@ -131,14 +133,14 @@ def test_with_a_journal_that_waits_for_the_disk(
 @pytest.mark.parametrize(
     "death",
     [
-        pytest.param(Death("app.deliver.recovery:settle", "before"), id="before"),
-        pytest.param(Death("app.deliver.recovery:settle", "after"), id="not committed"),
-        pytest.param(Death("app.journal:_remove", "before"), id="committed"),
-        pytest.param(Death("app.journal:_remove", "after"), id="after"),
+        pytest.param(Death("app.delivery.ledger.recovery:replay_journal", "before"), id="before"),
+        pytest.param(Death("app.delivery.ledger.recovery:replay_journal", "after"), id="not committed"),
+        pytest.param(Death("app.delivery.journal:_remove", "before"), id="committed"),
+        pytest.param(Death("app.delivery.journal:_remove", "after"), id="after"),
     ],
 )
 def test_while_it_settles_what_another_left(
-    app: App, relay: Sink, now: datetime, start: Starter, death: Death
+    app: Application, relay: Sink, now: datetime, start: Starter, death: Death
 ) -> None:
     """Killed in the midst of recovery, it is done once more, to the same end."""
     names = reckoning.queue(app, now, 8)

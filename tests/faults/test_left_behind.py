@@ -11,37 +11,46 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app import db, deliver, pipeline
-from app.deliver import Shard
-from app.journal import Ending, Journal
-from app.pipeline import App
-from app.records import Answer, Verdict
+from app import bounces, pipeline
+from app.application import Application
+from app.delivery import ledger
+from app.delivery.journal import AttemptResult, Journal
+from app.delivery.ledger import ClaimedBatch
+from app.storage import database
+from app.types import SendOutcome, SendResult
 from tests.faults import reckoning
 from tests.faults.senders import Death, Starter
 
 MINUTE = timedelta(minutes=1)
 
 
-def ledger_of(app: App, now: datetime, owner: str) -> deliver.Ledger:
-    return deliver.Ledger(app.db, app.settings, owner=owner, cards=app.cards, clock=lambda: now)
+def ledger_of(app: Application, now: datetime, owner: str) -> ledger.SenderLedger:
+    return ledger.SenderLedger(
+        app.db,
+        app.settings,
+        owner=owner,
+        snapshots=app.snapshots,
+        clock=lambda: now,
+        on_failed=bounces.record_refusal,
+    )
 
 
-def test_a_second_attempt_in_flight(app: App, now: datetime) -> None:
+def test_a_second_attempt_in_flight(app: Application, now: datetime) -> None:
     """Put off, tried again by the same sender, killed: in doubt, whatever became of the first attempt."""
     reckoning.queue(app, now, 1)
     dead = Journal(Path(app.settings.journal_dir), "host:1:dead")
     dead.begin(1, 1.0, "<1@paperboy.test>", "A subject")
-    dead.end(Ending(1, Answer(Verdict.DEFERRED, 451, "later"), 2.0))
+    dead.end(AttemptResult(1, SendResult(SendOutcome.DEFERRED, 451, "later"), 2.0))
     dead.folded([1])
     with app.db.write() as session:
-        deliver.claim(session, owner="host:1:dead", now=now)
+        ledger.claim(session, owner="host:1:dead", now=now)
     dead.begin(1, 400.0, "<1@paperboy.test>", "A subject")
     dead.close()
     reckoning.restart(app, now)
     assert reckoning.doubtful(app) == {"reader0"}
 
 
-def test_a_claim_that_is_answered_after_its_sender_ended(app: App, now: datetime) -> None:
+def test_a_claim_that_is_answered_after_its_sender_ended(app: Application, now: datetime) -> None:
     """Who asked for it is gone before the database answers: nothing stays claimed by nobody."""
     reckoning.queue(app, now, 3)
     slow, asked = threading.Event(), threading.Event()
@@ -65,7 +74,7 @@ def test_a_claim_that_is_answered_after_its_sender_ended(app: App, now: datetime
     assert set(reckoning.states(app).values()) == {"pending"}
 
 
-def test_a_claim_that_is_not_answered(app: App, now: datetime) -> None:
+def test_a_claim_that_is_not_answered(app: Application, now: datetime) -> None:
     """The database went away with a claim that it had written down: the next sender frees the rows."""
     reckoning.queue(app, now, 3)
 
@@ -88,14 +97,14 @@ def test_a_claim_that_is_not_answered(app: App, now: datetime) -> None:
     assert set(reckoning.states(app).values()) == {"pending"}
 
 
-def test_what_was_claimed_and_cannot_be_read(app: App, now: datetime) -> None:
+def test_what_was_claimed_and_cannot_be_read(app: Application, now: datetime) -> None:
     """Whatever is wrong with it: it is given back, and nobody calls it doubtful."""
     reckoning.queue(app, now, 3)
 
     async def claim_once() -> None:
         async with ledger_of(app, now, "host:1:puzzled") as ledger:
 
-            def puzzled(_: Collection[int]) -> Shard:
+            def puzzled(_: Collection[int]) -> ClaimedBatch:
                 raise TypeError("no digest")
 
             ledger._sort_out = puzzled  # type: ignore[method-assign]
@@ -107,7 +116,7 @@ def test_what_was_claimed_and_cannot_be_read(app: App, now: datetime) -> None:
     assert list(Path(app.settings.journal_dir).iterdir()) == []
 
 
-def test_a_database_that_goes_away_with_what_was_claimed(app: App, now: datetime) -> None:
+def test_a_database_that_goes_away_with_what_was_claimed(app: Application, now: datetime) -> None:
     """It is asked for the same mails once more, and for no others."""
     reckoning.queue(app, now, 3)
     gone = OperationalError("SELECT", {}, Exception("the connection was cut"))
@@ -116,7 +125,7 @@ def test_a_database_that_goes_away_with_what_was_claimed(app: App, now: datetime
         async with ledger_of(app, now, "host:1:patient") as ledger:
             sort_out, answers = ledger._sort_out, iter([gone, None])
 
-            def at_the_second_try(taken: Collection[int]) -> Shard:
+            def at_the_second_try(taken: Collection[int]) -> ClaimedBatch:
                 if error := next(answers):
                     raise error
                 return sort_out(taken)
@@ -129,7 +138,7 @@ def test_a_database_that_goes_away_with_what_was_claimed(app: App, now: datetime
     reckoning.restart(app, now + MINUTE)
 
 
-def test_a_claim_that_ends_after_its_sender_died(app: App, now: datetime) -> None:
+def test_a_claim_that_ends_after_its_sender_died(app: Application, now: datetime) -> None:
     """PostgreSQL finishes a COMMIT that it has, even if who sent it was killed: recovery waits for that."""
     if app.db.url.get_backend_name() == "sqlite":
         pytest.skip("SQLite's transactions die with the process")
@@ -137,8 +146,8 @@ def test_a_claim_that_ends_after_its_sender_died(app: App, now: datetime) -> Non
     Journal(Path(app.settings.journal_dir), "host:1:dead").close(settled=False)
     recovering = threading.Thread(target=reckoning.restart, args=(app, now))
     with app.db.write() as session:
-        db.take_turns(session, "host:1:dead")
-        deliver.claim(session, owner="host:1:dead", now=now)
+        database.take_turns(session, "host:1:dead")
+        ledger.claim(session, owner="host:1:dead", now=now)
         recovering.start()
         recovering.join(0.5)
     recovering.join()
@@ -146,7 +155,7 @@ def test_a_claim_that_ends_after_its_sender_died(app: App, now: datetime) -> Non
 
 
 @pytest.mark.usefixtures("relay")
-def test_a_job_that_was_killed_keeps_nobody_waiting(app: App, now: datetime, start: Starter) -> None:
+def test_a_job_that_was_killed_keeps_nobody_waiting(app: Application, now: datetime, start: Starter) -> None:
     """A process dies while it learns: the next one learns at once, not half an hour later."""
-    start(now, verb="learn", dies=Death("app.lexicon:Lexicon.learn")).dies()
+    start(now, verb="learn", dies=Death("app.relevance.model_store:ModelStore.learn")).dies()
     assert "young" in pipeline.learn(app, now + MINUTE).why_not

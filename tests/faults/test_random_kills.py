@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from app.pipeline import App
+from app.application import Application
 from tests.faults import reckoning
 from tests.faults.conftest import CONNECTIONS
 from tests.faults.senders import PATIENCE, Starter
@@ -37,7 +37,9 @@ def while_it_sends(relay: Sink, start: Starter, now: datetime, chance: random.Ra
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kill", [at_a_line, while_it_sends])
-def test_killed_at_any_moment(app: App, relay: Sink, now: datetime, start: Starter, kill: Kill) -> None:
+def test_killed_at_any_moment(
+    app: Application, relay: Sink, now: datetime, start: Starter, kill: Kill
+) -> None:
     """Sender after sender dies, a minute after the one before, with twelve mails to send."""
     chance = random.Random(4)  # noqa: S311 - a test must do the same again
     relay.talk(pace=0.004)

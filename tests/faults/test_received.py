@@ -10,9 +10,9 @@ from email.header import decode_header, make_header
 import dkim as dkimpy
 import pytest
 
-from app import dkim
-from app.dkim import Algorithm
-from app.pipeline import App
+from app.application import Application
+from app.mail import dkim
+from app.mail.dkim import Algorithm
 from app.settings import Settings
 from tests.faults import reckoning
 from tests.faults.senders import Starter
@@ -39,7 +39,7 @@ def settings(request: pytest.FixtureRequest, settings: Settings, keys: dict[Algo
     return settings.model_copy(update={"dkim_keys": own, "site_name": LONG_NAME.strip()})
 
 
-def verified(app: App, mail: bytes) -> int:
+def verified(app: Application, mail: bytes) -> int:
     """How many signatures it has; each is checked."""
     domain = app.settings.mail_domain
     records = dict(key.record(domain) for key in dkim.load(app.settings.dkim_keys))
@@ -51,7 +51,7 @@ def verified(app: App, mail: bytes) -> int:
     return signatures
 
 
-def test_received_mails_verify(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+def test_received_mails_verify(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """Each as the relay has it, with a long name that is not ASCII, whatever the packets."""
     names = reckoning.queue(app, now, 6)
     relay.talk(keeps=True, bytewise=True)
@@ -64,7 +64,9 @@ def test_received_mails_verify(app: App, relay: Sink, now: datetime, start: Star
     reckoning.check_everybody(app, relay, names)
 
 
-def test_what_is_sent_again_verifies_too(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+def test_what_is_sent_again_verifies_too(
+    app: Application, relay: Sink, now: datetime, start: Starter
+) -> None:
     """Of unknown fate, then sent again by another process: the same signature, for it is the same mail."""
     names = reckoning.queue(app, now, 3)
     relay.talk(keeps=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import column, func, select, table, text
 
-from app.db import Database
-from app.pipeline import App
+from app.application import Application
+from app.storage.database import Database
 from tests.faults import reckoning
 from tests.faults.senders import PATIENCE, Starter
 from tests.faults.sink import Sink
@@ -23,7 +23,7 @@ ONE = {"smtp_connections": 1}
 
 
 @contextmanager
-def locked(app: App) -> Iterator[None]:
+def locked(app: Application) -> Iterator[None]:
     """Nobody else writes to the ledger, or even reads it on PostgreSQL, in this block."""
     other = Database(app.db.url.render_as_string(hide_password=False))
     with other.write() as session:
@@ -34,11 +34,11 @@ def locked(app: App) -> Iterator[None]:
     other.dispose()
 
 
-def test_a_locked_database(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+def test_a_locked_database(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """Locked while mails are in flight, for longer than is waited for: what came of them is not lost."""
     names = reckoning.queue(app, now, 8)
     relay.on("end", tell=True, times=1, to="reader4@example.org")
-    sender = start(now, constants={"app.db:BUSY_TIMEOUT_MS": 300})
+    sender = start(now, constants={"app.storage.database:BUSY_TIMEOUT_MS": 300})
     relay.reached()
     with locked(app):
         relay.go_on()
@@ -49,7 +49,7 @@ def test_a_locked_database(app: App, relay: Sink, now: datetime, start: Starter)
     assert len(relay.taken()) == 8
 
 
-def test_a_database_that_goes_away(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+def test_a_database_that_goes_away(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """It ends every connection while mails are in flight: what came of them is written down over new ones."""
     if app.db.url.get_backend_name() != "postgresql":
         pytest.skip("SQLite is in the process")
@@ -73,7 +73,7 @@ def test_a_database_that_goes_away(app: App, relay: Sink, now: datetime, start: 
 
 @pytest.mark.timeout(180)
 def test_a_relay_and_a_database_that_take_their_time(
-    app: App, relay: Sink, now: datetime, start: Starter
+    app: Application, relay: Sink, now: datetime, start: Starter
 ) -> None:
     """One mail is answered after 61 s, and the database is locked for 30 of them: both are waited for."""
     if app.db.url.get_backend_name() != "sqlite":
@@ -93,7 +93,7 @@ def test_a_relay_and_a_database_that_take_their_time(
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR], ids=["back", "ahead"])
 def test_a_clock_that_jumps_between_two_runs(
-    app: App, relay: Sink, now: datetime, start: Starter, jump: timedelta
+    app: Application, relay: Sink, now: datetime, start: Starter, jump: timedelta
 ) -> None:
     """A sender dies, the clock is set by an hour, the next one settles what it left."""
     names = reckoning.queue(app, now - 2 * HOUR, 8)
@@ -110,7 +110,7 @@ def test_a_clock_that_jumps_between_two_runs(
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR], ids=["back", "ahead"])
 def test_a_clock_that_jumps_during_a_run(
-    app: App, relay: Sink, now: datetime, start: Starter, jump: timedelta
+    app: Application, relay: Sink, now: datetime, start: Starter, jump: timedelta
 ) -> None:
     """Another sender with an hour's difference takes nothing from one that lives, however old its lease."""
     names = reckoning.queue(app, now - 2 * HOUR, 8)
@@ -124,7 +124,7 @@ def test_a_clock_that_jumps_during_a_run(
     assert len(relay.taken()) == 8
 
 
-def test_two_senders(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+def test_two_senders(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """Two processes on one ledger: together they send each mail once, even if one comes too late for any."""
     names = reckoning.queue(app, now, 900)
     relay.talk(pace=0.002)
@@ -133,7 +133,7 @@ def test_two_senders(app: App, relay: Sink, now: datetime, start: Starter) -> No
     reckoning.check_everybody(app, relay, names)
 
 
-def test_one_of_two_senders_dies(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+def test_one_of_two_senders_dies(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """The other one lives on, and a third takes over what the dead one had."""
     names = reckoning.queue(app, now, 400)
     relay.talk(pace=0.002)
@@ -149,10 +149,10 @@ def test_one_of_two_senders_dies(app: App, relay: Sink, now: datetime, start: St
 # --- no room
 
 
-def test_files_that_cannot_grow(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+def test_files_that_cannot_grow(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """Files may not grow, the database's neither: sending stops before a body leaves, and says why."""
     names = reckoning.queue(app, now, 60)
-    small = {"app.journal:ROOM": 2000, "app.deliver.hand:PATIENCE": 1.0}
+    small = {"app.delivery.journal:ROOM": 2000, "app.delivery.ledger.sender_ledger:PATIENCE": 1.0}
     error = start(now, constants=small, largest_file=6000).error()
     assert "cannot be written" in error or "disk" in error
     _check_stopped_in_time(app, relay, now, names)
@@ -170,18 +170,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)  # noqa: S603, S607
 
 
-def test_a_full_disk(app: App, relay: Sink, now: datetime, start: Starter, small_disk: Path) -> None:
+def test_a_full_disk(app: Application, relay: Sink, now: datetime, start: Starter, small_disk: Path) -> None:
     """The disk of the journal is full: sending stops before a body leaves, says why, and loses nothing."""
     names = reckoning.queue(app, now, 60)
     (small_disk / "other").write_bytes(bytes(56 * 1024))
     there = {"journal_dir": str(small_disk)}
-    error = start(now, settings=there, constants={"app.journal:ROOM": 2000}).error()
+    error = start(now, settings=there, constants={"app.delivery.journal:ROOM": 2000}).error()
     assert "No space left" in error
     (small_disk / "other").unlink()
     _check_stopped_in_time(app, relay, now, names)
 
 
-def _check_stopped_in_time(app: App, relay: Sink, now: datetime, names: list[str]) -> None:
+def _check_stopped_in_time(app: Application, relay: Sink, now: datetime, names: list[str]) -> None:
     assert len(relay.taken()) < 60
     reckoning.restart(app, now + MINUTE)
     assert reckoning.doubtful(app) == set()
@@ -193,7 +193,7 @@ def _check_stopped_in_time(app: App, relay: Sink, now: datetime, names: list[str
 # --- the service is asked to end
 
 
-def test_asked_to_end(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+def test_asked_to_end(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """SIGTERM: what is in flight gets its answer, nothing more begins, and the rest is pending again."""
     names = reckoning.queue(app, now, 60)
     relay.on("end", tell=True, times=1, to="reader7@example.org")
@@ -215,12 +215,12 @@ def test_asked_to_end(app: App, relay: Sink, now: datetime, start: Starter) -> N
 
 @pytest.mark.parametrize("stage", ["connect", "end"])
 def test_asked_to_end_while_the_database_is_locked(
-    app: App, relay: Sink, now: datetime, start: Starter, stage: str
+    app: Application, relay: Sink, now: datetime, start: Starter, stage: str
 ) -> None:
     """Nothing can be written down: the journal tells who has their mail, and what never left."""
     names = reckoning.queue(app, now, 20)
     relay.on(stage, tell=True, late=0.5, times=1, after=5 if stage == "end" else 0)
-    worker = start(now, works=True, settings=ONE, constants={"app.db:BUSY_TIMEOUT_MS": 300})
+    worker = start(now, works=True, settings=ONE, constants={"app.storage.database:BUSY_TIMEOUT_MS": 300})
     relay.reached()
     with locked(app):
         worker.ask_to_end()
@@ -235,7 +235,9 @@ def test_asked_to_end_while_the_database_is_locked(
     assert len(relay.taken()) == 20
 
 
-def test_asked_to_end_while_the_relay_hangs(app: App, relay: Sink, now: datetime, start: Starter) -> None:
+def test_asked_to_end_while_the_relay_hangs(
+    app: Application, relay: Sink, now: datetime, start: Starter
+) -> None:
     """An answer that does not come in these ten seconds is not waited for: that mail is of unknown fate."""
     names = reckoning.queue(app, now, 20)
     relay.on("end", tell=True, takes=True, mute=True, then="hang", times=1, to="reader7@example.org")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from app import refusals
 from app.bounces import Kind, Notice, read_mail
+from app.delivery.smtp import responses
 from tests.conftest import SHARED_DATA
 from tests.mutations import mutated
 
@@ -58,7 +58,7 @@ def test_no_absence_and_no_complaint_is_a_bounce() -> None:
 
 def test_every_reason_is_of_the_vocabulary() -> None:
     """Whoever labelled them and we speak the same language."""
-    known = {reason.value for reason in refusals.Reason}
+    known = {reason.value for reason in responses.Reason}
     assert {each["reason"] for label in labels() for each in label["expected"]} <= known
 
 

@@ -13,11 +13,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from app import db, main, pipeline, settings, subscribers
-from app.desk import Desk, Order
-from app.models import Subscriber
-from app.pipeline import App
-from app.records import Digest
+from app import main, pipeline, settings, subscribers
+from app.application import Application
+from app.digests.builder import DigestBuilder, DigestRequest
+from app.storage import database
+from app.storage.models import Subscriber
+from app.types import Digest
 from tests import shelves
 from tests.conftest import SHARED_DATA
 
@@ -32,7 +33,7 @@ READERS = {
 ON_THE_EDGE = 0.03
 
 
-def digests(app: App) -> Iterator[str]:
+def digests(app: Application) -> Iterator[str]:
     """`reader day [interest] title` for every pick, and why there was none where there was none."""
     files = {date.fromisoformat(path.stem): path for path in (SHARED_DATA / "hf_daily").glob("*.json")}
     *before, first = sorted(files)[: -DAYS + 1]
@@ -53,10 +54,12 @@ def digests(app: App) -> Iterator[str]:
             yield from (f"{name} {day} {line}" for line in digest(app, number, eight, seen[name]))
 
 
-def digest(app: App, reader: int, now: datetime, seen: set[int]) -> Iterator[str]:
+def digest(app: Application, reader: int, now: datetime, seen: set[int]) -> Iterator[str]:
     with app.db.read() as session:
-        desk, row = Desk(app, session, now), session.get_one(Subscriber, reader)
-        order = Order(row, subscribers.wishes(session, [reader])[reader], already=frozenset(seen))
+        desk, row = DigestBuilder(app.digest_context, session, now), session.get_one(Subscriber, reader)
+        order = DigestRequest(
+            row, subscribers.interests_of(session, [reader])[reader], already=frozenset(seen)
+        )
         made = desk.digest(row, str(now.date()), *desk.ranked([order]))
     if not isinstance(made, Digest):
         yield f"— {made.reason}"
@@ -69,7 +72,7 @@ def digest(app: App, reader: int, now: datetime, seen: set[int]) -> Iterator[str
 @pytest.mark.realdata
 @pytest.mark.once
 @pytest.mark.timeout(300)
-def test_digests_are_those_that_were_read(app: App) -> None:
+def test_digests_are_those_that_were_read(app: Application) -> None:
     """A change of any part on the way shows here, as titles that can be judged."""
     made, golden = list(digests(app)), GOLDEN.read_text(encoding="utf-8").splitlines()
     changed = set(made) ^ set(golden)
@@ -83,7 +86,7 @@ def write() -> None:
         chosen = settings.load(
             _env_file=None, database_url=f"sqlite:///{folder}/paperboy.db", secret_keys=("golden" * 8,)
         )
-        db.migrate(chosen.database_url)
+        database.migrate(chosen.database_url)
         app = main.build(chosen)
         GOLDEN.write_text("\n".join(digests(app)) + "\n", encoding="utf-8")
         app.db.dispose()

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from sqlmodel import col, func, select
 
-from app import dedupe, main, pipeline, sources
-from app.models import Listing, Merge, Paper, Source, Votes
-from app.pipeline import App, FilesRead
-from app.records import Rejection, SourceKind
+from app import main, pipeline
+from app.application import Application
+from app.papers import dedupe, sources
+from app.papers.polling import FileImportResult
 from app.settings import Settings
+from app.storage.models import Listing, Merge, Paper, Source, VoteCount
+from app.types import Rejection, SourceKind
 from tests.conftest import SECRET, SHARED_DATA
 
 pytestmark = [pytest.mark.realdata, pytest.mark.timeout(400)]  # reading everything teaches, too
@@ -41,14 +43,14 @@ def files(folder: str) -> list[Path]:
     return sorted((SHARED_DATA / folder).iterdir())
 
 
-def make_app(url: str, folder: Path) -> App:
+def make_app(url: str, folder: Path) -> Application:
     return main.build(Settings(_env_file=None, database_url=url, secret_keys=(SECRET,), scheduler=False))
 
 
-def dump(app: App) -> dict[str, list[dict[str, Any]]]:
+def dump(app: Application) -> dict[str, list[dict[str, Any]]]:
     """Every row of every table that ingest writes."""
     with app.db.read() as session:
-        tables = (Source, Paper, Listing, Votes, Merge)
+        tables = (Source, Paper, Listing, VoteCount, Merge)
         return {
             table.__name__: [row.model_dump() for row in session.exec(select(table).order_by(col(table.id)))]
             for table in tables
@@ -71,7 +73,7 @@ def test_everything_is_counted_and_held_once(new_database_url: Callable[[], str]
     app.db.dispose()
 
 
-def counts(read: FilesRead) -> tuple[int, ...]:
+def counts(read: FileImportResult) -> tuple[int, ...]:
     """The figures of a folder, which balance: every row is one thing."""
     told = read.summary.counts()
     numbered = sum(rejection.row is not None for rejection in read.summary.rejections)
@@ -91,12 +93,12 @@ def assert_told_once_each(rejections: Sequence[Rejection]) -> None:
     assert "86 complete entries were read" in rejections[1].detail
 
 
-def assert_held_once(app: App) -> None:
+def assert_held_once(app: Application) -> None:
     """Papers, listings, votes and merges, by query."""
     with app.db.read() as session:
         papers = session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one()
         listings = session.exec(select(func.count(col(Listing.id)))).one()
-        votes = session.exec(select(func.count(col(Votes.id)))).one()
+        votes = session.exec(select(func.count(col(VoteCount.id)))).one()
         merged = session.exec(select(Merge.reason)).all()
     assert papers == sum(expected[2] for expected in EXPECTED.values()) == 4475
     assert listings == sum(expected[6] for expected in EXPECTED.values()) == 5674
@@ -141,7 +143,7 @@ def test_the_order_of_files_changes_no_field(new_database_url: Callable[[], str]
     assert results[0] == results[1]
 
 
-def final(app: App) -> set[str]:
+def final(app: Application) -> set[str]:
     """The papers as people see them, with what was seen of them, without the ids of rows."""
     with app.db.read() as session:
         kinds: dict[int | None, SourceKind] = {row.id: row.kind for row in session.exec(select(Source))}
@@ -149,7 +151,7 @@ def final(app: App) -> set[str]:
         for listing in session.exec(select(Listing)):
             told = f"{kinds[listing.source_id]} {listing.listed_on} {listing.rank}"
             seen.setdefault(listing.paper_id, []).append(told)
-        for votes in session.exec(select(Votes)):
+        for votes in session.exec(select(VoteCount)):
             told = f"{kinds[votes.source_id]} {votes.at} {votes.upvotes} {votes.comments} {votes.stars}"
             seen.setdefault(votes.paper_id, []).append(told)
         fields = (*dedupe.FIELDS, "arxiv_id", "doi", "author_count", "published_on", "first_listed_on")

@@ -10,11 +10,14 @@ from itertools import product
 import pytest
 from sqlmodel import col, select
 
-from app import archive, deliver, pipeline
-from app.cadence import next_due
-from app.models import Cadence, Delivery, DeliveryState, MailKind
-from app.pipeline import App
-from app.records import WhenEmpty
+from app import pipeline
+from app.application import Application
+from app.delivery import ledger
+from app.digests import reconciliation
+from app.papers import queries
+from app.storage.models import Delivery, DeliveryState
+from app.subscribers.schedule import next_due
+from app.types import Cadence, EmptyDigestPolicy, MailKind
 from tests import shelves
 from tests.conftest import SHARED_DATA
 from tests.mailserver import MailServer
@@ -34,7 +37,7 @@ INTERESTS = [
 RHYTHMS = [
     {"cadence": Cadence.DAILY, "zone": "Europe/Berlin", "hour": 8},
     {"cadence": Cadence.DAILY, "zone": "America/Los_Angeles", "hour": 23, "min_papers": 3},
-    {"cadence": Cadence.WEEKDAYS, "zone": "Asia/Tokyo", "hour": 6, "when_empty": WhenEmpty.TRENDING},
+    {"cadence": Cadence.WEEKDAYS, "zone": "Asia/Tokyo", "hour": 6, "when_empty": EmptyDigestPolicy.TRENDING},
     {"cadence": Cadence.WEEKLY, "weekday": 4, "zone": "Pacific/Auckland", "hour": 12, "max_papers": 15},
     {"cadence": Cadence.DAILY, "zone": "UTC", "hour": 0, "max_papers": 3},
 ]
@@ -44,7 +47,7 @@ TICKS = (5, 11, 16, 23)  # UTC hours: between them they meet every reader's
 
 @pytest.mark.realdata
 @pytest.mark.timeout(400)
-def test_nobody_gets_a_paper_twice(app: App, mail_server: MailServer) -> None:
+def test_nobody_gets_a_paper_twice(app: Application, mail_server: MailServer) -> None:
     """Every recorded day is ingested on its day and sent at each reader's hour, through a real server."""
     files = {date.fromisoformat(path.stem): path for path in (SHARED_DATA / "hf_daily").glob("*.json")}
     start = datetime.combine(min(files), datetime.min.time(), UTC)
@@ -70,11 +73,11 @@ def test_nobody_gets_a_paper_twice(app: App, mail_server: MailServer) -> None:
         ).all()
         # Days between the recorded ones are an outage, after which only the newest edition is sent.
         whole = [day.isoformat() for day in sorted(days) if {day - DAY, day + DAY} <= days]
-        balances = [deliver.balance(session, midnight + DAY, edition) for edition in whole]
-        kept = deliver.digests(session, [row.id for row in rows])
-        papers = {number: deliver.paper_ids(digest) for number, digest in kept.items()}
+        balances = [reconciliation.reconcile(session, midnight + DAY, edition) for edition in whole]
+        kept = ledger.digests(session, [row.id for row in rows])
+        papers = {number: ledger.paper_ids(digest) for number, digest in kept.items()}
         promised = {paper for numbers in papers.values() for paper in numbers}
-        today = archive.canonical(session, promised)
+        today = queries.canonical_ids(session, promised)
     by_reader: dict[int, Counter[int]] = defaultdict(Counter)
     for row in rows:
         by_reader[row.subscriber_id].update(today[number] for number in papers.get(row.id or 0, ()))

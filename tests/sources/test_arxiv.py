@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from app.errors import UnreadableAnswer
-from app.sources import arxiv
+from app.papers.sources import arxiv
 from tests.sources.answers import API_ERROR, api, api_entry, feed, feed_entry
 
 DAY = date(2026, 11, 19)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.sources import clean
+from app.text import sanitize
 
 
 @pytest.mark.parametrize(
@@ -33,23 +33,31 @@ from app.sources import clean
 )
 def test_latex_is_shown_as_unicode_and_other_text_is_left_alone(raw: str, shown: str) -> None:
     """Money, markup and a lone backslash are not LaTeX."""
-    assert clean.prose(raw) == shown
+    assert sanitize.clean_text(raw) == shown
 
 
 @given(st.text() | st.binary() | st.none() | st.integers() | st.floats() | st.lists(st.text()))
 def test_nothing_makes_it_raise(value: object) -> None:
     """Any value is something usable, or nothing."""
-    for function in (clean.title, clean.prose, clean.url, clean.doi, clean.day, clean.utc_day, clean.count):
+    for function in (
+        sanitize.title,
+        sanitize.clean_text,
+        sanitize.url,
+        sanitize.doi,
+        sanitize.day,
+        sanitize.utc_day,
+        sanitize.non_negative_int,
+    ):
         function(value)
-    clean.names(value)
-    clean.arxiv_id(value)
-    assert "\x00" not in clean.title(value)
+    sanitize.names(value)
+    sanitize.arxiv_id(value)
+    assert "\x00" not in sanitize.title(value)
 
 
 @given(st.text(alphabet="\\${}^_%&ab 1", max_size=60))
 def test_nothing_like_latex_makes_it_raise(text: str) -> None:
     """The parser fails in many ways; then the text stays as it is."""
-    clean.prose(text)
+    sanitize.clean_text(text)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +77,7 @@ def test_nothing_like_latex_makes_it_raise(text: str) -> None:
 )
 def test_arxiv_ids_are_found_where_they_are_meant(value: str, arxiv_id: str, version: int) -> None:
     """In ids and in addresses of arXiv, and nowhere else."""
-    assert clean.arxiv_id(value) == (arxiv_id, version)
+    assert sanitize.arxiv_id(value) == (arxiv_id, version)
 
 
 @pytest.mark.parametrize(
@@ -77,16 +85,16 @@ def test_arxiv_ids_are_found_where_they_are_meant(value: str, arxiv_id: str, ver
 )
 def test_an_address_that_must_not_stand_in_a_mail_is_dropped(value: str) -> None:
     """It would be a link there."""
-    assert clean.url(value) == ""
+    assert sanitize.url(value) == ""
 
 
 def test_days() -> None:
     """Days that do not exist are none."""
-    assert clean.day("2026-02-30") is None
-    assert clean.day("2026-11-20T23:59:59.000Z") == date(2026, 11, 20)
-    assert clean.utc_day("2026-11-20T23:59:59-05:00") == date(2026, 11, 21)
-    assert clean.day_in("hf-2026-11-20-evening.json") == date(2026, 11, 20)
-    assert clean.day_in("page-12026-11-200.json") is None
+    assert sanitize.day("2026-02-30") is None
+    assert sanitize.day("2026-11-20T23:59:59.000Z") == date(2026, 11, 20)
+    assert sanitize.utc_day("2026-11-20T23:59:59-05:00") == date(2026, 11, 21)
+    assert sanitize.day_in("hf-2026-11-20-evening.json") == date(2026, 11, 20)
+    assert sanitize.day_in("page-12026-11-200.json") is None
 
 
 @pytest.mark.parametrize(
@@ -95,10 +103,10 @@ def test_days() -> None:
 )
 def test_counts(value: object, count: int | None) -> None:
     """A figure is a whole number that a column holds."""
-    assert clean.count(value) == count
+    assert sanitize.non_negative_int(value) == count
 
 
 def test_not_a_number_is_no_count() -> None:
     """JSON of some origins has NaN and Infinity."""
-    assert clean.count(float("nan")) is None
-    assert clean.count(float("inf")) is None
+    assert sanitize.non_negative_int(float("nan")) is None
+    assert sanitize.non_negative_int(float("inf")) is None

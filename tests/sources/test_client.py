@@ -12,8 +12,8 @@ import pytest
 import stamina
 
 from app.errors import SourceError, UnreadableAnswer
-from app.sources import client
-from app.sources.client import Client, Wire
+from app.papers.sources import http_client
+from app.papers.sources.http_client import Client, HttpTransport
 from tests.peer import Peer
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -42,13 +42,13 @@ class Upstream(Peer):
         """Run some work with a client on this source."""
 
         async def run() -> object:
-            wire = Wire(httpx.MockTransport(self), self.sleep, _resolve)
-            async with client.opened("ops@paperboy.test", now, wire) as polite:
+            wire = HttpTransport(httpx.MockTransport(self), self.sleep, _resolve)
+            async with http_client.open_client("ops@paperboy.test", now, wire) as polite:
                 return await work(polite)
 
         return asyncio.run(run())
 
-    def get(self, now: datetime, url: str = URL, **options: object) -> client.Reply:
+    def get(self, now: datetime, url: str = URL, **options: object) -> http_client.HttpResponse:
         return self.ask(now, lambda polite: polite.get(url, **options))  # type: ignore[arg-type,return-value]
 
 
@@ -177,7 +177,7 @@ def test_a_stop_begins_when_it_is_asked_for(now: datetime) -> None:
 
 def test_an_endless_answer_is_cut_short(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is finite."""
-    monkeypatch.setattr(client, "MOST_BYTES", 1000)
+    monkeypatch.setattr(http_client, "MOST_BYTES", 1000)
     with pytest.raises(UnreadableAnswer):
         Upstream(httpx.Response(200, content=b"x" * 2000)).get(now)
 

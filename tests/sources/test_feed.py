@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from app.errors import UnreadableAnswer
-from app.sources import feed
+from app.papers.sources import feed
 from tests.sources import answers
 
 DAY = date(2026, 11, 20)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import UnreadableAnswer
-from app.sources import clean, huggingface
+from app.papers.sources import huggingface
+from app.text import sanitize
 from tests.sources.answers import hf, hf_row
 
 DAY = date(2026, 11, 19)
@@ -156,7 +157,7 @@ def test_an_answer_that_is_none_is_told_clearly(answer: str, told: str) -> None:
 def test_an_abstract_of_ten_megabytes_is_cut() -> None:
     """It would make the mail and the database sick."""
     [record] = huggingface.parse(hf(hf_row(summary="pigeon " * 1_500_000)), DAY).records
-    assert len(record.abstract) <= clean.ABSTRACT_CHARS
+    assert len(record.abstract) <= sanitize.ABSTRACT_CHARS
 
 
 def test_control_characters_and_half_characters_are_removed() -> None:

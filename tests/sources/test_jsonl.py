@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date
 
-from app.sources import jsonl
+from app.papers.sources import jsonl
 
 ROW = {
     "date": "2026-11-19",

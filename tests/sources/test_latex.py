@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.sources import latex
+from app.text import latex
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from app.sources import latex
 )
 def test_latex_becomes_unicode(raw: str, shown: str) -> None:
     """Scripts, alphabets, fractions and accents; and what lost its backslash on the way."""
-    assert latex.shown(raw) == shown
+    assert latex.latex_to_unicode(raw) == shown
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_latex_becomes_unicode(raw: str, shown: str) -> None:
 )
 def test_what_is_no_latex_stays(text: str) -> None:
     """Markup is text here: whoever shows it escapes it."""
-    assert latex.shown(text) == text
+    assert latex.latex_to_unicode(text) == text
 
 
 @settings(deadline=None)  # a wall-clock limit, on a machine that may be busy
@@ -57,6 +57,6 @@ def test_what_is_no_latex_stays(text: str) -> None:
 def test_nothing_makes_it_raise_or_grow_without_end(parts: list[str]) -> None:
     """Well-formed or not; and no markup appears that was not there."""
     text = "".join(parts)
-    shown = latex.shown(text)
+    shown = latex.latex_to_unicode(text)
     assert len(shown) <= len(text) * 4 + 100
     assert shown.count("<") <= text.count("<")

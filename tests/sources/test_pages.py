@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from app.errors import UnreadableAnswer
-from app.sources import pages
+from app.papers.sources import saved_pages
 from tests.sources.answers import PAGE
 
 TODAY = date(2026, 11, 20)
@@ -15,7 +15,7 @@ TODAY = date(2026, 11, 20)
 
 def test_papers_are_their_titles_and_abstracts() -> None:
     """One has its last lines, one lost them, one has its abstract in two pieces."""
-    parsed = pages.parse(PAGE, today=TODAY)
+    parsed = saved_pages.parse(PAGE, today=TODAY)
     assert [record.title for record in parsed.records] == [
         "Pigeons That Plan: Part I",
         "Owls at Noon Without Any Last Lines",
@@ -28,7 +28,7 @@ def test_papers_are_their_titles_and_abstracts() -> None:
 
 def test_the_year_is_the_one_after_the_newest_that_the_page_names() -> None:
     """The page leaves the current year out, so 2024 is the year before it."""
-    first, _, third = pages.parse(PAGE, today=TODAY).records
+    first, _, third = saved_pages.parse(PAGE, today=TODAY).records
     assert first.listed_on == date(2025, 11, 3)
     assert first.published_on == date(2025, 1, 24)
     assert third.published_on == date(2024, 11, 25)
@@ -37,20 +37,20 @@ def test_the_year_is_the_one_after_the_newest_that_the_page_names() -> None:
 def test_without_any_year_it_is_the_last_such_day() -> None:
     """Never one that is still to come."""
     undated = PAGE.replace(", 2024", "")
-    assert pages.parse(undated, today=TODAY).records[0].listed_on == date(2026, 11, 3)
-    assert pages.parse(undated, today=date(2026, 11, 2)).records[0].listed_on == date(2025, 11, 3)
+    assert saved_pages.parse(undated, today=TODAY).records[0].listed_on == date(2026, 11, 3)
+    assert saved_pages.parse(undated, today=date(2026, 11, 2)).records[0].listed_on == date(2025, 11, 3)
 
 
 def test_a_given_day_overrides_the_header() -> None:
     """The operator knows when it was saved."""
     day = date(2024, 3, 11)
-    assert {record.listed_on for record in pages.parse(PAGE, day, today=TODAY).records} == {day}
+    assert {record.listed_on for record in saved_pages.parse(PAGE, day, today=TODAY).records} == {day}
 
 
 def test_a_title_alone_is_rejected() -> None:
     """A page that was cut off in the middle of a paper."""
     cut = PAGE[: PAGE.index("Owls are said")]
-    parsed = pages.parse(cut, today=TODAY)
+    parsed = saved_pages.parse(cut, today=TODAY)
     assert len(parsed.records) == 1
     assert [(r.reason, r.row) for r in parsed.rejections] == [("the title has no abstract", 2)]
 
@@ -59,4 +59,4 @@ def test_a_title_alone_is_rejected() -> None:
 def test_what_is_no_such_page_is_told(text: str) -> None:
     """Any text has paragraphs."""
     with pytest.raises(UnreadableAnswer):
-        pages.parse(text, today=TODAY)
+        saved_pages.parse(text, today=TODAY)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import sources
 from app.errors import UnreadableAnswer
-from app.records import SourceKind
+from app.papers import sources
+from app.types import SourceKind
 from tests.sources import answers
 
 TODAY = date(2026, 11, 20)

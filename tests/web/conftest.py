@@ -10,19 +10,21 @@ from fastapi.testclient import TestClient
 from sqlmodel import select
 
 from app import clock, main, subscribers
-from app.models import Subscriber
-from app.pipeline import App
-from app.records import Wish
+from app.application import Application
+from app.links import Purpose
+from app.storage.models import Subscriber
 from app.subscribers import Preferences, SignUp
-from app.tokens import Purpose
+from app.types import Interest
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
-WANTED = Preferences(zone="Europe/Berlin", interests=(Wish("diffusion models"), Wish("robotics", 2.0, 3)))
+WANTED = Preferences(
+    zone="Europe/Berlin", interests=(Interest("diffusion models"), Interest("robotics", 2.0, 3))
+)
 Link = Callable[..., str]
 
 
 @pytest.fixture
-def client(app: App) -> Iterator[TestClient]:
+def client(app: Application) -> Iterator[TestClient]:
     """A visitor. What goes wrong inside is answered as in production."""
     site = main.create_app(app)
     with TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False) as visitor:
@@ -30,14 +32,14 @@ def client(app: App) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def alice(app: App) -> int:
+def alice(app: Application) -> int:
     """A reader for two days."""
     with app.db.write() as session:
         return subscribers.add(session, ALICE, WANTED, clock.utcnow() - timedelta(days=2))
 
 
 @pytest.fixture
-def pending(app: App) -> int:
+def pending(app: Application) -> int:
     """Bob, who has signed up and not confirmed."""
     now = clock.utcnow() - timedelta(hours=2)
     with app.db.write() as session:
@@ -46,7 +48,7 @@ def pending(app: App) -> int:
 
 
 @pytest.fixture
-def link(app: App) -> Link:
+def link(app: Application) -> Link:
     """The path of a link: link(purpose, reader). An opinion asks for more like the paper `argument`."""
 
     def path(purpose: Purpose, reader: int, *, issued: datetime | None = None, argument: int = 0) -> str:

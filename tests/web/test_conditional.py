@@ -8,16 +8,16 @@ from threading import Barrier, Event
 import pytest
 
 from app.errors import TooManyRequests
-from app.web import conditional
-from app.web.conditional import KEEP, Kept, Made
+from app.web import http_cache
+from app.web.http_cache import KEEP, CachedResponse, ResponseCache
 from tests.conftest import NOW
 
-ONE, OTHER = Made(b"one", "text/plain"), Made(b"other", "text/plain")
+ONE, OTHER = CachedResponse(b"one", "text/plain"), CachedResponse(b"other", "text/plain")
 
 
 def test_what_was_made_serves_for_some_minutes() -> None:
     """Then it is made anew."""
-    kept = Kept()
+    kept = ResponseCache()
     assert kept.of(("a",), NOW, lambda: ONE) is ONE
     assert kept.of(("a",), NOW + KEEP / 2, lambda: OTHER) is ONE
     assert kept.of(("b",), NOW + KEEP / 2, lambda: OTHER) is OTHER
@@ -26,8 +26,8 @@ def test_what_was_made_serves_for_some_minutes() -> None:
 
 def test_what_was_made_first_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever anybody thinks of asking for, no more than so much is kept."""
-    monkeypatch.setattr(conditional, "ROOM", 2)
-    kept = Kept()
+    monkeypatch.setattr(http_cache, "ROOM", 2)
+    kept = ResponseCache()
     for name in "abc":
         kept.of((name,), NOW, lambda: ONE)
     assert [kept.of((name,), NOW, lambda: OTHER) for name in "cba"] == [ONE, ONE, OTHER]
@@ -35,25 +35,25 @@ def test_what_was_made_first_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_cannot_be_made_is_not_kept() -> None:
     """The next who asks has it tried again."""
-    kept = Kept()
+    kept = ResponseCache()
     with pytest.raises(ZeroDivisionError):
-        kept.of(("a",), NOW, lambda: Made(bytes(1 // 0), ""))
+        kept.of(("a",), NOW, lambda: CachedResponse(bytes(1 // 0), ""))
     assert kept.of(("a",), NOW, lambda: ONE) is ONE
 
 
 def test_it_is_made_once_for_all_who_want_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who comes meanwhile waits for it, a few at most; who wants something else does not."""
-    monkeypatch.setattr(conditional, "AT_ONCE", 3)
-    kept, begun, go_on, made = Kept(), Event(), Event(), list[int]()
+    monkeypatch.setattr(http_cache, "AT_ONCE", 3)
+    kept, begun, go_on, made = ResponseCache(), Event(), Event(), list[int]()
     together = Barrier(3)
 
-    def slowly() -> Made:
+    def slowly() -> CachedResponse:
         begun.set()
         assert go_on.wait(10)
         made.append(1)
         return ONE
 
-    def ask() -> Made | None:
+    def ask() -> CachedResponse | None:
         together.wait(10)
         try:
             return kept.of(("a",), NOW, slowly)

@@ -11,12 +11,13 @@ from xml.etree import ElementTree
 import pytest
 from fastapi.testclient import TestClient
 
-from app import clock, deliver
-from app.models import MailKind, Paper
-from app.pipeline import App
-from app.records import Digest, Section
-from app.tokens import Purpose
-from app.web import crawlers
+from app import clock
+from app.application import Application
+from app.delivery import ledger
+from app.links import Purpose
+from app.storage.models import Paper
+from app.types import Digest, MailKind, Section
+from app.web.pages import robots
 from tests import samples, shelves
 from tests.web.conftest import Link
 
@@ -42,7 +43,7 @@ class Head(HTMLParser):
             self.metas[name] = said["content"] or ""
 
 
-def shelve(app: App, *titles: str, **fields: object) -> list[int]:
+def shelve(app: Application, *titles: str, **fields: object) -> list[int]:
     """Papers of 19 November; their ids."""
     with app.db.write() as session:
         source = shelves.source(session, CHANGED)
@@ -59,7 +60,7 @@ def addresses(client: TestClient) -> dict[str, str]:
     }
 
 
-def test_the_sitemap_lists_all_that_is_public(app: App, client: TestClient) -> None:
+def test_the_sitemap_lists_all_that_is_public(app: Application, client: TestClient) -> None:
     """With the day of their last change; nothing that is withdrawn or was merged away."""
     kept, merged, gone = shelve(app, "Kept", "Merged", "Gone")
     with app.db.write() as session:
@@ -75,11 +76,11 @@ def test_the_sitemap_lists_all_that_is_public(app: App, client: TestClient) -> N
 
 
 def test_a_sitemap_holds_no_more_than_it_may(
-    app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch
+    app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest papers have the room that the days leave."""
     *_, last = shelve(app, "One", "Two", "Three")
-    monkeypatch.setattr(crawlers, "MOST", 4)
+    monkeypatch.setattr(robots, "MOST", 4)
     assert [*addresses(client)] == [
         "https://paperboy.test/",
         "https://paperboy.test/day/2026-11-19",
@@ -93,7 +94,7 @@ def test_a_site_without_papers_has_a_front_page(client: TestClient) -> None:
     assert addresses(client) == {"https://paperboy.test/": f"{clock.utcnow():%Y-%m-%d}"}
 
 
-def test_the_sitemap_is_sent_again_only_when_it_has_changed(app: App, client: TestClient) -> None:
+def test_the_sitemap_is_sent_again_only_when_it_has_changed(app: Application, client: TestClient) -> None:
     """It may be some megabytes."""
     shelve(app, "One")
     sent = client.get("/sitemap.xml")
@@ -116,14 +117,14 @@ def test_robots_keep_to_what_is_public(client: TestClient) -> None:
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_robots_may_learn_that_a_signed_link_is_not_to_be_listed(
-    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
 ) -> None:
     """Where it has leaked: a crawler that may not read a page lists its bare address all the same."""
     (paper,) = shelve(app, "One")
     day, now = f"{CHANGED:%Y-%m-%d}", clock.utcnow()
     with app.db.write() as session:
         digest = Digest(day, (Section("world models", (samples.pick(paper, "One"),)),))
-        sent = deliver.enqueue(
+        sent = ledger.enqueue(
             session,
             subscriber_id=alice,
             kind=MailKind.DIGEST,
@@ -142,7 +143,7 @@ def test_robots_may_learn_that_a_signed_link_is_not_to_be_listed(
 
 
 @pytest.mark.parametrize("path", ["/", "/day/2026-11-19", "/week/2026-W47", "/paper/1"])
-def test_a_public_page_says_what_it_is(app: App, client: TestClient, path: str) -> None:
+def test_a_public_page_says_what_it_is(app: Application, client: TestClient, path: str) -> None:
     """Under one address, whatever was added to it; for search engines and for who shows a link to it."""
     shelve(app, 'A "Paper" & <More>', authors=["Ada Lovelace"])
     head = Head(client.get(path, params={"utm_source": "x"}).text)
@@ -164,7 +165,7 @@ def test_other_pages_stay_out_of_search_engines(client: TestClient, path: str) -
     assert not [name for name in head.metas if name.startswith("og:")]
 
 
-def test_feeds_are_found_from_the_pages(app: App, client: TestClient) -> None:
+def test_feeds_are_found_from_the_pages(app: Application, client: TestClient) -> None:
     """A feed reader is given the address of a page; all that it finds there works."""
     shelve(app, "One")
     for path, count in (("/", 2), ("/day/2026-11-19", 4)):

@@ -9,15 +9,16 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import func, select
 
-from app import bibliography, clock, subscribers
-from app.lexicon import YOUNG
-from app.models import Paper, Subscriber, SubscriberState
-from app.pipeline import App
-from app.records import PaperRecord
-from app.subscribers import Recognised
-from app.tokens import Purpose
-from app.web import capacity
-from app.web.feedback import Wish
+from app import clock, subscribers
+from app.application import Application
+from app.links import Purpose
+from app.papers import bibliography
+from app.relevance.model_store import YOUNG
+from app.storage.models import Paper, Subscriber, SubscriberState
+from app.subscribers import MatchedReferences
+from app.types import PaperRecord
+from app.web import work_limits
+from app.web.pages.feedback import FeedbackAction
 from tests import shelves
 from tests.web.conftest import ALICE, Link
 
@@ -37,7 +38,7 @@ PASTE = f"""https://arxiv.org/abs/{KNOWN}
 
 
 @pytest.fixture
-def papers(app: App) -> tuple[int, int]:
+def papers(app: Application) -> tuple[int, int]:
     """Two papers of the archive."""
     now = clock.utcnow()
     with app.db.write() as session:
@@ -51,33 +52,38 @@ def papers(app: App) -> tuple[int, int]:
 
 
 @pytest.fixture
-def bob(app: App) -> int:
+def bob(app: Application) -> int:
     with app.db.write() as session:
         return shelves.reader(session, "bob@example.org", ["robots"], clock.utcnow())
 
 
-def said_by(app: App, reader: int) -> dict[str, bool]:
+def said_by(app: Application, reader: int) -> dict[str, bool]:
     with app.db.read() as session:
-        said = subscribers.opinions(session, [reader]).get(reader, ())
+        said = subscribers.feedback_for_ranking(session, [reader]).get(reader, ())
     return {opinion.title: opinion.liked for opinion in said}
 
 
-def like(app: App, reader: int, *paper_ids: int, liked: bool = True) -> None:
+def like(app: Application, reader: int, *paper_ids: int, liked: bool = True) -> None:
     with app.db.write() as session:
         for paper_id in paper_ids:
-            subscribers.say(session, reader, paper_id, liked, clock.utcnow())
+            subscribers.set_feedback(session, reader, paper_id, liked, clock.utcnow())
 
 
-def opinion(link: Link, reader: int, wish: Wish, paper: int) -> str:
+def opinion(link: Link, reader: int, wish: FeedbackAction, paper: int) -> str:
     return link(Purpose.OPINION, reader, argument=paper).replace("/like/", f"/{wish}/")
 
 
 # --- from a card
 
 
-@pytest.mark.parametrize("wish", Wish)
+@pytest.mark.parametrize("wish", FeedbackAction)
 def test_a_click_is_recorded_by_its_button_alone(
-    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link, wish: Wish
+    app: Application,
+    client: TestClient,
+    alice: int,
+    papers: tuple[int, int],
+    link: Link,
+    wish: FeedbackAction,
 ) -> None:
     """Opening the link shows the paper; the button records; twice is once; and it can be taken back."""
     path = opinion(link, alice, wish, papers[0])
@@ -88,7 +94,7 @@ def test_a_click_is_recorded_by_its_button_alone(
     assert said_by(app, alice) == {}
     for _ in range(2):
         assert "Noted" in client.post(path).text
-        assert said_by(app, alice) == {TITLE: wish is Wish.MORE}
+        assert said_by(app, alice) == {TITLE: wish is FeedbackAction.MORE}
     assert "Take it back" in client.get(path).text
     for _ in range(2):
         assert "Taken back." in client.post(path, data={"action": "undo"}).text
@@ -96,10 +102,10 @@ def test_a_click_is_recorded_by_its_button_alone(
 
 
 def test_a_second_link_changes_ones_mind(
-    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link
+    app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link
 ) -> None:
     """And a page that was left open takes back only what it had said itself."""
-    more, less = (opinion(link, alice, wish, papers[0]) for wish in Wish)
+    more, less = (opinion(link, alice, wish, papers[0]) for wish in FeedbackAction)
     client.post(more)
     assert "So far you have asked for more like it" in client.get(less).text
     client.post(less)
@@ -109,22 +115,22 @@ def test_a_second_link_changes_ones_mind(
 
 
 def test_a_link_speaks_for_one_reader(
-    app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
+    app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
     """A forwarded mail does not name its reader, and its link leads to no page of theirs."""
     like(app, bob, *papers)
-    answer = client.post(opinion(link, alice, Wish.MORE, papers[0]))
+    answer = client.post(opinion(link, alice, FeedbackAction.MORE, papers[0]))
     assert ALICE not in answer.text
     assert "/preferences/" not in answer.text
     assert said_by(app, alice) == {TITLE: True}
-    client.post(opinion(link, alice, Wish.MORE, papers[1]), data={"action": "undo"})
+    client.post(opinion(link, alice, FeedbackAction.MORE, papers[1]), data={"action": "undo"})
     assert len(said_by(app, bob)) == 2
 
 
 def test_a_paper_that_is_gone_is_said_kindly(client: TestClient, alice: int, link: Link) -> None:
     """A good link over a paper that the archive does not have."""
     for method in ("GET", "POST"):
-        answer = client.request(method, opinion(link, alice, Wish.MORE, 4711))
+        answer = client.request(method, opinion(link, alice, FeedbackAction.MORE, 4711))
         assert answer.status_code == 404
         assert "not in the archive any more" in answer.text
 
@@ -143,16 +149,16 @@ def test_a_link_that_was_typed_wrongly_is_no_crash(
 
 
 def test_there_is_room_for_so_many(
-    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link,
+    app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Whoever holds a link cannot fill the shelves; to change one's mind needs no room."""
     monkeypatch.setattr(subscribers.feedback, "MOST_OPINIONS", 1)
-    client.post(opinion(link, alice, Wish.MORE, papers[0]))
-    refused = client.post(opinion(link, alice, Wish.MORE, papers[1]))
+    client.post(opinion(link, alice, FeedbackAction.MORE, papers[0]))
+    refused = client.post(opinion(link, alice, FeedbackAction.MORE, papers[1]))
     assert refused.status_code == 422
     assert "please remove some first" in refused.text
-    assert client.post(opinion(link, alice, Wish.LESS, papers[0])).status_code == 200
+    assert client.post(opinion(link, alice, FeedbackAction.LESS, papers[0])).status_code == 200
     assert said_by(app, alice) == {TITLE: False}
 
 
@@ -160,7 +166,7 @@ def test_there_is_room_for_so_many(
 
 
 def test_what_became_of_a_paste_is_told_piece_by_piece(
-    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link
+    app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link
 ) -> None:
     """Recognised, kept for its reader alone, not known, not understood; and the archive learns nothing."""
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": PASTE})
@@ -185,7 +191,7 @@ def test_what_became_of_a_paste_is_told_piece_by_piece(
 
 @pytest.mark.parametrize("typed", ["", " \r\n ", "x" * (bibliography.MOST_BYTES + 1)])
 def test_a_paste_that_cannot_be_read_at_all_comes_back(
-    app: App, client: TestClient, alice: int, link: Link, typed: str
+    app: Application, client: TestClient, alice: int, link: Link, typed: str
 ) -> None:
     """As it was typed, with what to change."""
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": typed})
@@ -196,7 +202,7 @@ def test_a_paste_that_cannot_be_read_at_all_comes_back(
 
 
 def test_a_file_is_taken_as_well(
-    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link
+    app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link
 ) -> None:
     """Beside what is pasted; what was not understood in it says so, with its name."""
     ris = f"TY  - GEN\nUR  - https://arxiv.org/abs/{KNOWN}\nER  - \nTY  - GEN\nER  - \n"
@@ -220,7 +226,7 @@ def test_a_file_is_taken_as_well(
     ],
 )
 def test_a_file_that_cannot_be_taken_says_why(
-    app: App, client: TestClient, alice: int, link: Link, file: tuple[str, bytes], problem: str
+    app: Application, client: TestClient, alice: int, link: Link, file: tuple[str, bytes], problem: str
 ) -> None:
     """Beside the field, and nothing is kept; to choose none is not to choose one."""
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", files={"file": file})
@@ -230,21 +236,21 @@ def test_a_file_that_cannot_be_taken_says_why(
 
 
 def test_pasting_again_and_again_has_to_wait(
-    app: App, client: TestClient, alice: int, bob: int, link: Link
+    app: Application, client: TestClient, alice: int, bob: int, link: Link
 ) -> None:
     """Reading a paste takes a while. What was pasted is not lost, and other readers do not wait."""
     path = link(Purpose.PREFERENCES, alice) + "/papers"
     answers = [
         client.post(path, data={"liked": f"Title Number {number}"})
-        for number in range(capacity.PASTES_AN_HOUR + 1)
+        for number in range(work_limits.PASTES_AN_HOUR + 1)
     ]
     assert {answer.status_code for answer in answers[:-1]} == {200}
     refused = answers[-1]
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) > 0
     assert 'id="problem-liked"' in refused.text
-    assert f"\nTitle Number {capacity.PASTES_AN_HOUR}</textarea>" in refused.text
-    assert len(said_by(app, alice)) == capacity.PASTES_AN_HOUR
+    assert f"\nTitle Number {work_limits.PASTES_AN_HOUR}</textarea>" in refused.text
+    assert len(said_by(app, alice)) == work_limits.PASTES_AN_HOUR
     assert client.post(
         link(Purpose.PREFERENCES, bob) + "/papers", data={"liked": "A Paper That Was Pasted"}
     ).is_success
@@ -252,10 +258,10 @@ def test_pasting_again_and_again_has_to_wait(
 
 def test_a_paste_waits_for_its_turn(client: TestClient, alice: int, link: Link) -> None:
     """Reading takes seconds at worst: threads are left for everybody else, and nothing typed is lost."""
-    limits: capacity.Capacity = client.app.state.capacity  # type: ignore[attr-defined]
+    limits: work_limits.Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     asked = ((link(Purpose.PREFERENCES, alice) + "/papers", {}), ("/subscribe", FORM))
     with ExitStack() as busy:
-        for _ in range(capacity.PASTES):
+        for _ in range(work_limits.PASTES):
             busy.enter_context(limits.pastes.take())
         for path, form in asked:
             refused = client.post(path, data={**form, "liked": "A Typed Title"})
@@ -283,7 +289,7 @@ def test_the_largest_paste_and_file_fit_into_one_form(client: TestClient, alice:
 
 
 def test_the_largest_paste_of_any_script_fits_into_a_form(
-    app: App, client: TestClient, alice: int, link: Link
+    app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
     """A form writes one letter of Chinese as nine."""
     typed = "模" * (bibliography.MOST_BYTES // 3)
@@ -292,7 +298,7 @@ def test_the_largest_paste_of_any_script_fits_into_a_form(
 
 
 def test_papers_may_be_pasted_at_sign_up(
-    app: App, client: TestClient, papers: tuple[int, int], link: Link
+    app: Application, client: TestClient, papers: tuple[int, int], link: Link
 ) -> None:
     """They wait with the sign-up for its confirmation, which shows that they are there."""
     answer = client.post("/subscribe", data={**FORM, "liked": PASTE})
@@ -308,10 +314,10 @@ def test_papers_may_be_pasted_at_sign_up(
 
 
 def test_what_likes_wait_for_is_said_where_they_wait(
-    app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
+    app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
     """No page promises what a young archive cannot do, and none speaks of it once something was learned."""
-    preferences, more = link(Purpose.PREFERENCES, alice), opinion(link, alice, Wish.MORE, papers[0])
+    preferences, more = link(Purpose.PREFERENCES, alice), opinion(link, alice, FeedbackAction.MORE, papers[0])
     with app.db.write() as session:
         session.get_one(Subscriber, bob).state = SubscriberState.PENDING
     like(app, bob, papers[0])
@@ -324,7 +330,7 @@ def test_what_likes_wait_for_is_said_where_they_wait(
     assert ["as soon as the archive holds 300 papers." in page().text for page in pages] == [True] * 4
     with app.db.write() as session:
         shelves.archive(session, YOUNG, clock.utcnow())
-    app.lexicon.learn(app.db, clock.utcnow())
+    app.models.learn(app.db, clock.utcnow())
     texts = [page().text for page in pages]
     assert not any("as soon as the archive" in text for text in texts)
     assert "One paper counts for your digests from now on." in texts[0]
@@ -333,7 +339,7 @@ def test_what_likes_wait_for_is_said_where_they_wait(
 
 
 def test_a_paste_does_not_tell_who_is_subscribed(
-    app: App, client: TestClient, alice: int, papers: tuple[int, int]
+    app: Application, client: TestClient, alice: int, papers: tuple[int, int]
 ) -> None:
     """The answer depends on the paste and the archive alone; an active reader's opinions stay."""
     answers = {client.post("/subscribe", data={**FORM, "email": who, "liked": PASTE}).text
@@ -342,7 +348,7 @@ def test_a_paste_does_not_tell_who_is_subscribed(
     assert said_by(app, alice) == {}
 
 
-def test_nothing_of_a_form_is_lost_by_a_bad_paste(app: App, client: TestClient) -> None:
+def test_nothing_of_a_form_is_lost_by_a_bad_paste(app: Application, client: TestClient) -> None:
     """Nor the paste by a mistake elsewhere."""
     long = client.post("/subscribe", data={**FORM, "liked": "x" * (bibliography.MOST_BYTES + 1)})
     assert long.status_code == 422
@@ -359,7 +365,7 @@ def test_nothing_of_a_form_is_lost_by_a_bad_paste(app: App, client: TestClient) 
 
 
 def test_a_reader_sees_what_was_learned(
-    app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
+    app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
     """Papers and authors, each paper with a way to remove it; and nothing of other readers."""
     path = link(Purpose.PREFERENCES, alice)
@@ -368,7 +374,7 @@ def test_a_reader_sees_what_was_learned(
     like(app, alice, papers[0])
     with app.db.write() as session:
         own = PaperRecord(title="My Own Find", authors=("Ada Lovelace", "Grace Hopper"))
-        subscribers.like(session, alice, Recognised(own=(own,)), clock.utcnow())
+        subscribers.like(session, alice, MatchedReferences(own=(own,)), clock.utcnow())
     page = client.get(path).text
     section = " ".join(re.sub("<[^>]+>", " ", page.split('id="learned"')[1].split("</section>")[0]).split())
     assert "Ada Lovelace 2 papers Follow Ada Lovelace Leave out Ada Lovelace Grace Hopper" in section
@@ -379,11 +385,13 @@ def test_a_reader_sees_what_was_learned(
     assert "Less like these" in client.get(path).text
 
 
-def test_authors_beyond_thirty_are_counted(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_authors_beyond_thirty_are_counted(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
     """All of them weigh, so that there are more is said."""
     own = PaperRecord(title="Own", authors=tuple(f"Ada Lovelace the {number}th" for number in range(33)))
     with app.db.write() as session:
-        subscribers.like(session, alice, Recognised(own=(own,)), clock.utcnow())
+        subscribers.like(session, alice, MatchedReferences(own=(own,)), clock.utcnow())
     few = client.get(link(Purpose.PREFERENCES, alice)).text
     assert '/papers#authors">The first 30 authors</a>' in few
     assert "Ada Lovelace the 5th" not in few
@@ -393,11 +401,13 @@ def test_authors_beyond_thirty_are_counted(app: App, client: TestClient, alice: 
     assert "and 3 who wrote less" in page
 
 
-def test_what_was_said_has_pages_of_its_own(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_what_was_said_has_pages_of_its_own(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
     """Five stand beside the preferences, all of them there; to remove one leads back to its place."""
     own = tuple(PaperRecord(title=f"Own <{number}>") for number in range(51))
     with app.db.write() as session:
-        subscribers.like(session, alice, Recognised(own=own), clock.utcnow())
+        subscribers.like(session, alice, MatchedReferences(own=own), clock.utcnow())
     path = link(Purpose.PREFERENCES, alice)
     shown = client.get(path).text
     assert shown.count('name="own"') == 5
@@ -424,14 +434,16 @@ def test_what_was_said_has_pages_of_its_own(app: App, client: TestClient, alice:
 
 
 def test_a_paper_can_be_removed(
-    app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
+    app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
     """One's own alone, whatever numbers are sent."""
     with app.db.write() as session:
         for reader, title in ((alice, "Own"), (bob, "Another")):
-            own = Recognised(own=(PaperRecord(title=title),))
+            own = MatchedReferences(own=(PaperRecord(title=title),))
             subscribers.like(session, reader, own, clock.utcnow())
-        ids = {each: subscribers.opinions(session, [each])[each][0].own_key for each in (alice, bob)}
+        ids = {
+            each: subscribers.feedback_for_ranking(session, [each])[each][0].own_key for each in (alice, bob)
+        }
     for reader in (alice, bob):
         like(app, reader, *papers)
     path = link(Purpose.PREFERENCES, alice)
@@ -448,7 +460,7 @@ def test_a_paper_can_be_removed(
 
 
 def test_all_of_it_can_be_forgotten(
-    app: App, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
+    app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
     """After one more click, and for oneself alone."""
     like(app, alice, *papers)
@@ -466,7 +478,7 @@ def test_all_of_it_can_be_forgotten(
 
 @pytest.mark.parametrize("place", ["/papers", "/remove", "/forget"])
 def test_no_other_link_reaches_what_was_learned(
-    app: App, client: TestClient, alice: int, papers: tuple[int, int], link: Link, place: str
+    app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link, place: str
 ) -> None:
     """Only the one to the preferences does; a card's link, say, can do its one thing."""
     like(app, alice, *papers)

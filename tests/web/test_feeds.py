@@ -16,15 +16,18 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, deliver, match, subscribers
-from app.models import Delivery, DeliveryState, Listing, MailKind, Paper, Source, Votes
-from app.pipeline import App
-from app.records import Digest, Pick, Section, Wish
+from app import clock, subscribers
+from app.application import Application
+from app.delivery import ledger
+from app.links import Purpose
+from app.relevance import matching
+from app.storage.models import Delivery, DeliveryState, Listing, Paper, Source, VoteCount
 from app.subscribers import Preferences
-from app.tokens import Purpose
-from app.web import feeds, preview
-from app.web.capacity import FEEDS_A_MINUTE, PASTES, PREVIEWS_A_MINUTE, Capacity
-from app.web.conditional import KEEP
+from app.types import Digest, DigestItem, Interest, MailKind, Section
+from app.web import preview
+from app.web.http_cache import KEEP
+from app.web.pages import feeds
+from app.web.work_limits import FEEDS_A_MINUTE, PASTES, PREVIEWS_A_MINUTE, Capacity
 from tests import samples, shelves
 from tests.web.conftest import BOB, WANTED, Link
 
@@ -35,7 +38,7 @@ HOSTILE_READ = "Agents </title><script>alert(1)</script> ]]> & reversed $O(n < m
 FEEDS = ["/feed", "/day/{day}/feed", "/feed?interest=agents", "{own}"]
 
 
-def list_paper(app: App, title: str, ago: int = 1, upvotes: int = 10, **fields: Any) -> int:
+def list_paper(app: Application, title: str, ago: int = 1, upvotes: int = 10, **fields: Any) -> int:
     """A paper that was listed some days ago; its id."""
     now = clock.utcnow()
     with app.db.write() as session:
@@ -45,11 +48,11 @@ def list_paper(app: App, title: str, ago: int = 1, upvotes: int = 10, **fields: 
         return shelves.paper(session, source, title, day, now, upvotes, **{"abstract": abstract} | fields)
 
 
-def bring(app: App, reader: int, due_at: datetime, picks: Sequence[Pick]) -> int:
+def bring(app: Application, reader: int, due_at: datetime, picks: Sequence[DigestItem]) -> int:
     """A digest of the reader's; its delivery."""
     digest = Digest(f"{due_at:%Y-%m-%d}", (Section("world models", tuple(picks)),))
     with app.db.write() as session:
-        given = deliver.enqueue(
+        given = ledger.enqueue(
             session, subscriber_id=reader, kind=MailKind.DIGEST, edition=digest.edition, due_at=due_at,
             now=clock.utcnow(), digest=digest,
         )  # fmt: skip
@@ -62,7 +65,7 @@ def minutes_pass(monkeypatch: pytest.MonkeyPatch, by: timedelta = KEEP) -> None:
     monkeypatch.setattr(clock, "_ahead", by)
 
 
-def own_path(app: App, reader: int) -> str:
+def own_path(app: Application, reader: int) -> str:
     with app.db.read() as session:
         return feeds.path_of(app, subscribers.get(session, reader))
 
@@ -110,7 +113,7 @@ def json_feed(answer: httpx.Response) -> Any:
 
 
 @pytest.mark.parametrize("path", FEEDS)
-def test_both_formats_say_the_same(app: App, client: TestClient, alice: int, path: str) -> None:
+def test_both_formats_say_the_same(app: Application, client: TestClient, alice: int, path: str) -> None:
     """The same papers in the same order, known by their pages here, and the feed by its own address."""
     number = list_paper(
         app, "Agents that Plan", authors=["Ada Lovelace", "Alan Turing"], categories=["cs.AI"]
@@ -138,7 +141,7 @@ def test_both_formats_say_the_same(app: App, client: TestClient, alice: int, pat
 @pytest.mark.parametrize("path", FEEDS)
 @pytest.mark.parametrize("ending", [".atom", ".json"])
 def test_what_has_not_changed_is_not_sent_again(
-    app: App, client: TestClient, alice: int, path: str, ending: str
+    app: Application, client: TestClient, alice: int, path: str, ending: str
 ) -> None:
     """By its tag, and by nothing else."""
     number = list_paper(app, "Agents that Plan")
@@ -153,7 +156,7 @@ def test_what_has_not_changed_is_not_sent_again(
     assert client.get(where, headers={"If-None-Match": '"x"'}).content == sent.content
 
 
-def test_a_tag_is_the_same_for_compressed_bytes(app: App, client: TestClient) -> None:
+def test_a_tag_is_the_same_for_compressed_bytes(app: Application, client: TestClient) -> None:
     """And a weak one, therefore: a strong tag would promise the same bytes."""
     for number in range(5):
         list_paper(app, f"Agents of {number}")
@@ -164,7 +167,7 @@ def test_a_tag_is_the_same_for_compressed_bytes(app: App, client: TestClient) ->
 
 
 @pytest.mark.parametrize("path", FEEDS)
-def test_hostile_text_stays_text(app: App, client: TestClient, alice: int, path: str) -> None:
+def test_hostile_text_stays_text(app: Application, client: TestClient, alice: int, path: str) -> None:
     """Markup, control characters, marks that turn the direction, and what XML cannot hold."""
     said = HOSTILE.replace("\x00", "")  # no database of ours takes it
     number = list_paper(app, said, abstract=said, authors=[said, "\x0b"], categories=[said])
@@ -190,7 +193,7 @@ def test_an_empty_archive_has_feeds_already(client: TestClient) -> None:
 # --- for everybody
 
 
-def test_what_is_trending_comes_newest_first(app: App, client: TestClient) -> None:
+def test_what_is_trending_comes_newest_first(app: Application, client: TestClient) -> None:
     """Of a day the most discussed; each with how it is doing."""
     older = list_paper(app, "Older", ago=3, upvotes=90)
     quiet, loud = list_paper(app, "Quiet", upvotes=2), list_paper(app, "Loud", upvotes=40)
@@ -199,7 +202,7 @@ def test_what_is_trending_comes_newest_first(app: App, client: TestClient) -> No
     assert "40 votes" in items[0]["content_html"]
 
 
-def test_a_feed_is_no_archive(app: App, client: TestClient) -> None:
+def test_a_feed_is_no_archive(app: Application, client: TestClient) -> None:
     """Twenty papers of a day, of the last days that have any, and a hundred in all."""
     for number in range(feeds.OF_A_DAY + 3):
         for ago in range(1, feeds.DAYS + 2):
@@ -210,29 +213,29 @@ def test_a_feed_is_no_archive(app: App, client: TestClient) -> None:
     assert len(newest) == feeds.OF_A_DAY
 
 
-def test_a_paper_that_is_listed_twice_is_one_entry(app: App, client: TestClient) -> None:
+def test_a_paper_that_is_listed_twice_is_one_entry(app: Application, client: TestClient) -> None:
     """Known by its page, and dated by the day on which it was first seen."""
     number = list_paper(app, "Listed Again", ago=2)
     with app.db.write() as session:
         source, day = session.exec(select(Source.id)).one(), clock.utcnow().date() - timedelta(days=1)
-        session.add(Listing(paper_id=number, seen_as_id=number, source_id=source, listed_on=day))
+        session.add(Listing(paper_id=number, original_paper_id=number, source_id=source, listed_on=day))
     (item,) = json_feed(client.get("/feed.json"))["items"]
     assert item["date_published"].startswith(f"{clock.utcnow().date() - timedelta(days=2)}")
 
 
-def test_new_votes_are_news(app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_votes_are_news(app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """To whoever has read the paper before."""
     number = list_paper(app, "Agents that Plan")
     before = client.get("/feed.atom").headers["etag"]
     with app.db.write() as session:
         source = session.exec(select(Source.id)).one()
         at = clock.utcnow() + timedelta(seconds=2)
-        session.add(Votes(paper_id=number, seen_as_id=number, source_id=source, at=at, upvotes=11))
+        session.add(VoteCount(paper_id=number, original_paper_id=number, source_id=source, at=at, upvotes=11))
     minutes_pass(monkeypatch)
     assert "11 votes" in client.get("/feed.atom", headers={"If-None-Match": before}).text
 
 
-def test_a_withdrawal_is_news(app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_withdrawal_is_news(app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """To go by dates would hide it: nothing that is left has become newer."""
     list_paper(app, "Agents that Stay", upvotes=20)
     gone = list_paper(app, "Agents that Go")
@@ -246,7 +249,7 @@ def test_a_withdrawal_is_news(app: App, client: TestClient, monkeypatch: pytest.
     assert [entry.title for entry in atom(answer).entries] == ["Agents that Stay"]
 
 
-def test_public_feeds_may_be_kept_for_a_while(app: App, client: TestClient) -> None:
+def test_public_feeds_may_be_kept_for_a_while(app: Application, client: TestClient) -> None:
     """By anybody's cache."""
     list_paper(app, "Agents that Plan")
     for path in FEEDS[:-1]:
@@ -255,13 +258,13 @@ def test_public_feeds_may_be_kept_for_a_while(app: App, client: TestClient) -> N
 
 
 @pytest.mark.parametrize("ending", [".atom", ".json"])
-def test_a_day_has_the_most_votes_first(app: App, client: TestClient, ending: str) -> None:
+def test_a_day_has_the_most_votes_first(app: Application, client: TestClient, ending: str) -> None:
     """As it says of itself, and as its page has them; also where a paper was listed before."""
     few, most = list_paper(app, "Few", upvotes=2), list_paper(app, "Most", ago=2, upvotes=40)
     some, day = list_paper(app, "Some", upvotes=9), clock.utcnow().date() - timedelta(days=1)
     with app.db.write() as session:
         source = session.exec(select(Source.id)).one()
-        session.add(Listing(paper_id=most, seen_as_id=most, source_id=source, listed_on=day))
+        session.add(Listing(paper_id=most, original_paper_id=most, source_id=source, listed_on=day))
     answer = client.get(f"/day/{day}/feed{ending}")
     assert "most votes first" in answer.text
     found = re.findall(r'<id>[^<]*/paper/(\d+)<|"id": ?"[^"]*/paper/(\d+)"', answer.text)
@@ -280,7 +283,7 @@ def test_a_day_without_papers_is_told_kindly(client: TestClient, day: str, statu
 # --- of an interest
 
 
-def test_an_interest_brings_what_fits_with_the_reason(app: App, client: TestClient) -> None:
+def test_an_interest_brings_what_fits_with_the_reason(app: Application, client: TestClient) -> None:
     """By the product's own matching: phrases, exclusions and the floor."""
     fits = list_paper(app, "Agents that Plan")
     list_paper(app, "Agents that Trade", abstract="Agents on the stock market.")
@@ -295,7 +298,7 @@ def test_an_interest_brings_what_fits_with_the_reason(app: App, client: TestClie
     assert client.get(read["home_page_url"]).status_code == 200
 
 
-def test_an_interest_that_nothing_fits_is_an_empty_feed(app: App, client: TestClient) -> None:
+def test_an_interest_that_nothing_fits_is_an_empty_feed(app: Application, client: TestClient) -> None:
     """Tomorrow may bring something; the words that make it unusual are kept as they are."""
     list_paper(app, "Agents that Plan")
     read = atom(client.get("/feed.atom", params={"interest": '"<b>zebrafish</b> & co"'}))
@@ -323,7 +326,7 @@ def test_an_interest_that_cannot_be_read_is_told_in_plain_words(
     assert said in answer.text
 
 
-def test_interests_are_not_asked_for_without_end(app: App, client: TestClient) -> None:
+def test_interests_are_not_asked_for_without_end(app: Application, client: TestClient) -> None:
     """To match one is work; the public feeds go on, and so do previews, which are counted apart."""
     made = [client.get("/feed.atom", params={"interest": f"word{n}"}) for n in range(FEEDS_A_MINUTE + 1)]
     assert [answer.status_code for answer in made] == [200] * FEEDS_A_MINUTE + [429]
@@ -335,7 +338,7 @@ def test_interests_are_not_asked_for_without_end(app: App, client: TestClient) -
         limits.preview_limit.hit("testclient")
 
 
-def test_a_few_interests_are_matched_at_once(app: App, client: TestClient) -> None:
+def test_a_few_interests_are_matched_at_once(app: Application, client: TestClient) -> None:
     """A feed reader comes again; whoever signs up meanwhile need not wait."""
     limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     with ExitStack() as busy:
@@ -349,7 +352,7 @@ def test_a_few_interests_are_matched_at_once(app: App, client: TestClient) -> No
 
 
 def test_a_poll_within_some_minutes_costs_nothing(
-    app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch
+    app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However busy everything is, and however the blanks of an interest are spelled."""
     list_paper(app, "Agents that Plan")
@@ -366,7 +369,7 @@ def test_a_poll_within_some_minutes_costs_nothing(
 
 @pytest.mark.parametrize("path", ["/feed.atom", "/feed.json", "/sitemap.xml", "/feed.atom?interest=agents"])
 def test_what_is_for_everybody_is_made_once(
-    app: App, client: TestClient, path: str, monkeypatch: pytest.MonkeyPatch
+    app: Application, client: TestClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until some minutes have passed."""
     list_paper(app, "Agents that Plan")
@@ -379,21 +382,21 @@ def test_what_is_for_everybody_is_made_once(
 
 @pytest.mark.parametrize("hours", range(0, 24, 6))
 def test_a_feed_looks_back_as_far_as_a_preview(
-    app: App, client: TestClient, hours: int, monkeypatch: pytest.MonkeyPatch
+    app: Application, client: TestClient, hours: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At every hour of the day, so that one index of the papers serves both."""
     for ago in range(30):
         list_paper(app, f"Agents {ago}", ago)
     minutes_pass(monkeypatch, timedelta(hours=hours))
-    made: list[match.Index] = []
+    made: list[matching.MatchIndex] = []
 
-    class Counted(match.Index):
+    class Counted(matching.MatchIndex):
         def __init__(self, *args: Any) -> None:
             made.append(self)
             super().__init__(*args)
 
-    monkeypatch.setattr(match, "Index", Counted)
-    preview.Previews(app).of(Preferences(interests=(Wish("agents"),)), clock.utcnow())
+    monkeypatch.setattr(matching, "MatchIndex", Counted)
+    preview.Previews(app).of(Preferences(interests=(Interest("agents"),)), clock.utcnow())
     assert len(json_feed(client.get("/feed.json", params={"interest": "agents"}))["items"]) > 10
     assert len(made) == 1
 
@@ -401,7 +404,7 @@ def test_a_feed_looks_back_as_far_as_a_preview(
 # --- a reader's own
 
 
-def test_a_reader_reads_their_digests_by_feed(app: App, client: TestClient, alice: int) -> None:
+def test_a_reader_reads_their_digests_by_feed(app: Application, client: TestClient, alice: int) -> None:
     """The newest first, as they were composed, each with its reason, under its interest."""
     now = clock.utcnow()
     bring(app, alice, now - timedelta(days=1), [samples.pick(1, "Of Yesterday"), samples.pick(2, "And This")])
@@ -413,7 +416,7 @@ def test_a_reader_reads_their_digests_by_feed(app: App, client: TestClient, alic
     assert read.entries[0].published == f"{now:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def test_a_new_digest_is_in_it_at_once(app: App, client: TestClient, alice: int) -> None:
+def test_a_new_digest_is_in_it_at_once(app: Application, client: TestClient, alice: int) -> None:
     """A reader's own feed is kept for nobody."""
     bring(app, alice, clock.utcnow() - timedelta(days=1), [samples.pick(1, "Of Yesterday")])
     assert len(atom(client.get(own_path(app, alice))).entries) == 1
@@ -421,7 +424,7 @@ def test_a_new_digest_is_in_it_at_once(app: App, client: TestClient, alice: int)
     assert len(atom(client.get(own_path(app, alice))).entries) == 2
 
 
-def test_a_paper_that_was_two_is_one_entry(app: App, client: TestClient, alice: int) -> None:
+def test_a_paper_that_was_two_is_one_entry(app: Application, client: TestClient, alice: int) -> None:
     """Digests brought both before they were merged; the newer one's card stays."""
     kept, merged = list_paper(app, "Agents that Plan"), list_paper(app, "Agents That Plan!")
     bring(app, alice, clock.utcnow() - timedelta(days=1), [samples.pick(kept, "Agents that Plan")])
@@ -434,7 +437,7 @@ def test_a_paper_that_was_two_is_one_entry(app: App, client: TestClient, alice: 
     assert client.get(entry.id).url.path == f"/paper/{kept}"
 
 
-def test_nothing_of_anybody_else_is_in_it(app: App, client: TestClient, alice: int) -> None:
+def test_nothing_of_anybody_else_is_in_it(app: Application, client: TestClient, alice: int) -> None:
     """Nor an address, nor a link that can do more."""
     with app.db.write() as session:
         bob = subscribers.add(session, BOB, WANTED, clock.utcnow())
@@ -447,11 +450,13 @@ def test_nothing_of_anybody_else_is_in_it(app: App, client: TestClient, alice: i
     assert set(re.findall(r"https://paperboy\.test/(\w+)/", said)) == {"feed", "paper"}
 
 
-def test_nothing_comes_before_its_hour_nor_what_never_left(app: App, client: TestClient, alice: int) -> None:
+def test_nothing_comes_before_its_hour_nor_what_never_left(
+    app: Application, client: TestClient, alice: int
+) -> None:
     """What failed or was cancelled comes in a later digest, as its papers do."""
     now = clock.utcnow()
     bring(app, alice, now + timedelta(minutes=5), [samples.pick(1, "Composed Ahead")])
-    for ago, state in enumerate(deliver.UNDELIVERED, 1):
+    for ago, state in enumerate(ledger.UNDELIVERED, 1):
         number = bring(app, alice, now - timedelta(days=ago), [samples.pick(ago + 1, f"It was {state}")])
         with app.db.write() as session:
             session.get_one(Delivery, number).state = DeliveryState(state)
@@ -460,7 +465,7 @@ def test_nothing_comes_before_its_hour_nor_what_never_left(app: App, client: Tes
 
 @pytest.mark.parametrize("ending", ["", ".json"])
 def test_its_address_ends_with_the_readers_links(
-    app: App, client: TestClient, alice: int, ending: str
+    app: Application, client: TestClient, alice: int, ending: str
 ) -> None:
     """When they are revoked, and when the reader is erased; until then it stays the same."""
     bring(app, alice, clock.utcnow(), [samples.pick(1, "A Secret Choice")])
@@ -478,7 +483,7 @@ def test_its_address_ends_with_the_readers_links(
         assert "A Secret Choice" not in answer.text
 
 
-def test_it_is_kept_by_nobody_and_found_by_nobody(app: App, client: TestClient, alice: int) -> None:
+def test_it_is_kept_by_nobody_and_found_by_nobody(app: Application, client: TestClient, alice: int) -> None:
     """No cache and no search engine; not even an answer that says nothing has changed."""
     path = own_path(app, alice)
     sent = client.get(path)
@@ -489,14 +494,14 @@ def test_it_is_kept_by_nobody_and_found_by_nobody(app: App, client: TestClient, 
         assert answer.headers["referrer-policy"] == "no-referrer"
 
 
-def test_the_preferences_lead_to_it(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_the_preferences_lead_to_it(app: Application, client: TestClient, alice: int, link: Link) -> None:
     """In both formats."""
     page = client.get(link(Purpose.PREFERENCES, alice)).text
     assert f'href="{own_path(app, alice)}"' in page
     assert f'href="{own_path(app, alice)}.json"' in page
 
 
-def test_a_paper_that_left_the_archive_stays_in_it(app: App, client: TestClient, alice: int) -> None:
+def test_a_paper_that_left_the_archive_stays_in_it(app: Application, client: TestClient, alice: int) -> None:
     """Told as far as its digest tells it."""
     bring(app, alice, clock.utcnow(), [samples.pick(4711, "Gone", authors="Ada Lovelace and 3 more")])
     with app.db.read() as session:

@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app import clock, subscribers
-from app.pipeline import App
+from app.application import Application
+from app.links import Purpose
 from app.subscribers import Preferences
-from app.tokens import Purpose
 from tests import shelves
 from tests.web.conftest import Link
 
@@ -19,7 +19,7 @@ AUTHORS = ["Ada Lovelace", "<i>Eve</i> O'Neil", *(f"Author {n}" for n in range(4
 
 
 @pytest.fixture
-def paper(app: App) -> int:
+def paper(app: Application) -> int:
     now = clock.utcnow()
     with app.db.write() as session:
         source = shelves.source(session, now)
@@ -27,7 +27,7 @@ def paper(app: App) -> int:
         return shelves.paper(session, source, TITLE, now.date(), now, authors=AUTHORS)
 
 
-def chosen(app: App, reader: int) -> Preferences:
+def chosen(app: Application, reader: int) -> Preferences:
     with app.db.read() as session:
         return subscribers.preferences_of(session, subscribers.get(session, reader))
 
@@ -37,7 +37,7 @@ def card(link: Link, reader: int, wish: str, paper: int) -> str:
 
 
 def test_a_word_is_muted_by_its_button_alone(
-    app: App, client: TestClient, alice: int, paper: int, link: Link
+    app: Application, client: TestClient, alice: int, paper: int, link: Link
 ) -> None:
     """What the paper says is offered; what is typed counts more; twice is once, and it may be taken back."""
     path = card(link, alice, "mute", paper)
@@ -74,7 +74,7 @@ def test_what_cannot_be_muted_says_why(
 
 
 def test_an_author_is_followed_by_a_button_alone(
-    app: App, client: TestClient, alice: int, paper: int, link: Link
+    app: Application, client: TestClient, alice: int, paper: int, link: Link
 ) -> None:
     """One of the paper's; of very many the first and the last are offered."""
     path = card(link, alice, "follow", paper)
@@ -92,7 +92,7 @@ def test_an_author_is_followed_by_a_button_alone(
 
 
 def test_the_last_interest_is_not_taken_back_in_silence(
-    app: App, client: TestClient, alice: int, paper: int, link: Link
+    app: Application, client: TestClient, alice: int, paper: int, link: Link
 ) -> None:
     """Nothing would be left to send: the page says so, and nothing changes."""
     path = card(link, alice, "follow", paper)
@@ -115,11 +115,11 @@ def test_what_is_not_there_is_said(client: TestClient, alice: int, paper: int, l
 
 
 def test_authors_are_weighed_beside_the_preferences(
-    app: App, client: TestClient, alice: int, paper: int, link: Link, now: datetime
+    app: Application, client: TestClient, alice: int, paper: int, link: Link, now: datetime
 ) -> None:
     """Who wrote what is liked may be followed, left out, and counted again."""
     with app.db.write() as session:
-        subscribers.say(session, alice, paper, True, now)
+        subscribers.set_feedback(session, alice, paper, True, now)
     path = link(Purpose.PREFERENCES, alice)
     said = client.post(f"{path}/author", data={"follow": "Ada Lovelace"})
     assert "You follow one more author" in said.text
@@ -133,7 +133,7 @@ def test_authors_are_weighed_beside_the_preferences(
 
 
 def test_muted_words_and_what_trends_are_kept_in_the_preferences(
-    app: App, client: TestClient, alice: int, link: Link
+    app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
     """One word a line; a mistake keeps what was typed."""
     path = link(Purpose.PREFERENCES, alice)

@@ -12,9 +12,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, keys, suppression
-from app.models import Delivery, DeliveryState, Run, Scope, Subscriber, SubscriberState
-from app.pipeline import App
+from app import clock
+from app.application import Application
+from app.delivery import suppression
+from app.storage import api_keys
+from app.storage.models import Delivery, DeliveryState, JobRun, Scope, Subscriber, SubscriberState
 from app.web import security
 from tests.web.conftest import ALICE
 
@@ -22,10 +24,10 @@ Tell = Callable[..., Any]
 
 
 @pytest.fixture
-def key(app: App) -> str:
+def key(app: Application) -> str:
     """A key of the scope `bounces`."""
     with app.db.write() as session:
-        return keys.create(session, "relay", [Scope.BOUNCES], clock.utcnow())[1]
+        return api_keys.create(session, "relay", [Scope.BOUNCES], clock.utcnow())[1]
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def tell(client: TestClient, key: str) -> Tell:
 
 
 @pytest.fixture
-def sent(app: App, alice: int) -> dict[str, str]:
+def sent(app: Application, alice: int) -> dict[str, str]:
     """A digest that went to Alice: its return path and its Message-ID."""
     now = clock.utcnow() - timedelta(hours=1)
     with app.db.write() as session:
@@ -55,7 +57,7 @@ def sent(app: App, alice: int) -> dict[str, str]:
         return {"path": app.signer.return_path(row.id or 0, "paperboy.test"), "id": row.message_id}
 
 
-def suppressed(app: App) -> str:
+def suppressed(app: Application) -> str:
     with app.db.read() as session:
         found = suppression.found(session, ALICE)
     return found.reason if found else ""
@@ -88,11 +90,11 @@ def test_without_a_key_nothing_is_taken(client: TestClient, header: str | None) 
     assert refused.json()["detail"].startswith(said.get(header, ""))
 
 
-def test_a_key_of_another_scope_is_refused(app: App, client: TestClient) -> None:
+def test_a_key_of_another_scope_is_refused(app: Application, client: TestClient) -> None:
     """Not even one that may do everything else."""
     others = [scope for scope in Scope if scope is not Scope.BOUNCES]
     with app.db.write() as session:
-        _, other = keys.create(session, "other", others, clock.utcnow())
+        _, other = api_keys.create(session, "other", others, clock.utcnow())
     refused = client.post("/hooks/bounces/generic", headers={"Authorization": f"Bearer {other}"})
     assert refused.status_code == 403
     assert refused.headers["content-type"] == "application/problem+json"
@@ -106,10 +108,10 @@ def test_a_relay_that_is_unknown_is_told_which_are_known(client: TestClient, key
     assert "mailgun" in refused.json()["errors"][0]["detail"]
 
 
-def test_a_revoked_key_is_refused(app: App, client: TestClient, key: str) -> None:
+def test_a_revoked_key_is_refused(app: Application, client: TestClient, key: str) -> None:
     """At once."""
     with app.db.write() as session:
-        keys.revoke(session, "relay", clock.utcnow())
+        api_keys.revoke(session, "relay", clock.utcnow())
     assert client.post("/hooks/bounces/ses", headers={"Authorization": basic(key)}).status_code == 401
 
 
@@ -158,7 +160,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_bounce_in_every_shape(app: App, tell: Tell, sent: dict[str, str], shape: str) -> None:
+def test_a_bounce_in_every_shape(app: Application, tell: Tell, sent: dict[str, str], shape: str) -> None:
     """It suppresses the address at once; told twice, it is told once."""
     told = SHAPES[shape](sent["path"], sent["id"])
     assert tell(shape, told).json() == {"counts": {"hard": 1}}
@@ -168,7 +170,7 @@ def test_a_bounce_in_every_shape(app: App, tell: Tell, sent: dict[str, str], sha
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_nobody_is_believed_who_does_not_name_the_mail(
-    app: App, tell: Tell, sent: dict[str, str], shape: str
+    app: Application, tell: Tell, sent: dict[str, str], shape: str
 ) -> None:
     """Alice's address alone, or a path that we did not sign, is not enough."""
     told = SHAPES[shape](f"bounce+{'0' * 40}@paperboy.test", "<guessed@paperboy.test>")
@@ -177,7 +179,7 @@ def test_nobody_is_believed_who_does_not_name_the_mail(
 
 
 def test_our_message_id_counts_only_with_its_readers_address(
-    app: App, tell: Tell, sent: dict[str, str]
+    app: Application, tell: Tell, sent: dict[str, str]
 ) -> None:
     """Whoever got the digest knows its Message-ID; that gives no power over others."""
     told = of_sendgrid("", sent["id"])
@@ -195,7 +197,7 @@ def test_our_message_id_counts_only_with_its_readers_address(
     ],
 )
 def test_a_complaint_ends_all_mail(
-    app: App, tell: Tell, sent: dict[str, str], alice: int, shape: str, told: Any
+    app: Application, tell: Tell, sent: dict[str, str], alice: int, shape: str, told: Any
 ) -> None:
     """In every shape."""
     event = told[0] if isinstance(told, list) else told.get("event-data", told)
@@ -210,20 +212,20 @@ def test_a_complaint_ends_all_mail(
         assert session.get_one(Subscriber, alice).state is SubscriberState.UNSUBSCRIBED
 
 
-def test_a_complaint_that_amazon_tells(app: App, tell: Tell, sent: dict[str, str]) -> None:
+def test_a_complaint_that_amazon_tells(app: Application, tell: Tell, sent: dict[str, str]) -> None:
     """Raw delivery: without the wrapping of SNS."""
     complaint = {"complainedRecipients": [{"emailAddress": ALICE}], "complaintFeedbackType": "abuse"}
     told = {"eventType": "Complaint", "complaint": complaint, "mail": {"source": sent["path"]}}
     assert tell("ses", told).json() == {"counts": {"complaints": 1}}
 
 
-def test_a_subscription_is_for_the_operator_to_confirm(app: App, tell: Tell) -> None:
+def test_a_subscription_is_for_the_operator_to_confirm(app: Application, tell: Tell) -> None:
     """A URL that somebody sent is never fetched: it is shown in the record of a run."""
     url = "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&Token=x"
     answer = tell("ses", {"Type": "SubscriptionConfirmation", "SubscribeURL": url})
     assert answer.status_code == 200
     with app.db.read() as session:
-        (run,) = session.exec(select(Run)).all()
+        (run,) = session.exec(select(JobRun)).all()
     assert run.job == "bounces"
     assert run.rejections[0]["detail"] == url
 
@@ -238,7 +240,7 @@ def test_whatever_is_told_is_answered(tell: Tell, shape: str, told: bytes) -> No
     assert tell(shape, told).status_code in (200, 422)
 
 
-def test_nothing_is_left_out_of_a_long_list(app: App, tell: Tell, sent: dict[str, str]) -> None:
+def test_nothing_is_left_out_of_a_long_list(app: Application, tell: Tell, sent: dict[str, str]) -> None:
     """Relays gather events; what could not be taken whole is refused, so that it is told again."""
     told = [{"event": "delivered"}] * 2000 + of_sendgrid("", sent["id"])
     assert tell("sendgrid", told).json() == {"counts": {"delivered": 2000, "hard": 1}}

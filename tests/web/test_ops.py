@@ -10,16 +10,17 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from app import clock, keys, main, pipeline, runs
-from app.lexicon import YOUNG
-from app.models import Delivery, DeliveryState, Model, Scope, Subscriber
-from app.pipeline import App
+from app import clock, main, pipeline
+from app.application import Application
+from app.relevance.model_store import YOUNG
 from app.settings import Settings
+from app.storage import api_keys, job_runs
+from app.storage.models import Delivery, DeliveryState, Scope, Subscriber, TrainedModel
 from tests import shelves
 
 
 @pytest.fixture
-def client(app: App) -> Iterator[TestClient]:
+def client(app: Application) -> Iterator[TestClient]:
     """Somebody without a key."""
     with TestClient(main.create_app(app), raise_server_exceptions=False) as made:
         yield made
@@ -30,7 +31,7 @@ def test_a_living_process_says_so(client: TestClient) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
 
 
-def test_it_is_ready_on_a_migrated_database(app: App, client: TestClient) -> None:
+def test_it_is_ready_on_a_migrated_database(app: Application, client: TestClient) -> None:
     """And not before: a request would fail."""
     assert client.get("/readyz").status_code == 200
     with app.db.write() as session:
@@ -49,7 +50,7 @@ def test_without_a_database_it_is_not_ready(settings: Settings) -> None:
     built.db.dispose()
 
 
-def test_the_figures_are_those_of_the_database(app: App, client: TestClient, now: datetime) -> None:
+def test_the_figures_are_those_of_the_database(app: Application, client: TestClient, now: datetime) -> None:
     """By state, by source and by job, and how late the oldest due digest is; nobody's address."""
     late = clock.utcnow() - timedelta(hours=1)
     with app.db.write() as session:
@@ -66,10 +67,10 @@ def test_the_figures_are_those_of_the_database(app: App, client: TestClient, now
                 created_at=now,
             )
         )
-    with runs.recorded(app.db, "refresh", now):
+    with job_runs.recorded(app.db, "refresh", now):
         pass
     with app.db.write() as session:
-        key = keys.create(session, "prometheus", [Scope.READ], now)[1]
+        key = api_keys.create(session, "prometheus", [Scope.READ], now)[1]
     told = client.get("/metrics", headers={"Authorization": f"Bearer {key}"})
     assert told.headers["content-type"].startswith("text/plain")
     lines = dict(line.rsplit(" ", 1) for line in told.text.splitlines() if not line.startswith("#"))
@@ -87,13 +88,15 @@ def test_the_figures_are_those_of_the_database(app: App, client: TestClient, now
     assert "alice" not in told.text
 
 
-def test_the_model_in_use_has_its_figures(app: App, now: datetime) -> None:
+def test_the_model_in_use_has_its_figures(app: Application, now: datetime) -> None:
     """One that grows old, or cannot be read, is worth an alert."""
     with app.db.write() as session:
         shelves.archive(session, YOUNG, now)
     pipeline.learn(app, now)
     with app.db.write() as session:
-        session.add(Model(fitted_at=now, papers=1, newest_id=1, changed_at=now, sha256="", size=0, data=b""))
+        session.add(
+            TrainedModel(fitted_at=now, papers=1, newest_id=1, changed_at=now, sha256="", size=0, data=b"")
+        )
     local = replace(app, settings=app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"}))
     with TestClient(main.create_app(local)) as client:
         told = client.get("/metrics").text
@@ -103,22 +106,24 @@ def test_the_model_in_use_has_its_figures(app: App, now: datetime) -> None:
     assert float(lines["paperboy_model_fitted_timestamp_seconds"]) == now.timestamp()
 
 
-def test_a_stranger_is_told_no_figures(app: App, client: TestClient, now: datetime) -> None:
+def test_a_stranger_is_told_no_figures(app: Application, client: TestClient, now: datetime) -> None:
     """One more pending reader after a sign-up would tell that the address was not known before."""
     with app.db.write() as session:
-        key = keys.create(session, "sender", [Scope.SEND], now)[1]
+        key = api_keys.create(session, "sender", [Scope.SEND], now)[1]
     assert client.get("/metrics").status_code == 401
     assert client.get("/metrics", headers={"Authorization": f"Bearer {key}"}).status_code == 403
 
 
-def test_on_ones_own_machine_the_figures_are_open(app: App) -> None:
+def test_on_ones_own_machine_the_figures_are_open(app: Application) -> None:
     """Where every link leads to this machine there are no strangers."""
     local = replace(app, settings=app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"}))
     with TestClient(main.create_app(local)) as client:
         assert client.get("/metrics").status_code == 200
 
 
-def test_a_missing_digest_is_counted(app: App, monkeypatch: pytest.MonkeyPatch, now: datetime) -> None:
+def test_a_missing_digest_is_counted(
+    app: Application, monkeypatch: pytest.MonkeyPatch, now: datetime
+) -> None:
     """The whole ledger is compared once in ten minutes, however often the figures are asked for."""
     local = app.settings.model_copy(update={"base_url": "http://localhost:8000"})
     client = TestClient(main.create_app(replace(app, settings=local)))

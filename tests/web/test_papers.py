@@ -10,21 +10,22 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, search
-from app.lexicon import Lexicon
-from app.models import Listing, Paper, Source, Votes, WrittenSummary
-from app.pipeline import App
-from app.records import PaperRecord, VotePoint
-from app.search import Library
-from app.sources import clean
-from app.web import pages, shelf
-from app.web.shelf import Week
+from app import clock
+from app.application import Application
+from app.relevance import archive_search
+from app.relevance.archive_search import ArchiveSearch
+from app.relevance.model_store import ModelStore
+from app.storage.models import GeneratedSummary, Listing, Paper, Source, VoteCount
+from app.text import sanitize
+from app.types import PaperRecord, VoteSample
+from app.web import paper_cards, templating
+from app.web.paper_cards import Week
 from tests.web.test_public import DAY, paper, shelve
 
 AT = datetime(2026, 11, 19, 8, tzinfo=UTC)
 
 
-def numbered(app: App, *records: PaperRecord) -> list[int]:
+def numbered(app: Application, *records: PaperRecord) -> list[int]:
     """Papers as a source brings them; their ids."""
     shelve(app, *records)
     with app.db.read() as session:
@@ -35,7 +36,7 @@ def numbered(app: App, *records: PaperRecord) -> list[int]:
 # --- a paper
 
 
-def test_a_paper_has_a_page_of_its_own(app: App, client: TestClient) -> None:
+def test_a_paper_has_a_page_of_its_own(app: Application, client: TestClient) -> None:
     """Who wrote it, what it says, the ways to it, and where it was listed."""
     (number,) = numbered(
         app,
@@ -66,11 +67,11 @@ def test_a_paper_has_a_page_of_its_own(app: App, client: TestClient) -> None:
     assert '<meta name="description" content="Zebras go in herds.">' in answer.text
 
 
-def test_its_latex_is_shown_as_it_is_meant(app: App, client: TestClient) -> None:
+def test_its_latex_is_shown_as_it_is_meant(app: Application, client: TestClient) -> None:
     """It is read once, when the paper comes in: mails and pages show the same."""
     title, abstract = (
-        clean.title(r"On $\pi_0$ and 50\% Zebras"),
-        clean.prose(r"The \emph{herd} has $O(\log n)$."),
+        sanitize.title(r"On $\pi_0$ and 50\% Zebras"),
+        sanitize.clean_text(r"The \emph{herd} has $O(\log n)$."),
     )
     (number,) = numbered(app, paper(1, title=title, abstract=abstract))
     page = client.get(f"/paper/{number}").text
@@ -79,7 +80,7 @@ def test_its_latex_is_shown_as_it_is_meant(app: App, client: TestClient) -> None
     assert "\\" not in page
 
 
-def test_many_authors_are_folded(app: App, client: TestClient) -> None:
+def test_many_authors_are_folded(app: Application, client: TestClient) -> None:
     """The first eight stand there; the others are one key away, and who is not named is counted."""
     names = tuple(f"Author {letter}" for letter in "ABCDEFGHIJ")
     number, unfolded = numbered(app, paper(1, authors=names, author_count=12), paper(2, authors=names))
@@ -93,7 +94,7 @@ def test_many_authors_are_folded(app: App, client: TestClient) -> None:
     assert "<details>" not in page
 
 
-def test_names_lead_to_what_they_find_or_nowhere(app: App, client: TestClient) -> None:
+def test_names_lead_to_what_they_find_or_nowhere(app: Application, client: TestClient) -> None:
     """Names with quotes in them, categories with spaces, and what is no name at all."""
     authors = ("Ada “Countess” Lovelace", 'Alan "T" Turing', "„García“, José", "…", "x" * 400)
     (number,) = numbered(app, paper(1, authors=authors, categories=("Machine Learning", "cs.CL", "-")))
@@ -106,24 +107,26 @@ def test_names_lead_to_what_they_find_or_nowhere(app: App, client: TestClient) -
     assert "x" * 400 in page
 
 
-def test_a_language_model_is_named_as_the_author_of_what_it_wrote(app: App, client: TestClient) -> None:
+def test_a_language_model_is_named_as_the_author_of_what_it_wrote(
+    app: Application, client: TestClient
+) -> None:
     """Nobody takes it for the authors' own words."""
     (number,) = numbered(app, paper(1, abstract="Zebras."))
     with app.db.write() as session:
-        session.add(WrittenSummary(paper_id=number, text="It is on zebras.", model="small-1", at=AT))
+        session.add(GeneratedSummary(paper_id=number, text="It is on zebras.", model="small-1", at=AT))
     page = client.get(f"/paper/{number}").text
     assert "It is on zebras." in page
     assert "Written by small-1, a language model." in page
 
 
-def test_its_votes_are_drawn_and_told(app: App, client: TestClient) -> None:
+def test_its_votes_are_drawn_and_told(app: Application, client: TestClient) -> None:
     """Who does not see the curve reads it."""
     (number,) = numbered(app, paper(1, upvotes=3))
     with app.db.write() as session:
-        first = session.exec(select(Votes)).one()
+        first = session.exec(select(VoteCount)).one()
         first.at = AT
-        seen = {"paper_id": number, "seen_as_id": number, "source_id": first.source_id}
-        session.add(Votes(**seen, at=AT + timedelta(days=2), upvotes=140))
+        seen = {"paper_id": number, "original_paper_id": number, "source_id": first.source_id}
+        session.add(VoteCount(**seen, at=AT + timedelta(days=2), upvotes=140))
     page = client.get(f"/paper/{number}").text
     words = "From 3 votes on 19 November 2026 to 140 on 21 November 2026."
     assert f'role="img" viewBox="-2 -3 246 66" aria-label="Votes. {words}"' in page
@@ -131,7 +134,7 @@ def test_its_votes_are_drawn_and_told(app: App, client: TestClient) -> None:
     assert "style=" not in page
 
 
-def test_a_paper_that_was_merged_away_leads_to_what_it_is_now(app: App, client: TestClient) -> None:
+def test_a_paper_that_was_merged_away_leads_to_what_it_is_now(app: Application, client: TestClient) -> None:
     """As long as nobody parts them again: no browser may keep it."""
     old, kept = numbered(app, paper(1), paper(2))
     with app.db.write() as session:
@@ -140,7 +143,7 @@ def test_a_paper_that_was_merged_away_leads_to_what_it_is_now(app: App, client: 
     assert (answer.status_code, answer.headers["location"]) == (307, f"/paper/{kept}")
 
 
-def test_a_withdrawn_paper_says_so(app: App, client: TestClient) -> None:
+def test_a_withdrawn_paper_says_so(app: Application, client: TestClient) -> None:
     """Its title is all that is still shown of it."""
     (number,) = numbered(app, paper(1, abstract="We were wrong."))
     with app.db.write() as session:
@@ -160,7 +163,7 @@ def test_a_paper_that_is_not_there_is_not_found(client: TestClient, number: str)
     assert "No paper has this number." in answer.text
 
 
-def test_cards_lead_to_the_papers_page(app: App, client: TestClient) -> None:
+def test_cards_lead_to_the_papers_page(app: Application, client: TestClient) -> None:
     """On the front page, of a day, of a week, and among what was found; the ways outside stand below."""
     (number,) = numbered(app, paper(1))
     for path in ("/", f"/day/{DAY}", "/week/2026-W47", "/search"):
@@ -178,29 +181,31 @@ def test_cards_lead_to_the_papers_page(app: App, client: TestClient) -> None:
 def test_a_curve_is_to_scale() -> None:
     """Time from the left to the right; votes from none at the bottom to the most at the top."""
     hours = {0: 30, 6: 60, 24: 120}
-    drawn = shelf.curve([VotePoint(AT + timedelta(hours=hour), votes) for hour, votes in hours.items()])
+    drawn = paper_cards.curve(
+        [VoteSample(AT + timedelta(hours=hour), votes) for hour, votes in hours.items()]
+    )
     assert drawn
     assert drawn.points == ((0, 45), (60, 30), (240, 0))
     assert drawn.words == "From 30 votes on 19 November 2026 to 120 on 20 November 2026."
 
 
-@pytest.mark.parametrize("votes", [[], [VotePoint(AT, 5)]])
-def test_one_figure_is_no_curve(votes: list[VotePoint]) -> None:
+@pytest.mark.parametrize("votes", [[], [VoteSample(AT, 5)]])
+def test_one_figure_is_no_curve(votes: list[VoteSample]) -> None:
     """It says nothing of how votes grew."""
-    assert shelf.curve(votes) is None
+    assert paper_cards.curve(votes) is None
 
 
 def test_a_curve_of_no_votes_lies_on_the_ground() -> None:
     """Two sources may both have said that there were none."""
-    drawn = shelf.curve([VotePoint(AT, 0), VotePoint(AT + timedelta(hours=1), 0)])
+    drawn = paper_cards.curve([VoteSample(AT, 0), VoteSample(AT + timedelta(hours=1), 0)])
     assert drawn
     assert drawn.points == ((0, 60), (240, 60))
 
 
-def test_the_drawing_has_the_numbers_of_the_curve(app: App) -> None:
+def test_the_drawing_has_the_numbers_of_the_curve(app: Application) -> None:
     """The line goes through every figure, and the dot stands at the last."""
-    drawn = shelf.curve([VotePoint(AT, 1), VotePoint(AT + timedelta(hours=1), 4)])
-    module = pages.environment(app.settings).get_template("papers.html").module
+    drawn = paper_cards.curve([VoteSample(AT, 1), VoteSample(AT + timedelta(hours=1), 4)])
+    module = templating.environment(app.settings).get_template("papers.html").module
     markup = str(module.curve(drawn))  # type: ignore[attr-defined]
     assert '<polyline class="line" points="0.0,45.0 240.0,0.0"/>' in markup
     assert '<polygon class="under" points="0,60 0.0,45.0 240.0,0.0 240,60"/>' in markup
@@ -211,7 +216,7 @@ def test_the_drawing_has_the_numbers_of_the_curve(app: App) -> None:
 # --- search
 
 
-def test_search_works_without_scripts(app: App, client: TestClient) -> None:
+def test_search_works_without_scripts(app: Application, client: TestClient) -> None:
     """A form that is sent by GET, filled in as it was, with what was found below."""
     shelve(app, paper(1, title="Zebra stripes"), paper(2, title="Lion manes"))
     page = client.get("/search", params={"q": "zebra -lion", "day": str(DAY), "source": "a source"}).text
@@ -224,7 +229,7 @@ def test_search_works_without_scripts(app: App, client: TestClient) -> None:
     assert "Lion manes" not in page
 
 
-def test_search_reads_what_an_interest_reads(app: App, client: TestClient) -> None:
+def test_search_reads_what_an_interest_reads(app: Application, client: TestClient) -> None:
     """Phrases, exclusions, authors and categories."""
     shelve(
         app,
@@ -243,7 +248,7 @@ def test_search_reads_what_an_interest_reads(app: App, client: TestClient) -> No
         assert "Stripes of a zebra" not in page, typed
 
 
-def test_only_papers_with_code(app: App, client: TestClient) -> None:
+def test_only_papers_with_code(app: Application, client: TestClient) -> None:
     """Where that is asked for."""
     shelve(app, paper(1, title="With", code_url="https://example.org/code"), paper(2, title="Without"))
     page = client.get("/search?code=1").text
@@ -252,7 +257,7 @@ def test_only_papers_with_code(app: App, client: TestClient) -> None:
     assert 'value="1" checked' in page
 
 
-def test_what_was_found_comes_in_pages(app: App, client: TestClient) -> None:
+def test_what_was_found_comes_in_pages(app: Application, client: TestClient) -> None:
     """Twenty each, counted on, with the ways to the others, and back where there is none."""
     shelve(app, *(paper(number) for number in range(1, 46)))
     middle = client.get("/search?page=2").text
@@ -270,7 +275,7 @@ def test_what_was_found_comes_in_pages(app: App, client: TestClient) -> None:
     assert client.get("/search?page=x").text.count("<article>") == 20
 
 
-def test_nothing_found_is_said(app: App, client: TestClient) -> None:
+def test_nothing_found_is_said(app: Application, client: TestClient) -> None:
     """With what may help, and without an error."""
     shelve(app, paper(1))
     answer = client.get("/search", params={"q": "qwertz", "code": "1"})
@@ -283,7 +288,7 @@ def test_nothing_found_is_said(app: App, client: TestClient) -> None:
 @pytest.mark.parametrize("named", ["{}", "arXiv:{}v2", "https://arxiv.org/abs/{}", "https://arxiv.org/pdf/{}",
     "10.48550/arXiv.{}", "https://huggingface.co/papers/{}?utm=x", "https://huggingface.co/papers/{}/",
 ])  # fmt: skip
-def test_what_names_a_paper_leads_to_it(app: App, client: TestClient, named: str) -> None:
+def test_what_names_a_paper_leads_to_it(app: Application, client: TestClient, named: str) -> None:
     """By an id or an address; what is not there is said to be missing, and nothing else is looked for."""
     (number,) = numbered(app, paper(1))
     answer = client.get("/search", params={"q": f" {named.format('2611.00001')} "}, follow_redirects=False)
@@ -295,7 +300,7 @@ def test_what_names_a_paper_leads_to_it(app: App, client: TestClient, named: str
     assert "Follow what is new on this" not in answer.text
 
 
-def test_other_names_of_papers_and_words_that_are_none(app: App, client: TestClient) -> None:
+def test_other_names_of_papers_and_words_that_are_none(app: Application, client: TestClient) -> None:
     """A DOI and a page are as good as an id; a number or two words are what they were."""
     page = "https://openreview.net/forum?id=zebra"
     known = [{"arxiv_id": "", "doi": "10.1145/3292500"}, {"arxiv_id": "", "url": page}]
@@ -311,8 +316,8 @@ def test_while_the_archive_is_read_visitors_are_asked_to_wait(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a page that says when to come back."""
-    monkeypatch.setattr(search, "WAITING", 0)
-    client.app.state.library = Library(client.app.state.paperboy.db, Lexicon())  # type: ignore[attr-defined]
+    monkeypatch.setattr(archive_search, "WAITING", 0)
+    client.app.state.library = ArchiveSearch(client.app.state.paperboy.db, ModelStore())  # type: ignore[attr-defined]
     answer = client.get("/search?q=zebra")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
     assert "The archive is being read; a moment, please" in answer.text
@@ -351,7 +356,7 @@ def test_a_search_that_cannot_be_read_says_why(client: TestClient, typed: dict[s
 # --- weeks
 
 
-def test_a_week_shows_what_had_the_most_votes(app: App, client: TestClient) -> None:
+def test_a_week_shows_what_had_the_most_votes(app: Application, client: TestClient) -> None:
     """From Monday to Sunday, with its days, and the weeks beside it."""
     monday, sunday = date(2026, 11, 16), date(2026, 11, 22)
     shelve(
@@ -372,22 +377,22 @@ def test_a_week_shows_what_had_the_most_votes(app: App, client: TestClient) -> N
     assert 'href="/week/2026-W47">Week 47</a>' in client.get("/day/2026-11-16").text
 
 
-def test_votes_of_several_sources_count_together(app: App, client: TestClient) -> None:
+def test_votes_of_several_sources_count_together(app: Application, client: TestClient) -> None:
     """As on every other page; what was listed by both is one paper of the week."""
     first, second = numbered(app, paper(1, upvotes=60), paper(2, upvotes=50))
     with app.db.write() as session:
         other = Source(name="another", kind="jsonl", created_at=clock.utcnow())
         session.add(other)
         session.flush()
-        seen = {"paper_id": second, "seen_as_id": second, "source_id": other.id}
+        seen = {"paper_id": second, "original_paper_id": second, "source_id": other.id}
         session.add(Listing(**seen, listed_on=DAY))
-        session.add(Votes(**seen, at=clock.utcnow(), upvotes=20))
+        session.add(VoteCount(**seen, at=clock.utcnow(), upvotes=20))
     page = client.get("/week/2026-W47").text
     assert page.index(f"/paper/{second}") < page.index(f"/paper/{first}")
     assert "2 papers" in page
 
 
-def test_the_newest_day_and_week_are_called_so(app: App, client: TestClient) -> None:
+def test_the_newest_day_and_week_are_called_so(app: Application, client: TestClient) -> None:
     """Every page leads there, on a Sunday, too."""
     shelve(app, paper(1), paper(2, DAY - timedelta(days=40)))
     page = client.get("/").text
@@ -398,7 +403,7 @@ def test_the_newest_day_and_week_are_called_so(app: App, client: TestClient) -> 
         assert (answer.status_code, answer.headers["location"]) == (302, newest)
 
 
-def test_days_of_withdrawn_papers_only_are_no_days(app: App, client: TestClient) -> None:
+def test_days_of_withdrawn_papers_only_are_no_days(app: Application, client: TestClient) -> None:
     """No link leads to a page that would not be found."""
     monday = date(2026, 11, 16)
     days = [monday - timedelta(days=1), monday, monday + timedelta(days=1), DAY]
@@ -440,6 +445,6 @@ def test_a_week_without_papers_says_so(client: TestClient) -> None:
 
 def test_a_week_has_the_year_of_its_thursday() -> None:
     """The last days of December may belong to the next year's first week."""
-    assert str(shelf.week_of(date(2025, 12, 29))) == "2026-W01"
+    assert str(paper_cards.week_of(date(2025, 12, 29))) == "2026-W01"
     assert Week(2026, 53).first == date(2026, 12, 28)
     assert Week(2026, 53).last == date(2027, 1, 3)

@@ -11,27 +11,27 @@ from fastapi.testclient import TestClient
 from sqlmodel import func, select
 
 from app import clock, main
+from app.application import Application
 from app.errors import TooManyRequests
-from app.models import Delivery, Event, MailRequest, Query, Subscriber
-from app.pipeline import App
-from app.records import Wish
+from app.links import Purpose
+from app.storage.models import Delivery, Event, FormSubmission, InterestQuery, Subscriber
 from app.subscribers import Preferences
-from app.tokens import Purpose
-from app.web import capacity, forms, pages, preview
-from app.web.capacity import WorkSlots
+from app.types import Interest
+from app.web import forms, preview, templating, work_limits
 from app.web.preview import Previews
+from app.web.work_limits import WorkSlots
 from tests import shelves
 from tests.web.conftest import Link
 
 AGENTS, VIDEO = "Language Agents that <think> in $\\mathbb{R}^n$", "Video Diffusion in Real Time"
-AGENT = Preferences(interests=(Wish("agents"),))
+AGENT = Preferences(interests=(Interest("agents"),))
 SCRIPT = {"HX-Request": "true"}
 FORM = {"email": "carol@example", "interest": ["language agents", "", "cooking"], "cadence": "weekly",
         "weekday": "2", "hour": "7", "zone": "Asia/Tokyo", "liked": "Attention Is All You Need"}  # fmt: skip
 
 
 @pytest.fixture
-def shelf(app: App) -> None:
+def shelf(app: Application) -> None:
     """Two papers of today, and one on agents on each of the three days before."""
     now = clock.utcnow()
     with app.db.write() as session:
@@ -100,7 +100,9 @@ def test_no_other_words_are_asked_for_where_there_are_none() -> None:
 
 
 @pytest.mark.usefixtures("shelf")
-def test_what_is_muted_would_not_have_come(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_what_is_muted_would_not_have_come(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
     """Beside each interest stands what its reader would have got."""
     path, form = link(Purpose.PREFERENCES, alice) + "/preview", {"interest": ["language agents", "video"]}
     some = client.post(path, data={**form, "muted": "think"}, headers=SCRIPT).text
@@ -117,11 +119,11 @@ def test_an_interest_from_right_to_left_stays_beside_its_bars(client: TestClient
 
 
 @pytest.mark.usefixtures("shelf")
-def test_nothing_is_written(app: App, client: TestClient) -> None:
+def test_nothing_is_written(app: Application, client: TestClient) -> None:
     """Neither who looked, nor what for."""
     client.post("/preview", data=FORM)
     with app.db.read() as session:
-        for table in (Subscriber, Delivery, Event, Query):
+        for table in (Subscriber, Delivery, Event, InterestQuery):
             assert session.exec(select(func.count()).select_from(table)).one() == 0
 
 
@@ -188,7 +190,7 @@ def test_a_flood_of_lines_does_not_come_back(
         assert 'id="problem-muted"' in answer.text
         assert 'id="problem-interests"' in answer.text
     monkeypatch.setattr(client.app.state.capacity.preview_limit, "hit", refuse)  # type: ignore[attr-defined]
-    monkeypatch.setattr(forms, "looked_over", None)
+    monkeypatch.setattr(forms, "validated", None)
     assert client.post("/preview", data=typed).status_code == 429
 
 
@@ -200,7 +202,7 @@ def test_without_interests_it_is_what_is_trending(client: TestClient) -> None:
     assert VIDEO in said
 
 
-def test_authors_are_named_in_words(app: App, client: TestClient) -> None:
+def test_authors_are_named_in_words(app: Application, client: TestClient) -> None:
     """Above their papers, and beside the form."""
     now = clock.utcnow()
     with app.db.write() as session:
@@ -211,7 +213,7 @@ def test_authors_are_named_in_words(app: App, client: TestClient) -> None:
 
 @pytest.mark.usefixtures("shelf")
 def test_a_reader_looks_ahead_beside_their_preferences(
-    app: App, client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch
+    app: Application, client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what stands in the form, with its quota and its most; nothing is saved by looking."""
     path = link(Purpose.PREFERENCES, alice) + "/preview"
@@ -274,20 +276,20 @@ def test_more_interests_than_fit_are_not_offered(client: TestClient) -> None:
     assert "These look like" not in looked(client, many, *(f"other {n}" for n in range(6)))
 
 
-def test_signing_up_parts_nothing(app: App, client: TestClient) -> None:
+def test_signing_up_parts_nothing(app: Application, client: TestClient) -> None:
     """What was typed is what is wished for."""
     client.post("/subscribe", data={**FORM, "email": "carol@example.org", "interest": "agents, RL"})
     with app.db.read() as session:
-        stored = session.exec(select(MailRequest.preferences)).one()
+        stored = session.exec(select(FormSubmission.preferences)).one()
     assert [wish["text"] for wish in stored["interests"]] == ["agents, RL"]
 
 
 @pytest.mark.usefixtures("shelf")
 def test_who_looks_too_often_is_told_and_signs_up_all_the_same(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page is there, with all that was typed."""
-    monkeypatch.setattr(capacity, "PREVIEWS_A_MINUTE", 2)
+    monkeypatch.setattr(work_limits, "PREVIEWS_A_MINUTE", 2)
     with TestClient(main.create_app(app), base_url="https://paperboy.test") as client:
         looked(client, "agents")
         looked(client, "video")
@@ -308,7 +310,7 @@ class Broken:
         raise ZeroDivisionError("the secret inside")
 
 
-def test_a_preview_that_fails_is_no_end(app: App) -> None:
+def test_a_preview_that_fails_is_no_end(app: Application) -> None:
     """The form stays as it was filled in."""
     site = main.create_app(app)
     site.state.previews = Broken()
@@ -362,7 +364,7 @@ def test_half_letters_are_no_crash(client: TestClient) -> None:
 
 
 @pytest.mark.usefixtures("shelf")
-def test_papers_are_read_once_a_minute(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_papers_are_read_once_a_minute(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """For all who look; sooner only where so many interests were matched that they would fill the memory."""
     previews, now = Previews(app), clock.utcnow()
     desk = previews._current(now)
@@ -370,7 +372,7 @@ def test_papers_are_read_once_a_minute(app: App, monkeypatch: pytest.MonkeyPatch
     later = previews._current(now + timedelta(seconds=60))
     assert later is not desk
     monkeypatch.setattr(preview, "MATCHED", 2)
-    previews.of(Preferences(interests=(Wish("agents"), Wish("video"))), now + timedelta(seconds=70))
+    previews.of(Preferences(interests=(Interest("agents"), Interest("video"))), now + timedelta(seconds=70))
     assert previews._current(now + timedelta(seconds=80)) is not later
 
 
@@ -386,8 +388,8 @@ def test_the_page_is_light(client: TestClient) -> None:
     files = ("style.css", "page.js", "vendor/htmx/htmx.min.js")
     page = client.post("/preview", data=FORM)
     assert page.headers["content-encoding"] == "gzip"
-    parts = [page.content, *((pages.STATIC / name).read_bytes() for name in files)]
+    parts = [page.content, *((templating.STATIC / name).read_bytes() for name in files)]
     assert sum(len(gzip.compress(part, 5)) for part in parts) < 60_000
     for name in files:
         assert client.get(f"/static/{name}").headers["content-encoding"] == "gzip"
-    assert (pages.STATIC / "vendor/htmx/LICENSE").exists()
+    assert (templating.STATIC / "vendor/htmx/LICENSE").exists()

@@ -9,20 +9,12 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import col, func, select
 
-from app import clock, ingest, main, subscribers, suppression
-from app.models import (
-    Delivery,
-    Event,
-    MailKind,
-    MailRequest,
-    Source,
-    SourceKind,
-    Subscriber,
-    SubscriberState,
-    WhenEmpty,
-)
-from app.pipeline import App
-from app.records import PaperRecord, Parsed
+from app import clock, main, subscribers
+from app.application import Application
+from app.delivery import suppression
+from app.papers import ingest
+from app.storage.models import Delivery, Event, FormSubmission, Source, Subscriber, SubscriberState
+from app.types import EmptyDigestPolicy, MailKind, PaperRecord, ParseResult, SourceKind
 from tests.mailserver import MailServer
 from tests.web.conftest import ALICE, WANTED
 
@@ -33,14 +25,14 @@ FORM = {
 }  # fmt: skip
 
 
-def shelve(app: App, *records: PaperRecord) -> None:
+def shelve(app: Application, *records: PaperRecord) -> None:
     """Papers as a source would bring them."""
     now = clock.utcnow()
     with app.db.write() as session:
         source = Source(name="a source", kind=SourceKind.JSONL, created_at=now)
         session.add(source)
         session.flush()
-        ingest.store(session, source, Parsed(len(records), records), now)
+        ingest.store(session, source, ParseResult(len(records), records), now)
 
 
 def paper(number: int, day: date = DAY, **known: object) -> PaperRecord:
@@ -48,7 +40,7 @@ def paper(number: int, day: date = DAY, **known: object) -> PaperRecord:
     return PaperRecord(**fields)  # type: ignore[arg-type]
 
 
-def count(app: App, table: type) -> int:
+def count(app: Application, table: type) -> int:
     with app.db.read() as session:
         return session.exec(select(func.count()).select_from(table)).one()
 
@@ -64,7 +56,7 @@ def test_the_front_page_is_there_before_the_first_paper(client: TestClient) -> N
     assert 'name="email"' in answer.text
 
 
-def test_the_front_page_shows_the_newest_day(app: App, client: TestClient) -> None:
+def test_the_front_page_shows_the_newest_day(app: Application, client: TestClient) -> None:
     """The most discussed first, with the ways to the paper and to the day before."""
     shelve(
         app,
@@ -80,7 +72,7 @@ def test_the_front_page_shows_the_newest_day(app: App, client: TestClient) -> No
     assert "https://arxiv.org/pdf/2611.00003" in page
 
 
-def test_a_day_leads_to_the_days_beside_it(app: App, client: TestClient) -> None:
+def test_a_day_leads_to_the_days_beside_it(app: Application, client: TestClient) -> None:
     """Over a weekend without papers, too."""
     shelve(app, paper(1, DAY - timedelta(days=3)), paper(2), paper(3, DAY + timedelta(days=4)))
     page = client.get("/day/2026-11-19").text
@@ -96,7 +88,7 @@ def test_what_is_not_there_is_said_kindly(client: TestClient, path: str, status:
     assert "To the front page" in answer.text
 
 
-def test_words_are_suggested_from_the_archive(app: App, client: TestClient) -> None:
+def test_words_are_suggested_from_the_archive(app: Application, client: TestClient) -> None:
     """The most frequent first; the beginning of any word will do."""
     today = clock.utcnow().date()
     keywords = [("world models", "robotics"), ("world models",), ("large world maps",), ("underworld",)]
@@ -110,7 +102,7 @@ def test_words_are_suggested_from_the_archive(app: App, client: TestClient) -> N
 
 
 def test_signing_up_sends_one_mail_with_the_way_in(
-    mail_server: MailServer, app: App, client: TestClient
+    mail_server: MailServer, app: Application, client: TestClient
 ) -> None:
     """What was chosen is kept until its owner confirms."""
     assert client.post("/subscribe", data=FORM).status_code == 200
@@ -126,22 +118,24 @@ def test_signing_up_sends_one_mail_with_the_way_in(
     assert [wish.text for wish in chosen.interests] == ["world models", "robot learning"]
 
 
-def test_signing_up_without_interests_brings_what_is_trending(app: App, client: TestClient) -> None:
+def test_signing_up_without_interests_brings_what_is_trending(app: Application, client: TestClient) -> None:
     """There is always something to begin with."""
     assert client.post("/subscribe", data={**FORM, "interest": ""}).status_code == 200
     with app.db.read() as session:
         waiting = subscribers.awaiting(session, session.exec(select(Subscriber.id)).one() or 0)
     assert waiting is not None
-    assert waiting.wanted.when_empty is WhenEmpty.TRENDING
+    assert waiting.wanted.when_empty is EmptyDigestPolicy.TRENDING
 
 
-def test_a_mail_that_cannot_leave_now_waits(app: App, client: TestClient) -> None:
+def test_a_mail_that_cannot_leave_now_waits(app: Application, client: TestClient) -> None:
     """Nobody listens on the relay's port, and the visitor need not know."""
     assert client.post("/subscribe", data=FORM).status_code == 200
     assert count(app, Delivery) == 1
 
 
-def test_nobody_learns_who_is_subscribed(app: App, client: TestClient, alice: int, pending: int) -> None:
+def test_nobody_learns_who_is_subscribed(
+    app: Application, client: TestClient, alice: int, pending: int
+) -> None:
     """Known, waiting, gone, blocked, erased and unknown addresses get the same answer, to the byte."""
     with app.db.write() as session:
         gone = subscribers.add(session, "gone@example.org", subscribers.preferences_of(
@@ -168,7 +162,7 @@ def test_nobody_learns_who_is_subscribed(app: App, client: TestClient, alice: in
 
 
 def test_a_reader_who_signs_up_again_gets_their_link(
-    mail_server: MailServer, app: App, client: TestClient, alice: int
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """At most once an hour, however often somebody types their address."""
     for _ in range(3):
@@ -199,7 +193,7 @@ def test_a_reader_who_signs_up_again_gets_their_link(
     ],
 )
 def test_a_mistake_is_marked_and_nothing_else_lost(
-    app: App, client: TestClient, field: str, typed: str, marked: str
+    app: Application, client: TestClient, field: str, typed: str, marked: str
 ) -> None:
     """The form comes back as it was filled in, and nothing is stored or sent."""
     answer = client.post("/subscribe", data={**FORM, field: typed})
@@ -213,7 +207,7 @@ def test_a_mistake_is_marked_and_nothing_else_lost(
     assert count(app, Subscriber) == count(app, Delivery) == count(app, Event) == 0
 
 
-def test_more_interests_than_anybody_has_are_refused(app: App, client: TestClient) -> None:
+def test_more_interests_than_anybody_has_are_refused(app: Application, client: TestClient) -> None:
     """Twenty is the most."""
     answer = client.post("/subscribe", data={**FORM, "interest": [f"topic {n}" for n in range(21)]})
     assert answer.status_code == 422
@@ -230,7 +224,7 @@ def test_a_form_that_is_no_form_is_answered(client: TestClient) -> None:
     assert client.post("/subscribe", content=crowd, headers=kind).status_code in (400, 422)
 
 
-def test_who_asks_too_often_has_to_wait_or_work(app: App) -> None:
+def test_who_asks_too_often_has_to_wait_or_work(app: Application) -> None:
     """Before anything is written or mailed."""
     few = main.build(app.settings.model_copy(update={"signups_per_hour": 2}))
     with TestClient(main.create_app(few), base_url="https://paperboy.test") as client:
@@ -244,10 +238,10 @@ def test_who_asks_too_often_has_to_wait_or_work(app: App) -> None:
     assert 0 < int(answer.headers["retry-after"]) <= 3600
     assert "One moment, please" in answer.text
     assert count(app, Event) == written
-    assert count(app, MailRequest) == 2
+    assert count(app, FormSubmission) == 2
 
 
-def test_an_address_is_asked_only_so_often(app: App, client: TestClient) -> None:
+def test_an_address_is_asked_only_so_often(app: Application, client: TestClient) -> None:
     """Whoever asks from wherever, known or not: a mailbox is not a target."""
     answers = [client.post("/manage", data={"email": "new@example.org"}).status_code for _ in range(6)]
     assert answers == [200] * 5 + [429]
@@ -260,7 +254,7 @@ def test_asking_for_a_link_needs_an_address(client: TestClient) -> None:
     assert 'value="nobody"' in answer.text
 
 
-def test_the_last_event_names_nobody_unknown(app: App, client: TestClient) -> None:
+def test_the_last_event_names_nobody_unknown(app: Application, client: TestClient) -> None:
     """An address that we do not know is not written down by asking."""
     client.post("/manage", data={"email": "stranger@example.org"})
     with app.db.read() as session:

@@ -12,22 +12,21 @@ import time_machine
 from fastapi.testclient import TestClient
 from sqlmodel import Session, select
 
-from app import clock, deliver, subscribers, suppression
-from app.models import (
+from app import clock, subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
+from app.links import LIFETIMES, Purpose
+from app.storage.models import (
     Delivery,
     Event,
-    Feedback,
-    Interest,
-    MailKind,
-    OwnPaper,
+    FeedbackRow,
+    InterestRow,
+    PrivatePaper,
     Subscriber,
     SubscriberState,
     Suppression,
-    WhenEmpty,
 )
-from app.pipeline import App
-from app.records import Skip
-from app.tokens import LIFETIMES, Purpose
+from app.types import EmptyDigestPolicy, MailKind, Skip
 from tests import samples, shelves
 from tests.mailserver import MailServer
 from tests.web.conftest import ALICE, WANTED, Link
@@ -43,20 +42,20 @@ PREFERENCES = {
 }  # fmt: skip
 
 
-def state_of(app: App, reader: int) -> SubscriberState:
+def state_of(app: Application, reader: int) -> SubscriberState:
     with app.db.read() as session:
         return subscribers.get(session, reader).state
 
 
-def snapshot(app: App) -> list[object]:
+def snapshot(app: Application) -> list[object]:
     """Every row that a link could change."""
-    tables = (Subscriber, Interest, Delivery, Event, Feedback, OwnPaper, Suppression)
+    tables = (Subscriber, InterestRow, Delivery, Event, FeedbackRow, PrivatePaper, Suppression)
     with app.db.read() as session:
         return [row.model_dump() for table in tables for row in session.exec(select(table))]
 
 
 def digest_for(session: Session, reader: int) -> int:
-    given = deliver.enqueue(
+    given = ledger.enqueue(
         session,
         subscriber_id=reader,
         kind=MailKind.DIGEST,
@@ -82,7 +81,7 @@ def named_by(session: Session, reader: int, purpose: Purpose) -> int:
 
 @pytest.mark.parametrize("purpose", PURPOSES)
 def test_opening_a_link_changes_nothing(
-    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
 ) -> None:
     """A mail scanner opens every link, more than once."""
     with app.db.write() as session:
@@ -97,7 +96,7 @@ def test_opening_a_link_changes_nothing(
 @pytest.mark.parametrize("purpose", PURPOSES)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_forged_link_grants_nothing(
-    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
 ) -> None:
     """One changed character, rubbish, or a token made for any other purpose."""
     if purpose in READ_ONLY and method == "POST":
@@ -116,7 +115,7 @@ def test_a_forged_link_grants_nothing(
 @pytest.mark.parametrize("purpose", sorted(LIFETIMES))
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_an_expired_link_offers_a_fresh_one(
-    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
 ) -> None:
     """It says what happened, and does nothing."""
     old = link(purpose, alice, issued=clock.utcnow() - LIFETIMES[purpose] - timedelta(minutes=1))
@@ -129,7 +128,7 @@ def test_an_expired_link_offers_a_fresh_one(
 
 @pytest.mark.parametrize("purpose", PURPOSES)
 def test_a_revoked_link_grants_nothing_but_leaving(
-    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
 ) -> None:
     """Raising the epoch ends all links sent so far; unsubscribing works from a mail of any age."""
     path = link(purpose, alice)
@@ -146,7 +145,7 @@ def test_a_link_of_nobody_is_forged(client: TestClient, link: Link, purpose: Pur
 
 @pytest.mark.parametrize("purpose", PURPOSES)
 def test_pages_behind_a_link_are_kept_by_nobody(
-    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
 ) -> None:
     """No cache, no search engine, no referrer."""
     with app.db.write() as session:
@@ -159,7 +158,7 @@ def test_pages_behind_a_link_are_kept_by_nobody(
 
 @pytest.mark.parametrize("purpose", WITH_BUTTON)
 def test_after_erasing_only_leaving_is_answered(
-    app: App, client: TestClient, alice: int, link: Link, purpose: Purpose
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
 ) -> None:
     """It is done already, and says so; everything else has ended."""
     path = link(purpose, alice)
@@ -174,7 +173,9 @@ def test_after_erasing_only_leaving_is_answered(
 # --- joining
 
 
-def test_confirming_begins_the_digests(app: App, client: TestClient, pending: int, link: Link) -> None:
+def test_confirming_begins_the_digests(
+    app: Application, client: TestClient, pending: int, link: Link
+) -> None:
     """The page shows what was asked for; the button agrees to it; a second press changes nothing."""
     path = link(Purpose.CONFIRM, pending)
     asked = client.get(path).text
@@ -194,7 +195,9 @@ def test_confirming_begins_the_digests(app: App, client: TestClient, pending: in
     assert snapshot(app) == before
 
 
-def test_confirming_after_leaving_is_a_conflict(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_confirming_after_leaving_is_a_conflict(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
     """An old mail does not bring anybody back."""
     client.post(link(Purpose.UNSUBSCRIBE, alice))
     path = link(Purpose.CONFIRM, alice)
@@ -204,7 +207,7 @@ def test_confirming_after_leaving_is_a_conflict(app: App, client: TestClient, al
     assert "sign up again" in answer.text
 
 
-def test_declining_forgets(app: App, client: TestClient, pending: int, link: Link) -> None:
+def test_declining_forgets(app: Application, client: TestClient, pending: int, link: Link) -> None:
     """And is as kind the second time."""
     path = link(Purpose.DECLINE, pending)
     for _ in range(2):
@@ -228,7 +231,7 @@ def test_declining_forgets(app: App, client: TestClient, pending: int, link: Lin
     ids=["urlencoded", "multipart", "empty", "broken"],
 )
 def test_one_click_unsubscribes(
-    app: App, client: TestClient, alice: int, link: Link, body: dict[str, object]
+    app: Application, client: TestClient, alice: int, link: Link, body: dict[str, object]
 ) -> None:
     """From a mail program: no cookie, no origin of ours, no redirect (RFC 8058)."""
     foreign = {"origin": "https://mail.example", "sec-fetch-site": "cross-site"}
@@ -241,7 +244,7 @@ def test_one_click_unsubscribes(
     assert state_of(app, alice) is SubscriberState.UNSUBSCRIBED
 
 
-def test_leaving_says_whose_digest_ends(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_leaving_says_whose_digest_ends(app: Application, client: TestClient, alice: int, link: Link) -> None:
     """The owner of an address knows it again; who was forwarded a mail does not learn it."""
     path = link(Purpose.UNSUBSCRIBE, alice)
     hint = f"to {ALICE[0]}…@{ALICE.partition('@')[2]}"
@@ -263,7 +266,7 @@ def test_what_a_forwarded_mail_shows_does_not_name_its_reader(
         assert ALICE not in client.get(link(purpose, alice)).text
 
 
-def test_an_export_is_a_file(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_an_export_is_a_file(app: Application, client: TestClient, alice: int, link: Link) -> None:
     """With everything in it, and no secret."""
     with app.db.write() as session:
         digest_for(session, alice)
@@ -278,7 +281,7 @@ def test_an_export_is_a_file(app: App, client: TestClient, alice: int, link: Lin
 
 @pytest.mark.parametrize("keep_off", [True, False])
 def test_erasing_takes_a_fresh_mail(
-    mail_server: MailServer, app: App, client: TestClient, alice: int, link: Link, keep_off: bool
+    mail_server: MailServer, app: Application, client: TestClient, alice: int, link: Link, keep_off: bool
 ) -> None:
     """The preferences ask for it, the mail brings the link, its button erases; as often as pressed."""
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/erase")
@@ -297,7 +300,9 @@ def test_erasing_takes_a_fresh_mail(
 # --- staying
 
 
-def test_preferences_are_shown_and_saved(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_preferences_are_shown_and_saved(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
     """What is on the page is what was stored, before and after."""
     path = link(Purpose.PREFERENCES, alice)
     page = client.get(path).text
@@ -333,7 +338,7 @@ def test_preferences_are_shown_and_saved(app: App, client: TestClient, alice: in
     ],
 )
 def test_a_mistake_in_preferences_keeps_what_was_typed(
-    app: App, client: TestClient, alice: int, link: Link, field: str, typed: object, marked: str
+    app: Application, client: TestClient, alice: int, link: Link, field: str, typed: object, marked: str
 ) -> None:
     """It is marked where it is, and what was stored stays."""
     answer = client.post(link(Purpose.PREFERENCES, alice), data={**PREFERENCES, field: typed})
@@ -344,7 +349,7 @@ def test_a_mistake_in_preferences_keeps_what_was_typed(
 
 
 def test_what_came_since_the_form_was_opened_is_kept(
-    app: App, client: TestClient, alice: int, link: Link
+    app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
     """A word muted, an author followed by a mail's links; what was taken out of the form is gone."""
     path = link(Purpose.PREFERENCES, alice)
@@ -363,7 +368,7 @@ def test_what_came_since_the_form_was_opened_is_kept(
 
 
 def test_fewer_weights_than_interests_are_filled_up(
-    app: App, client: TestClient, alice: int, link: Link
+    app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
     """A form from a script need not be complete."""
     few = {**PREFERENCES, "weight": [], "quota": []}
@@ -374,7 +379,9 @@ def test_fewer_weights_than_interests_are_filled_up(
 
 
 @pytest.mark.parametrize("beside", ["", "/pause"], ids=["the link in the mail", "the preferences page"])
-def test_a_break_begins_and_ends(app: App, client: TestClient, alice: int, link: Link, beside: str) -> None:
+def test_a_break_begins_and_ends(
+    app: Application, client: TestClient, alice: int, link: Link, beside: str
+) -> None:
     """Until a day, by the reader's own calendar; or until they say so."""
     path = link(Purpose.PREFERENCES, alice) + beside if beside else link(Purpose.PAUSE, alice)
     back = clock.utcnow().date() + timedelta(days=10)
@@ -410,7 +417,7 @@ TODAY = datetime(2026, 11, 20, 15, tzinfo=UTC)  # Saturday, 21 November, in Toky
     ],
 )
 def test_a_break_ends_on_a_day_to_come(
-    app: App, client: TestClient, alice: int, link: Link, until: str, kind: str, problem: str
+    app: Application, client: TestClient, alice: int, link: Link, until: str, kind: str, problem: str
 ) -> None:
     """By the reader's own calendar. Any other stays in the field, with what is wrong; nothing is paused."""
     with time_machine.travel(TODAY, tick=False):
@@ -427,7 +434,7 @@ def test_a_break_ends_on_a_day_to_come(
 
 
 def test_who_left_can_come_back_with_everything_as_it_was(
-    app: App, client: TestClient, alice: int, link: Link
+    app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
     """Through the link that was mailed to them, with a new consent."""
     client.post(link(Purpose.UNSUBSCRIBE, alice))
@@ -446,14 +453,14 @@ def test_a_message_is_one_of_ours(client: TestClient, alice: int, link: Link) ->
     assert "your password" not in page
 
 
-def test_silence_is_explained(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_silence_is_explained(app: Application, client: TestClient, alice: int, link: Link) -> None:
     """Each digest that came, and why none did; never what a relay said."""
     now = clock.utcnow()
     with app.db.write() as session:
         delivery = session.get_one(Delivery, digest_for(session, alice))
         delivery.subject, delivery.reason = "Seven papers", "550 secret relay talk"
         silence = Skip("none of the 31 new papers matched your interests")
-        deliver.enter(session, [deliver.Entry(alice, "2026-11-19", now, silence)], now)
+        ledger.enter(session, [ledger.Entry(alice, "2026-11-19", now, silence)], now)
     page = client.get(link(Purpose.PREFERENCES, alice)).text
     assert "Seven papers" in page
     assert "/view/" in page
@@ -464,7 +471,9 @@ def test_silence_is_explained(app: App, client: TestClient, alice: int, link: Li
 # --- reading
 
 
-def test_a_digest_can_be_read_in_the_browser(app: App, client: TestClient, alice: int, link: Link) -> None:
+def test_a_digest_can_be_read_in_the_browser(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
     """As it was mailed, in a page that may do nothing but be read."""
     with app.db.write() as session:
         delivery_id = digest_for(session, alice)
@@ -477,7 +486,7 @@ def test_a_digest_can_be_read_in_the_browser(app: App, client: TestClient, alice
 
 
 def test_a_digest_of_somebody_else_is_not_shown(
-    app: App, client: TestClient, alice: int, pending: int, link: Link
+    app: Application, client: TestClient, alice: int, pending: int, link: Link
 ) -> None:
     """Nor one that is not there, nor a mail that is no digest."""
     with app.db.write() as session:
@@ -489,10 +498,10 @@ def test_a_digest_of_somebody_else_is_not_shown(
 
 
 def test_the_first_digest_is_promised_as_it_comes(
-    app: App, client: TestClient, pending: int, link: Link
+    app: Application, client: TestClient, pending: int, link: Link
 ) -> None:
     """Who gets what is trending waits for nothing that fits."""
-    for when_empty, later in ((WhenEmpty.SKIP, True), (WhenEmpty.TRENDING, False)):
+    for when_empty, later in ((EmptyDigestPolicy.SKIP, True), (EmptyDigestPolicy.TRENDING, False)):
         with app.db.write() as session:
             reader = session.get_one(Subscriber, pending)
             reader.when_empty, reader.state = when_empty, SubscriberState.PENDING
@@ -501,7 +510,7 @@ def test_the_first_digest_is_promised_as_it_comes(
         assert ("It comes later when nothing fits" in said) is later
 
 
-def test_a_zone_of_another_name_stays(app: App, client: TestClient, link: Link) -> None:
+def test_a_zone_of_another_name_stays(app: Application, client: TestClient, link: Link) -> None:
     """Each is offered under one name; who came with an older one keeps it."""
     with app.db.write() as session:
         wanted = replace(WANTED, zone="Asia/Calcutta")

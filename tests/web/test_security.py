@@ -10,13 +10,14 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import counters, main
+from app import main
+from app.application import Application
 from app.errors import TooManyRequests
-from app.models import RateLimit
-from app.pipeline import App
-from app.web import pages, security
-from app.web.capacity import RateLimiter
-from app.web.security import nearest_stranger
+from app.storage import rate_limits
+from app.storage.models import RateLimit
+from app.web import security, templating
+from app.web.security import first_untrusted_hop
+from app.web.work_limits import RateLimiter
 
 
 def test_every_answer_carries_the_headers(client: TestClient) -> None:
@@ -30,7 +31,7 @@ def test_every_answer_carries_the_headers(client: TestClient) -> None:
         assert "unsafe-inline" not in answer.headers["content-security-policy"], path
 
 
-def test_plain_http_is_not_told_to_use_tls(app: App) -> None:
+def test_plain_http_is_not_told_to_use_tls(app: Application) -> None:
     """A service on somebody's own machine would become unreachable."""
     plain = app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"})
     assert "Strict-Transport-Security" not in security.headers(plain)
@@ -92,7 +93,7 @@ def test_a_forwarded_address_is_believed_as_far_as_our_proxies_wrote_it(
     chain: list[str], trusted: tuple[str, ...], visitor: str
 ) -> None:
     """Whatever a visitor puts in front of it is theirs to make up."""
-    assert nearest_stranger(chain, trusted) == visitor
+    assert first_untrusted_hop(chain, trusted) == visitor
 
 
 def test_names_are_limited_apart_and_forgotten_when_their_window_ends(
@@ -119,15 +120,15 @@ def test_names_are_limited_apart_and_forgotten_when_their_window_ends(
     limiter.hit("192.0.2.1")
 
 
-def test_limits_that_guard_mail_are_shared_by_all_processes(app: App, now: datetime) -> None:
+def test_limits_that_guard_mail_are_shared_by_all_processes(app: Application, now: datetime) -> None:
     """What is refused is not counted, so who goes on asking does not wait for ever."""
     hour = timedelta(hours=1)
     for _ in range(2):
         with app.db.write() as session:
-            counters.limit(session, "tests of key 1", 2, now, hour)
+            rate_limits.limit(session, "tests of key 1", 2, now, hour)
     for _ in range(3):
         with pytest.raises(TooManyRequests) as raised, app.db.write() as session:
-            counters.limit(session, "tests of key 1", 2, now + hour / 2, hour)
+            rate_limits.limit(session, "tests of key 1", 2, now + hour / 2, hour)
         assert raised.value.retry_after == 1800
     with app.db.read() as session:
         assert session.exec(select(RateLimit.hits)).one() == 2
@@ -159,7 +160,7 @@ def test_a_file_is_kept_for_ever_only_under_the_url_of_its_content(client: TestC
     urls = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', client.get("/").text))
     assert len(urls) >= 4
     for url in urls:
-        assert client.get(url).headers["cache-control"] == pages.FOR_EVER
+        assert client.get(url).headers["cache-control"] == templating.FOR_EVER
         path, _, _ = url.partition("?")
         for query in ("v=0123456789ab", "anything", url.partition("?")[2] + "&x"):
             assert client.get(f"{path}?{query}").headers["cache-control"] == "no-cache"
@@ -173,7 +174,7 @@ def test_an_oversized_form_is_refused(client: TestClient) -> None:
     assert client.post("/subscribe", content=iter([flood]), headers=kind).status_code == 413
 
 
-def test_an_error_inside_shows_nothing_of_it(app: App) -> None:
+def test_an_error_inside_shows_nothing_of_it(app: Application) -> None:
     """A page with a way on, with the headers, and no trace of the cause."""
     site = main.create_app(app)
 

@@ -9,10 +9,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app import clock, subscribers
-from app.pipeline import App
-from app.records import PaperRecord, Wish
-from app.subscribers import Preferences, Recognised
-from app.tokens import Purpose
+from app.application import Application
+from app.links import Purpose
+from app.subscribers import MatchedReferences, Preferences
+from app.types import Interest, PaperRecord
 from tests import weight
 from tests.web.conftest import Link
 from tests.web.test_public import DAY, paper, shelve
@@ -21,7 +21,7 @@ PAPERS = 100
 pytestmark = pytest.mark.once
 
 
-def test_no_page_is_heavy(app: App, client: TestClient, link: Link) -> None:
+def test_no_page_is_heavy(app: Application, client: TestClient, link: Link) -> None:
     """With a hundred papers a day, twenty interests, two hundred likes: as it is sent, and as it is read."""
     dice, day = random.Random(1), clock.utcnow().date()  # noqa: S311 - no secret
     titles = [weight.prose(dice, 11) for _ in range(PAPERS)]
@@ -37,7 +37,7 @@ def test_no_page_is_heavy(app: App, client: TestClient, link: Link) -> None:
             for number, title in enumerate(titles, 1)
         ),
     )  # fmt: skip
-    wishes = tuple(Wish(" ".join(title.split()[:4]), 1.0, 3) for title in titles[:20])
+    wishes = tuple(Interest(" ".join(title.split()[:4]), 1.0, 3) for title in titles[:20])
     liked = tuple(
         PaperRecord(title=weight.prose(dice, 11), authors=(weight.prose(dice, 2), weight.prose(dice, 2)))
         for _ in range(200)
@@ -45,7 +45,7 @@ def test_no_page_is_heavy(app: App, client: TestClient, link: Link) -> None:
     wanted = Preferences(interests=wishes, max_papers=30, beyond=30)
     with app.db.write() as session:
         carol = subscribers.add(session, "carol@example.org", wanted, clock.utcnow())
-        subscribers.like(session, carol, Recognised(own=liked), clock.utcnow())
+        subscribers.like(session, carol, MatchedReferences(own=liked), clock.utcnow())
     theirs = link(Purpose.PREFERENCES, carol)
     week = f"/week/{day:%G-W%V}"
     paths = ["/", f"/day/{day}", f"/day/{day}?page=2", week, "/paper/1", "/search", "/manage"]
@@ -57,7 +57,7 @@ def test_no_page_is_heavy(app: App, client: TestClient, link: Link) -> None:
     assert {path: of for path, of in weights.items() if max(of.sent, of.html) > weight.LIMIT} == {}
 
 
-def test_a_day_is_shown_page_by_page(app: App, client: TestClient) -> None:
+def test_a_day_is_shown_page_by_page(app: Application, client: TestClient) -> None:
     """Every paper once, numbered on; each page says which it is, and there are no others."""
     shelve(app, *(paper(number, upvotes=number) for number in range(1, 53)))
     first, second = client.get(f"/day/{DAY}").text, client.get(f"/day/{DAY}?page=2").text

@@ -1,8 +1,14 @@
-"""The admin API, below /api/v1. One file a resource; each is thin and calls what the pages call, too.
+"""The admin API, below /api/v1. One file per resource; each is thin and calls what the pages call.
 
-access     who may call what                       problems   every error as problem+json
-paging     lists a page at a time                  reference  the documentation for people
-values     days, numbers and truths as the documentation has them
+auth          who may call what
+pagination    lists, one page at a time
+problems      every error as problem+json
+values        days, numbers and booleans as the documentation describes them
+audit_log     record what a key changed
+docs          the documentation for people
+
+The resources: deliveries, digests, editions, interests, models, papers, runs, sources, statistics,
+subscribers, suppressions.
 """
 
 from __future__ import annotations
@@ -11,25 +17,25 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.pipeline import App
-from app.web import pages
+from app.application import Application
+from app.web import templating
 from app.web.api import (
-    changes,
+    audit_log,
     deliveries,
     digests,
+    docs,
     editions,
     interests,
     models,
     papers,
     problems,
-    reference,
     runs,
     sources,
     statistics,
     subscribers,
     suppressions,
 )
-from app.web.capacity import Capacity
+from app.web.work_limits import Capacity
 
 RESOURCES = (
     subscribers,
@@ -42,7 +48,7 @@ RESOURCES = (
     suppressions,
     models,
     runs,
-    changes,
+    audit_log,
     statistics,
 )
 DESCRIPTION = """\
@@ -61,7 +67,7 @@ class Api(FastAPI):
         return document
 
 
-def create(app: App, capacity: Capacity | None = None) -> FastAPI:
+def create(app: Application, capacity: Capacity | None = None) -> FastAPI:
     """The API as an application of its own, to be mounted at /api."""
     api = Api(
         title=f"{app.settings.site_name}: admin API",
@@ -74,9 +80,9 @@ def create(app: App, capacity: Capacity | None = None) -> FastAPI:
     )
     api.state.paperboy = app
     api.state.capacity = capacity or Capacity()
-    api.state.templates = pages.environment(app.settings)
+    api.state.templates = templating.environment(app.settings)
     problems.install(api)
     for resource in RESOURCES:
         api.include_router(resource.router, prefix="/v1")
-    api.include_router(reference.router)
+    api.include_router(docs.router)
     return api

@@ -10,12 +10,14 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from sqlmodel import col, select
 
-from app import audit, deliver
+from app.delivery import ledger
 from app.errors import NotFound
-from app.models import Delivery, DeliveryState, MailKind
+from app.storage import audit_log
+from app.storage.models import Delivery, DeliveryState
+from app.types import MailKind
 from app.web.api import problems
-from app.web.api.access import AnyId, Id, Now, Paperboy, Reader, Sender
-from app.web.api.paging import Page, Paging, newest_first
+from app.web.api.auth import AnyId, CanRead, CanSend, Id, Now, Paperboy
+from app.web.api.pagination import Page, Paging, newest_first
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
 
@@ -50,7 +52,7 @@ class DeliveryDetail(DeliveryOut):
 @router.get("")
 def list_deliveries(
     app: Paperboy,
-    _key: Reader,
+    _key: CanRead,
     window: Paging,
     state: DeliveryState | None = None,
     kind: MailKind | None = None,
@@ -68,26 +70,26 @@ def list_deliveries(
 
 
 @router.get("/{delivery_id}", responses=problems.responses(404))
-def get_delivery(app: Paperboy, _key: Reader, delivery_id: Id) -> DeliveryDetail:
+def get_delivery(app: Paperboy, _key: CanRead, delivery_id: Id) -> DeliveryDetail:
     """One mail, with its digest."""
     with app.db.read() as session:
         row = session.get(Delivery, delivery_id)
         if row is None:
             raise NotFound(f"there is no delivery {delivery_id}")
-        kept = deliver.digests(session, [delivery_id])
-        read = app.cards.restore(session, list(kept.values()))
+        kept = ledger.digests(session, [delivery_id])
+        read = app.snapshots.restore(session, list(kept.values()))
     return DeliveryDetail(**row.model_dump(), digest=asdict(read[0].digest) if read else {})
 
 
 @router.post("/{delivery_id}/release", responses=problems.responses(404, 409))
-def release_delivery(app: Paperboy, key: Sender, now: Now, delivery_id: Id) -> DeliveryOut:
+def release_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: Id) -> DeliveryOut:
     """Send a mail of unknown fate once more, with the same Message-ID and the same bytes.
 
     Such a mail was in flight when the sender or the relay died: the reader may have it already.
     """
     with app.db.write() as session:
-        deliver.release(session, delivery_id, now)
-        audit.note(session, key.name, "delivery.release", delivery_id, now)
+        ledger.resend(session, delivery_id, now)
+        audit_log.note(session, key.name, "delivery.release", delivery_id, now)
         return _shown(session.get_one(Delivery, delivery_id))
 
 

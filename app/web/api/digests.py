@@ -10,14 +10,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import audit, counters, hindsight, pipeline, subscribers
+from app import pipeline, subscribers
+from app.application import Application
+from app.digests import backtesting
+from app.digests.explanation import Explanation
 from app.errors import Conflict, NotFound
-from app.explaining import Explanation
-from app.pipeline import App
-from app.records import Digest, Skip, Verdict, Wish
+from app.storage import audit_log, rate_limits
 from app.subscribers import Preferences
+from app.types import Digest, Interest, SendOutcome, Skip
 from app.web.api import problems
-from app.web.api.access import Analysis, Id, Now, Paperboy, Reader, Sender
+from app.web.api.auth import Analysis, CanRead, CanSend, Id, Now, Paperboy
 from app.web.api.subscribers import InterestIn, Text
 from app.web.api.values import FROM_JSON, Day, Integer, Moment
 
@@ -53,7 +55,7 @@ class Preview(BaseModel):
     text: str
 
 
-class Wanted(BaseModel):
+class PreviewRequest(BaseModel):
     """What nobody in particular might want."""
 
     model_config = ConfigDict(extra="forbid")
@@ -73,12 +75,12 @@ class Wanted(BaseModel):
     )
 
 
-class Back(BaseModel):
+class BacktestRequest(BaseModel):
     """Interests of nobody in particular, and how far to look back."""
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
-    days: Integer = Field(default=14, ge=1, le=hindsight.MOST_DAYS)
+    days: Integer = Field(default=14, ge=1, le=backtesting.MOST_DAYS)
     at: Moment | None = Field(default=None, description="Back from this moment; now, if left out.")
     max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
 
@@ -93,7 +95,7 @@ class EditionOut(BaseModel):
     sections: list[dict[str, Any]]
 
 
-class LookBack(BaseModel):
+class BacktestResult(BaseModel):
     """The digests of the last days, the oldest first."""
 
     items: list[EditionOut]
@@ -109,13 +111,13 @@ class Recipient(BaseModel):
 class Outcome(BaseModel):
     """What the relay said of a test."""
 
-    verdict: Verdict = Field(examples=[Verdict.ACCEPTED])
+    verdict: SendOutcome = Field(examples=[SendOutcome.ACCEPTED])
     code: int | None = Field(examples=[250])
     answer: str = Field(examples=["2.0.0 Ok: queued"])
 
 
 @router.post("/previews")
-def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted, _place: Analysis) -> Preview:
+def preview(app: Paperboy, _key: CanRead, now: Now, wanted: PreviewRequest, _place: Analysis) -> Preview:
     """The digest that a new reader with these interests would get."""
     chosen = Preferences(
         interests=_wishes(wanted.interests),
@@ -129,17 +131,19 @@ def preview(app: Paperboy, _key: Reader, now: Now, wanted: Wanted, _place: Analy
 
 
 @router.post("/backtests")
-def backtest(app: Paperboy, _key: Reader, now: Now, wanted: Back, _place: Analysis) -> LookBack:
+def backtest(
+    app: Paperboy, _key: CanRead, now: Now, wanted: BacktestRequest, _place: Analysis
+) -> BacktestResult:
     """What these interests would have brought, day by day, each paper once."""
     wishes = _wishes(wanted.interests)
     editions = pipeline.backtest(app, wanted.at or now, wishes, wanted.days, max_papers=wanted.max_papers)
-    return LookBack(items=[_brought(edition) for edition in editions])
+    return BacktestResult(items=[_brought(edition) for edition in editions])
 
 
 @router.get("/subscribers/{subscriber_id}/explain/{paper:path}", responses=problems.responses(404))
 def explain(
     app: Paperboy,
-    _key: Reader,
+    _key: CanRead,
     now: Now,
     subscriber_id: Id,
     paper: Named,
@@ -156,7 +160,7 @@ def explain(
 
 @router.get("/subscribers/{subscriber_id}/preview", responses=problems.responses(404))
 def preview_for_subscriber(
-    app: Paperboy, _key: Reader, now: Now, subscriber_id: Id, _place: Analysis
+    app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id, _place: Analysis
 ) -> Preview:
     """The digest that this reader would get now: without the papers that they have had already."""
     edition, digest = _foreseen(app, subscriber_id, now)
@@ -166,7 +170,7 @@ def preview_for_subscriber(
 @router.post("/subscribers/{subscriber_id}/test-send", responses=problems.responses(404, 409))
 def send_test(
     app: Paperboy,
-    key: Sender,
+    key: CanSend,
     now: Now,
     subscriber_id: Id,
     wanted: Recipient,
@@ -181,20 +185,20 @@ def send_test(
     if isinstance(digest, Skip):
         raise Conflict(f"there would be no digest: {digest.reason}")
     with app.db.write() as session:
-        counters.limit(session, f"tests of key {key.id}", TESTS_AN_HOUR, now, HOUR)
-        counters.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
-        audit.note(session, key.name, "digest.test", subscriber_id, now, to=to)
+        rate_limits.limit(session, f"tests of key {key.id}", TESTS_AN_HOUR, now, HOUR)
+        rate_limits.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
+        audit_log.note(session, key.name, "digest.test", subscriber_id, now, to=to)
     answer = pipeline.send_test(app, digest, to, now)
     return Outcome(verdict=answer.verdict, code=answer.code, answer=answer.text)
 
 
-def _wishes(interests: Sequence[InterestIn]) -> tuple[Wish, ...]:
+def _wishes(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
     """Interests as the pipeline takes them, or InvalidPreference, which says what to change about one."""
-    wanted = tuple(Wish(each.text, each.weight, each.quota) for each in interests)
+    wanted = tuple(Interest(each.text, each.weight, each.quota) for each in interests)
     return subscribers.check(Preferences(interests=wanted)).interests
 
 
-def _brought(edition: hindsight.Edition) -> EditionOut:
+def _brought(edition: backtesting.Edition) -> EditionOut:
     digest, when = edition.digest, {"edition": edition.edition, "at": edition.at}
     if isinstance(digest, Skip):
         return EditionOut(**when, skipped=digest.reason, considered=0, sections=[])
@@ -202,14 +206,14 @@ def _brought(edition: hindsight.Edition) -> EditionOut:
     return EditionOut(**when, skipped=None, considered=digest.considered, sections=sections)
 
 
-def _foreseen(app: App, subscriber_id: int, now: datetime) -> tuple[str, Digest | Skip]:
+def _foreseen(app: Application, subscriber_id: int, now: datetime) -> tuple[str, Digest | Skip]:
     foreseen = pipeline.foresee(app, now, [subscriber_id])
     if not foreseen:
         raise NotFound("There is no such reader.")
     return foreseen[0].edition, foreseen[0].digest
 
 
-def _shown(app: App, digest: Digest | Skip, edition: str, now: datetime) -> Preview:
+def _shown(app: Application, digest: Digest | Skip, edition: str, now: datetime) -> Preview:
     if isinstance(digest, Skip):
         empty = {"considered": 0, "note": "", "sections": [], "subject": "", "html": "", "text": ""}
         return Preview(edition=edition, skipped=digest.reason, **empty)

@@ -9,12 +9,15 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
-from app import audit, deliver
+from app.delivery import ledger
+from app.digests import reconciliation
 from app.errors import NotFound
-from app.models import DeliveryState, MailKind, SendingPause
+from app.storage import audit_log
+from app.storage.models import DeliveryState, SendingPause
+from app.types import MailKind
 from app.web.api import problems
-from app.web.api.access import Now, Paperboy, Reader, Sender
-from app.web.api.paging import Page, Paging, cut
+from app.web.api.auth import CanRead, CanSend, Now, Paperboy
+from app.web.api.pagination import Page, Paging, cut
 
 router = APIRouter(tags=["editions"])
 
@@ -97,13 +100,13 @@ class Reason(BaseModel):
 
 
 @router.get("/editions")
-def list_editions(app: Paperboy, _key: Reader, window: Paging) -> Page[EditionOut]:
+def list_editions(app: Paperboy, _key: CanRead, window: Paging) -> Page[EditionOut]:
     """The editions in descending order of their names, with their digests by state."""
     with app.db.read() as session:
-        names = deliver.editions(session, window.limit + 1, window.after)
+        names = ledger.editions(session, window.limit + 1, window.after)
         shown, cursor = cut(names, window, str)
-        counted = deliver.counts(session, shown)
-        pauses = {pause.edition: _pause(pause) for pause in deliver.pauses(session)}
+        counted = ledger.counts(session, shown)
+        pauses = {pause.edition: _pause(pause) for pause in ledger.pauses(session)}
     items = [
         EditionOut(edition=name, digests=_states(counted[name]), paused=pauses.get(name)) for name in shown
     ]
@@ -111,12 +114,12 @@ def list_editions(app: Paperboy, _key: Reader, window: Paging) -> Page[EditionOu
 
 
 @router.get("/editions/{edition}", responses=problems.responses(404))
-def get_edition(app: Paperboy, _key: Reader, now: Now, edition: Name) -> Edition:
+def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Edition:
     """One edition, compared with who was due for it. Digests older than the retention are not there."""
     with app.db.read() as session:
-        pauses = [_pause(pause) for pause in deliver.pauses(session) if pause.edition == edition]
+        pauses = [_pause(pause) for pause in ledger.pauses(session) if pause.edition == edition]
         forgotten = edition < (now - timedelta(days=app.settings.retention_days)).date().isoformat()
-        counted = deliver.balance(session, now, edition)
+        counted = reconciliation.reconcile(session, now, edition)
     if (forgotten or not counted.due) and not counted.states and not pauses:
         raise NotFound(f"no digest of the edition {edition} was ever due")
     paused = pauses[0] if pauses else None
@@ -124,19 +127,19 @@ def get_edition(app: Paperboy, _key: Reader, now: Now, edition: Name) -> Edition
 
 
 @router.post("/editions/{edition}/pause", status_code=204)
-def pause_edition(app: Paperboy, key: Sender, now: Now, edition: Name, wanted: Reason) -> None:
+def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, wanted: Reason) -> None:
     """Let no mail of this edition leave, whether it exists already or not."""
     _pause_it(app, key.name, now, edition, wanted.reason)
 
 
 @router.post("/editions/{edition}/resume", status_code=204, responses=problems.responses(404))
-def resume_edition(app: Paperboy, key: Sender, now: Now, edition: Name) -> None:
+def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None:
     """Let the mails of this edition leave again."""
     _resume_it(app, key.name, now, edition)
 
 
 @router.post("/editions/{edition}/cancel", responses=problems.responses(404))
-def cancel_edition(app: Paperboy, key: Sender, now: Now, edition: Name) -> Edition:
+def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Edition:
     """End every mail of this edition that has not left; its papers may come with the reader's next digest.
 
     What is in flight gets its answer. Readers whose digest is not composed yet still get theirs, when their
@@ -144,49 +147,49 @@ def cancel_edition(app: Paperboy, key: Sender, now: Now, edition: Name) -> Editi
     """
     get_edition(app, key, now, edition)  # or there is none, and nothing to be noted
     with app.db.write() as session:
-        ended = deliver.cancel(session, edition)
-        audit.note(session, key.name, "edition.cancel", edition, now, ended=ended)
+        ended = ledger.cancel(session, edition)
+        audit_log.note(session, key.name, "edition.cancel", edition, now, ended=ended)
     return get_edition(app, key, now, edition)
 
 
 @router.get("/sending")
-def get_sending(app: Paperboy, _key: Reader, now: Now) -> Sending:
+def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
     """Whether mails leave, what is held back, the balance of these days' editions, and what else waits."""
     with app.db.read() as session:
-        pauses = [_pause(pause) for pause in deliver.pauses(session)]
-        balance, waiting = _balance(deliver.recent(session, now)), deliver.waiting(session)
-        mails = _states(deliver.totals(session))
+        pauses = [_pause(pause) for pause in ledger.pauses(session)]
+        balance, waiting = _balance(reconciliation.reconcile_recent(session, now)), ledger.waiting(session)
+        mails = _states(ledger.totals(session))
     others = [WaitingOut(**each._asdict()) for each in waiting if each.kind is not MailKind.DIGEST]
-    everything = any(pause.edition == deliver.EVERYTHING for pause in pauses)
+    everything = any(pause.edition == ledger.EVERYTHING for pause in pauses)
     return Sending(paused=everything, pauses=pauses, balance=balance, deliveries=mails, others=others)
 
 
 @router.post("/sending/pause", status_code=204)
-def pause_sending(app: Paperboy, key: Sender, now: Now, wanted: Reason) -> None:
+def pause_sending(app: Paperboy, key: CanSend, now: Now, wanted: Reason) -> None:
     """Let no mail leave at all. What is due is composed and waits."""
-    _pause_it(app, key.name, now, deliver.EVERYTHING, wanted.reason)
+    _pause_it(app, key.name, now, ledger.EVERYTHING, wanted.reason)
 
 
 @router.post("/sending/resume", status_code=204, responses=problems.responses(404))
-def resume_sending(app: Paperboy, key: Sender, now: Now) -> None:
+def resume_sending(app: Paperboy, key: CanSend, now: Now) -> None:
     """Let mails leave again. An edition that was paused by itself stays so."""
-    _resume_it(app, key.name, now, deliver.EVERYTHING)
+    _resume_it(app, key.name, now, ledger.EVERYTHING)
 
 
 def _pause_it(app: Paperboy, actor: str, now: datetime, edition: str, reason: str) -> None:
     with app.db.write() as session:
-        deliver.pause(session, reason, now, edition)
-        audit.note(session, actor, "sending.pause", edition, now, reason=reason)
+        ledger.pause(session, reason, now, edition)
+        audit_log.note(session, actor, "sending.pause", edition, now, reason=reason)
 
 
 def _resume_it(app: Paperboy, actor: str, now: datetime, edition: str) -> None:
     with app.db.write() as session:
-        if not deliver.resume(session, edition):
+        if not ledger.resume(session, edition):
             raise NotFound("this is not paused")
-        audit.note(session, actor, "sending.resume", edition, now)
+        audit_log.note(session, actor, "sending.resume", edition, now)
 
 
-def _balance(counted: deliver.Balance) -> Balance:
+def _balance(counted: reconciliation.Reconciliation) -> Balance:
     return Balance.model_validate(counted.as_dict())
 
 

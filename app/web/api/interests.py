@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func
 from sqlmodel import col, select
 
-from app.models import Interest, Query, Subscriber, SubscriberState
-from app.web.api.access import Paperboy, Reader
-from app.web.api.paging import Page, Paging, cut
+from app.storage.models import InterestQuery, InterestRow, Subscriber, SubscriberState
+from app.web.api.auth import CanRead, Paperboy
+from app.web.api.pagination import Page, Paging, cut
 
 router = APIRouter(prefix="/interests", tags=["interests"])
 
@@ -28,26 +28,26 @@ class InterestCount(BaseModel):
 @router.get("")
 def list_interests(
     app: Paperboy,
-    _key: Reader,
+    _key: CanRead,
     window: Paging,
     q: Annotated[str, Param(max_length=300, description="A part of the text.")] = "",
 ) -> Page[InterestCount]:
     """The distinct interests, the newest first. One that no reader has any more counts none."""
     statement = (
-        select(Query.id, Query.text, func.count(col(Subscriber.id)))
-        .join(Interest, col(Interest.query_id) == Query.id, isouter=True)
+        select(InterestQuery.id, InterestQuery.text, func.count(col(Subscriber.id)))
+        .join(InterestRow, col(InterestRow.query_id) == InterestQuery.id, isouter=True)
         .join(
             Subscriber,
-            (col(Subscriber.id) == Interest.subscriber_id) & (Subscriber.state == SubscriberState.ACTIVE),
+            (col(Subscriber.id) == InterestRow.subscriber_id) & (Subscriber.state == SubscriberState.ACTIVE),
             isouter=True,
         )
-        .where(col(Query.text).icontains(q, autoescape=True))
-        .group_by(col(Query.id), col(Query.text))
+        .where(col(InterestQuery.text).icontains(q, autoescape=True))
+        .group_by(col(InterestQuery.id), col(InterestQuery.text))
     )
     if window.after_id is not None:
-        statement = statement.where(col(Query.id) < window.after_id)
+        statement = statement.where(col(InterestQuery.id) < window.after_id)
     with app.db.read() as session:
-        rows = session.exec(statement.order_by(col(Query.id).desc()).limit(window.limit + 1)).all()
+        rows = session.exec(statement.order_by(col(InterestQuery.id).desc()).limit(window.limit + 1)).all()
     shown, cursor = cut(rows, window, lambda row: row[0])
     items = [InterestCount(id=number, text=text, readers=readers) for number, text, readers in shown]
     return Page(items=items, next_cursor=cursor)

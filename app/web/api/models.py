@@ -8,11 +8,12 @@ import structlog
 from fastapi import APIRouter, BackgroundTasks
 from pydantic import BaseModel, Field
 
-from app import audit, clock, pipeline
-from app.lexicon import Version
-from app.pipeline import App
-from app.web.api.access import Limited, Now, Paperboy, Reader, Writer
-from app.web.capacity import WorkSlots
+from app import clock, pipeline
+from app.application import Application
+from app.relevance.model_store import Version
+from app.storage import audit_log
+from app.web.api.auth import CanRead, CanWrite, Limited, Now, Paperboy
+from app.web.work_limits import WorkSlots
 
 router = APIRouter(prefix="/models", tags=["models"])
 log = structlog.get_logger(__name__)
@@ -36,25 +37,25 @@ class ModelList(BaseModel):
 
 
 @router.get("")
-def list_models(app: Paperboy, _key: Reader) -> ModelList:
+def list_models(app: Paperboy, _key: CanRead) -> ModelList:
     """The models that are kept, the newest first."""
     return _kept(app)
 
 
 @router.post("", status_code=202)
-def learn(app: Paperboy, key: Writer, now: Now, tasks: BackgroundTasks, limits: Limited) -> ModelList:
+def learn(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits: Limited) -> ModelList:
     """Learn from the archive now, if it has changed. What came of it stands among the runs.
 
     The answer comes at once, with the models that there are so far.
     """
     limits.jobs.check()
     with app.db.write() as session:
-        audit.note(session, key.name, "model.learn", "", now)
+        audit_log.note(session, key.name, "model.learn", "", now)
     tasks.add_task(_learn, app, limits.jobs)
     return _kept(app)
 
 
-def _learn(app: App, slots: WorkSlots) -> None:
+def _learn(app: Application, slots: WorkSlots) -> None:
     try:
         with slots.take():
             pipeline.learn(app, clock.utcnow())
@@ -62,9 +63,9 @@ def _learn(app: App, slots: WorkSlots) -> None:
         log.exception("learning failed")
 
 
-def _kept(app: App) -> ModelList:
+def _kept(app: Application) -> ModelList:
     with app.db.read() as session:
-        return ModelList(items=[_shown(version) for version in app.lexicon.versions(session)])
+        return ModelList(items=[_shown(version) for version in app.models.versions(session)])
 
 
 def _shown(version: Version) -> ModelOut:

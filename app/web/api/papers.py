@@ -10,13 +10,14 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from sqlmodel import Session, col, select
 
-from app import archive, audit, merges
 from app.errors import NotFound
-from app.models import Listing, Merge, Paper, Source, Votes
-from app.records import PaperView
+from app.papers import merging, queries
+from app.storage import audit_log
+from app.storage.models import Listing, Merge, Paper, Source, VoteCount
+from app.types import PaperView
 from app.web.api import problems
-from app.web.api.access import AnyId, Id, Now, Paperboy, Reader, Writer
-from app.web.api.paging import Page, Paging, cut, newest_first
+from app.web.api.auth import AnyId, CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.pagination import Page, Paging, cut, newest_first
 from app.web.api.values import Day, UrlBoolean
 
 router = APIRouter(tags=["papers"])
@@ -92,7 +93,7 @@ class PaperDetail(PaperOut):
 @router.get("/papers", responses=problems.responses(404))
 def list_papers(
     app: Paperboy,
-    _key: Reader,
+    _key: CanRead,
     window: Paging,
     q: Annotated[str, Query(max_length=300, description="Words, all of them in title or abstract.")] = "",
     arxiv_id: Annotated[str | None, Query(max_length=40, examples=["2511.01234"])] = None,
@@ -103,9 +104,9 @@ def list_papers(
     with app.db.read() as session:
         if arxiv_id is not None:
             ids = session.exec(select(Paper.id).where(Paper.arxiv_id == arxiv_id)).all()
-            found = archive.views(session, [paper_id for paper_id in ids if paper_id])
+            found = queries.paper_views(session, [paper_id for paper_id in ids if paper_id])
             return Page(items=[_shown(paper) for paper in found])
-        papers = archive.search(
+        papers = queries.search(
             session, q, day=day, source_id=source_id, limit=window.limit + 1, before=window.after_id
         )
     shown, cursor = cut(papers, window, lambda paper: paper.id)
@@ -113,10 +114,10 @@ def list_papers(
 
 
 @router.get("/papers/{paper_id}", responses=problems.responses(404))
-def get_paper(app: Paperboy, _key: Reader, paper_id: Id) -> PaperDetail:
+def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
     """One paper. An id that was merged away gives the paper that it is now."""
     with app.db.read() as session:
-        views = archive.views(session, [paper_id])
+        views = queries.paper_views(session, [paper_id])
         if not views:
             raise NotFound(f"there is no paper {paper_id}")
         kept = session.get_one(Paper, views[0].id)
@@ -133,7 +134,7 @@ def get_paper(app: Paperboy, _key: Reader, paper_id: Id) -> PaperDetail:
 
 @router.get("/merges")
 def list_merges(
-    app: Paperboy, _key: Reader, window: Paging, undone: UrlBoolean | None = None
+    app: Paperboy, _key: CanRead, window: Paging, undone: UrlBoolean | None = None
 ) -> Page[MergeOut]:
     """What was found to be one paper, the newest first."""
     statement = select(Merge)
@@ -146,11 +147,11 @@ def list_merges(
 
 
 @router.post("/merges/{merge_id}/undo", responses=problems.responses(404, 409))
-def undo_merge(app: Paperboy, key: Writer, now: Now, merge_id: Id) -> MergeOut:
+def undo_merge(app: Paperboy, key: CanWrite, now: Now, merge_id: Id) -> MergeOut:
     """These were two papers after all: they get their own listings and votes back, and never merge again."""
     with app.db.write() as session:
-        merges.undo_merge(session, merge_id, now)
-        audit.note(session, key.name, "merge.undo", merge_id, now)
+        merging.undo_merge(session, merge_id, now)
+        audit_log.note(session, key.name, "merge.undo", merge_id, now)
         return _merges(session, [session.get_one(Merge, merge_id)])[0]
 
 
@@ -170,10 +171,10 @@ def _listings(session: Session, paper_id: int) -> list[ListingOut]:
 
 def _votes(session: Session, paper_id: int) -> list[VotesOut]:
     rows = session.exec(
-        select(Votes, Source.name)
-        .join(Source, col(Source.id) == Votes.source_id)
-        .where(Votes.paper_id == paper_id)
-        .order_by(col(Votes.at), col(Votes.id))
+        select(VoteCount, Source.name)
+        .join(Source, col(Source.id) == VoteCount.source_id)
+        .where(VoteCount.paper_id == paper_id)
+        .order_by(col(VoteCount.at), col(VoteCount.id))
     )
     return [VotesOut(source=name, **row.model_dump()) for row, name in rows]
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 
-from app.db import is_unavailable
 from app.errors import InvalidInput, PaperboyError, TooManyRequests
+from app.storage.database import is_unavailable
 from app.web.errors import RETRY_AFTER, UNAVAILABLE, headers_of, status_of
 
 MOST_ERRORS = 50  # that are listed

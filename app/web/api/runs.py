@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 from sqlmodel import col, select
 
 from app.errors import NotFound
-from app.models import Run
+from app.storage.models import JobRun
 from app.web.api import problems
-from app.web.api.access import Id, Paperboy, Reader
-from app.web.api.paging import Page, Paging, newest_first
+from app.web.api.auth import CanRead, Id, Paperboy
+from app.web.api.pagination import Page, Paging, newest_first
 from app.web.api.values import UrlBoolean
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -48,27 +48,27 @@ class RunDetail(RunOut):
 @router.get("")
 def list_runs(
     app: Paperboy,
-    _key: Reader,
+    _key: CanRead,
     window: Paging,
     job: Annotated[str | None, Query(max_length=30, examples=["refresh"])] = None,
     failed: UrlBoolean | None = None,
 ) -> Page[RunOut]:
     """The runs, the newest first."""
-    statement = select(Run)
+    statement = select(JobRun)
     if job is not None:
-        statement = statement.where(Run.job == job)
+        statement = statement.where(JobRun.job == job)
     if failed is not None:
-        statement = statement.where(Run.error != "" if failed else Run.error == "")
+        statement = statement.where(JobRun.error != "" if failed else JobRun.error == "")
     with app.db.read() as session:
-        rows, cursor = newest_first(session, statement, col(Run.id), window)
+        rows, cursor = newest_first(session, statement, col(JobRun.id), window)
     return Page(items=[RunOut.model_validate(row.model_dump()) for row in rows], next_cursor=cursor)
 
 
 @router.get("/{run_id}", responses=problems.responses(404))
-def get_run(app: Paperboy, _key: Reader, run_id: Id) -> RunDetail:
+def get_run(app: Paperboy, _key: CanRead, run_id: Id) -> RunDetail:
     """One run, with every rejected row that was listed."""
     with app.db.read() as session:
-        row = session.get(Run, run_id)
+        row = session.get(JobRun, run_id)
     if row is None:
         raise NotFound(f"there is no run {run_id}")
     return RunDetail.model_validate(row.model_dump())

@@ -9,12 +9,15 @@ import structlog
 from fastapi import APIRouter, BackgroundTasks
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import audit, catalogue, clock, pipeline
-from app.models import Source, SourceKind
-from app.pipeline import App
+from app import clock, pipeline
+from app.application import Application
+from app.papers import source_registry
+from app.storage import audit_log
+from app.storage.models import Source
+from app.types import SourceKind
 from app.web.api import problems
-from app.web.api.access import Id, Limited, Now, Paperboy, Reader, Writer
-from app.web.capacity import WorkSlots
+from app.web.api.auth import CanRead, CanWrite, Id, Limited, Now, Paperboy
+from app.web.work_limits import WorkSlots
 
 router = APIRouter(prefix="/sources", tags=["sources"])
 log = structlog.get_logger(__name__)
@@ -68,73 +71,73 @@ class SourceList(BaseModel):
 
 
 @router.get("")
-def list_sources(app: Paperboy, _key: Reader) -> SourceList:
+def list_sources(app: Paperboy, _key: CanRead) -> SourceList:
     """Every source, in the order of their names."""
     with app.db.read() as session:
-        return SourceList(items=[_shown(source) for source in catalogue.listed(session)])
+        return SourceList(items=[_shown(source) for source in source_registry.listed(session)])
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
-def add_source(app: Paperboy, key: Writer, now: Now, wanted: NewSource) -> SourceOut:
+def add_source(app: Paperboy, key: CanWrite, now: Now, wanted: NewSource) -> SourceOut:
     """A new source. It is asked for the first time within minutes, and back-filled."""
     with app.db.write() as session:
-        source = catalogue.add(session, wanted.name, wanted.kind, wanted.config, now)
-        audit.note(session, key.name, "source.add", source.name, now, kind=source.kind)
+        source = source_registry.add(session, wanted.name, wanted.kind, wanted.config, now)
+        audit_log.note(session, key.name, "source.add", source.name, now, kind=source.kind)
         return _shown(source)
 
 
 @router.get("/{source_id}", responses=problems.responses(404))
-def get_source(app: Paperboy, _key: Reader, source_id: Id) -> SourceOut:
+def get_source(app: Paperboy, _key: CanRead, source_id: Id) -> SourceOut:
     """One source."""
     with app.db.read() as session:
-        return _shown(catalogue.get(session, source_id))
+        return _shown(source_registry.get(session, source_id))
 
 
 @router.patch("/{source_id}", responses=problems.responses(404, 409))
-def change_source(app: Paperboy, key: Writer, now: Now, source_id: Id, wanted: SourceChange) -> SourceOut:
+def change_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, wanted: SourceChange) -> SourceOut:
     """Rename a source, or ask it for something else."""
     with app.db.write() as session:
-        source = catalogue.get(session, source_id)
-        catalogue.change(session, source, name=wanted.name, config=wanted.config)
-        audit.note(session, key.name, "source.change", source.name, now)
+        source = source_registry.get(session, source_id)
+        source_registry.change(session, source, name=wanted.name, config=wanted.config)
+        audit_log.note(session, key.name, "source.change", source.name, now)
         return _shown(source)
 
 
 @router.post("/{source_id}/pause", responses=problems.responses(404))
-def pause_source(app: Paperboy, key: Writer, now: Now, source_id: Id) -> SourceOut:
+def pause_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> SourceOut:
     """Ask this source no more until it is resumed."""
     with app.db.write() as session:
-        source = catalogue.get(session, source_id)
-        catalogue.pause(session, source)
-        audit.note(session, key.name, "source.pause", source.name, now)
+        source = source_registry.get(session, source_id)
+        source_registry.pause(session, source)
+        audit_log.note(session, key.name, "source.pause", source.name, now)
         return _shown(source)
 
 
 @router.post("/{source_id}/resume", responses=problems.responses(404))
-def resume_source(app: Paperboy, key: Writer, now: Now, source_id: Id) -> SourceOut:
+def resume_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> SourceOut:
     """Ask this source again, from where it stopped."""
     with app.db.write() as session:
-        source = catalogue.get(session, source_id)
-        catalogue.resume(session, source, now)
-        audit.note(session, key.name, "source.resume", source.name, now)
+        source = source_registry.get(session, source_id)
+        source_registry.resume(session, source, now)
+        audit_log.note(session, key.name, "source.resume", source.name, now)
         return _shown(source)
 
 
 @router.post("/{source_id}/refresh", status_code=202, responses=problems.responses(404, 409))
 def refresh_source(
-    app: Paperboy, key: Writer, now: Now, source_id: Id, tasks: BackgroundTasks, limits: Limited
+    app: Paperboy, key: CanWrite, now: Now, source_id: Id, tasks: BackgroundTasks, limits: Limited
 ) -> SourceOut:
     """Ask this source now. The answer comes at once; what came of it stands among the runs."""
     limits.jobs.check()
     with app.db.write() as session:
-        source = catalogue.wanted(session, now, source_id)[0]
-        audit.note(session, key.name, "source.refresh", source.name, now)
+        source = source_registry.sources_to_poll(session, now, source_id)[0]
+        audit_log.note(session, key.name, "source.refresh", source.name, now)
         shown = _shown(source)
     tasks.add_task(_refresh, app, source_id, limits.jobs)
     return shown
 
 
-def _refresh(app: App, source_id: int, slots: WorkSlots) -> None:
+def _refresh(app: Application, source_id: int, slots: WorkSlots) -> None:
     try:
         with slots.take():
             pipeline.refresh(app, clock.utcnow(), source_id=source_id)

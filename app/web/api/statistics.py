@@ -10,16 +10,11 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app import archive, deliver, doctor
-from app.models import (
-    DeliveryState,
-    Interest,
-    Paper,
-    Source,
-    Subscriber,
-    SubscriberState,
-)
-from app.web.api.access import Now, Paperboy, Reader
+from app import doctor
+from app.delivery import ledger
+from app.papers import queries
+from app.storage.models import DeliveryState, InterestRow, Paper, Source, Subscriber, SubscriberState
+from app.web.api.auth import CanRead, Now, Paperboy
 
 router = APIRouter(prefix="/statistics", tags=["statistics"])
 
@@ -47,7 +42,7 @@ class Statistics(BaseModel):
 
 @router.get("")
 def get_statistics(
-    app: Paperboy, _key: Reader, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 14
+    app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 14
 ) -> Statistics:
     """Subscribers, papers, listings a day and digests by state, over the last days."""
     since = now - timedelta(days=days)
@@ -56,12 +51,12 @@ def get_statistics(
         return Statistics(
             at=now,
             subscribers=_subscribers(session),
-            interests=session.exec(select(func.count(func.distinct(Interest.query_id)))).one(),
+            interests=session.exec(select(func.count(func.distinct(InterestRow.query_id)))).one(),
             papers=_papers(session),
             papers_per_day=[
-                DayCount(day=day, count=count) for day, count in archive.days(session, limit=days)
+                DayCount(day=day, count=count) for day, count in queries.days(session, limit=days)
             ],
-            digests=deliver.of_late(session, since),
+            digests=ledger.of_late(session, since),
             digest_lateness_seconds=doctor.lateness(session, now).total_seconds(),
             sources=len(sources),
             sources_failing=sum(failures > 0 for failures in sources),

@@ -11,13 +11,14 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session, col, select
 
-from app import audit, counters, subscribers
-from app.models import Scope, Subscriber, SubscriberState
-from app.records import Cadence, WhenEmpty, Wish
+from app import subscribers
+from app.storage import audit_log, rate_limits
+from app.storage.models import Scope, Subscriber, SubscriberState
 from app.subscribers import Preferences
+from app.types import Cadence, EmptyDigestPolicy, Interest
 from app.web.api import problems
-from app.web.api.access import Analysis, Id, Now, Paperboy, Reader, Sender, Writer
-from app.web.api.paging import Page, Paging, newest_first
+from app.web.api.auth import Analysis, CanRead, CanSend, CanWrite, Id, Now, Paperboy
+from app.web.api.pagination import Page, Paging, newest_first
 from app.web.api.values import Integer, Moment, Number
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
@@ -44,7 +45,7 @@ class InterestIn(BaseModel):
     quota: Integer | None = Field(default=None, description="At most so many papers of it in a digest.")
 
 
-class Choice(BaseModel):
+class PreferencesPatch(BaseModel):
     """How a reader wants their digest. Where a field is left out, it stays as it is."""
 
     model_config = ConfigDict(extra="forbid")
@@ -58,7 +59,7 @@ class Choice(BaseModel):
         default=None, examples=[1], description="A thinner day is folded into the next."
     )
     max_papers: Integer | None = Field(default=None, examples=[10])
-    when_empty: WhenEmpty | None = None
+    when_empty: EmptyDigestPolicy | None = None
     beyond: Integer | None = Field(
         default=None, examples=[3], description="At most so many papers that trend beyond the interests."
     )
@@ -73,15 +74,17 @@ class Choice(BaseModel):
     def applied_to(self, before: Preferences) -> Preferences:
         """The preferences with what was chosen here."""
         lists = {"interests", "muted"}
-        chosen = self.model_dump(exclude_none=True, include=set(Choice.model_fields) - lists)
+        chosen = self.model_dump(exclude_none=True, include=set(PreferencesPatch.model_fields) - lists)
         if self.muted is not None:
             chosen["muted"] = tuple(self.muted)
         if self.interests is not None:
-            chosen["interests"] = tuple(Wish(each.text, each.weight, each.quota) for each in self.interests)
+            chosen["interests"] = tuple(
+                Interest(each.text, each.weight, each.quota) for each in self.interests
+            )
         return replace(before, **chosen)
 
 
-class NewSubscriber(Choice):
+class NewSubscriber(PreferencesPatch):
     """A reader to be added, who agreed elsewhere."""
 
     email: str = Field(max_length=320, examples=["alice@example.org"])
@@ -105,7 +108,7 @@ class SubscriberOut(BaseModel):
     zone: str
     min_papers: int
     max_papers: int
-    when_empty: WhenEmpty
+    when_empty: EmptyDigestPolicy
     beyond: int
     muted: list[str]
     interests: list[InterestIn]
@@ -131,7 +134,7 @@ class OpinionOut(BaseModel):
 class SubscriberDetail(SubscriberOut):
     """A reader with what they said of papers, the newest first."""
 
-    authors_aside: list[str] = Field(description="Who wrote what they like, and does not count for it.")
+    ignored_authors: list[str] = Field(description="Who wrote what they like, and does not count for it.")
     opinions: list[OpinionOut]
 
 
@@ -151,7 +154,7 @@ class NewLinks(BaseModel):
 @router.get("")
 def list_subscribers(
     app: Paperboy,
-    _key: Reader,
+    _key: CanRead,
     window: Paging,
     state: SubscriberState | None = None,
     email: Annotated[str | None, Query(max_length=320, description="Exactly this address.")] = None,
@@ -168,7 +171,7 @@ def list_subscribers(
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
-def add_subscriber(app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber) -> SubscriberOut:
+def add_subscriber(app: Paperboy, key: CanWrite, now: Now, wanted: NewSubscriber) -> SubscriberOut:
     """Add a reader who agreed elsewhere. The address must not be known, nor suppressed.
 
     With a key that has the scope `send`, too, the reader is active at once. With any other key the reader is
@@ -181,103 +184,103 @@ def add_subscriber(app: Paperboy, key: Writer, now: Now, wanted: NewSubscriber) 
     add = subscribers.add if Scope.SEND in key.scopes else subscribers.invite
     with app.db.write() as session:
         if add is subscribers.invite:
-            counters.limit(session, f"invitations of key {key.id}", INVITATIONS_AN_HOUR, now, HOUR)
+            rate_limits.limit(session, f"invitations of key {key.id}", INVITATIONS_AN_HOUR, now, HOUR)
         number = add(session, wanted.email, wanted.applied_to(defaults), now)
-        audit.note(session, key.name, "subscriber.add", number, now, consent=wanted.consent)
+        audit_log.note(session, key.name, "subscriber.add", number, now, consent=wanted.consent)
         return _shown(session, [subscribers.get(session, number)])[0]
 
 
 @router.get("/{subscriber_id}", responses=problems.responses(404))
-def get_subscriber(app: Paperboy, _key: Reader, subscriber_id: Id) -> SubscriberDetail:
+def get_subscriber(app: Paperboy, _key: CanRead, subscriber_id: Id) -> SubscriberDetail:
     """One reader, with what they said of papers."""
     with app.db.read() as session:
         reader = subscribers.get(session, subscriber_id)
-        said = subscribers.opinions(session, [subscriber_id]).get(subscriber_id, ())
+        said = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
         shown = _shown(session, [reader])[0]
     opinions = [OpinionOut.model_validate(opinion) for opinion in said]
-    aside = reader.authors_aside
-    return SubscriberDetail(**shown.model_dump(), authors_aside=aside, opinions=opinions)
+    aside = reader.ignored_authors
+    return SubscriberDetail(**shown.model_dump(), ignored_authors=aside, opinions=opinions)
 
 
 @router.patch("/{subscriber_id}", responses=problems.responses(404, 409))
 def change_subscriber(
-    app: Paperboy, key: Writer, now: Now, subscriber_id: Id, wanted: Choice
+    app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, wanted: PreferencesPatch
 ) -> SubscriberOut:
     """Change how a reader wants their digest. `interests`, where given, replaces all of them."""
     with app.db.write() as session:
         before = subscribers.preferences_of(session, subscribers.get(session, subscriber_id))
         reader = subscribers.change(session, subscriber_id, wanted.applied_to(before), now)
-        audit.note(session, key.name, "subscriber.change", subscriber_id, now)
+        audit_log.note(session, key.name, "subscriber.change", subscriber_id, now)
         return _shown(session, [reader])[0]
 
 
 @router.post("/{subscriber_id}/pause", responses=problems.responses(404, 409))
 def pause_subscriber(
-    app: Paperboy, key: Writer, now: Now, subscriber_id: Id, wanted: Pausing
+    app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, wanted: Pausing
 ) -> SubscriberOut:
     """Send this reader nothing for a while, or until they resume."""
     with app.db.write() as session:
         reader = subscribers.pause(session, subscriber_id, wanted.until, now)
-        audit.note(session, key.name, "subscriber.pause", subscriber_id, now)
+        audit_log.note(session, key.name, "subscriber.pause", subscriber_id, now)
         return _shown(session, [reader])[0]
 
 
 @router.post("/{subscriber_id}/resume", responses=problems.responses(404, 409))
-def resume_subscriber(app: Paperboy, key: Sender, now: Now, subscriber_id: Id) -> SubscriberOut:
+def resume_subscriber(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> SubscriberOut:
     """End a reader's pause."""
     with app.db.write() as session:
         reader = subscribers.resume(session, subscriber_id, now)
-        audit.note(session, key.name, "subscriber.resume", subscriber_id, now)
+        audit_log.note(session, key.name, "subscriber.resume", subscriber_id, now)
         return _shown(session, [reader])[0]
 
 
 @router.post("/{subscriber_id}/unsubscribe", responses=problems.responses(404, 409))
-def unsubscribe_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: Id) -> SubscriberOut:
+def unsubscribe_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> SubscriberOut:
     """End a reader's digests. They may sign up again themselves."""
     with app.db.write() as session:
         reader = subscribers.unsubscribe(session, subscriber_id, now)
-        audit.note(session, key.name, "subscriber.unsubscribe", subscriber_id, now)
+        audit_log.note(session, key.name, "subscriber.unsubscribe", subscriber_id, now)
         return _shown(session, [reader])[0]
 
 
 @router.post("/{subscriber_id}/new-links", status_code=202, responses=problems.responses(404, 409))
-def make_new_links(app: Paperboy, key: Sender, now: Now, subscriber_id: Id) -> NewLinks:
+def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> NewLinks:
     """Make every link that was mailed to this reader void, and mail new ones. At most once an hour.
 
     The unsubscribe links of earlier mails still work.
     """
     with app.db.write() as session:
         delivery_id = subscribers.new_links(session, subscriber_id, now)
-        audit.note(session, key.name, "subscriber.new-links", subscriber_id, now)
+        audit_log.note(session, key.name, "subscriber.new-links", subscriber_id, now)
     return NewLinks(delivery_id=delivery_id)
 
 
 @router.delete("/{subscriber_id}/opinions", status_code=204, responses=problems.responses(404))
-def forget_opinions(app: Paperboy, key: Writer, now: Now, subscriber_id: Id) -> None:
+def forget_opinions(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> None:
     """Forget all that a reader said of papers, and the papers that they pasted."""
     with app.db.write() as session:
         subscribers.get(session, subscriber_id)
         subscribers.forget_opinions(session, subscriber_id)
-        audit.note(session, key.name, "subscriber.forget", subscriber_id, now)
+        audit_log.note(session, key.name, "subscriber.forget", subscriber_id, now)
 
 
 @router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404))
-def erase_subscriber(app: Paperboy, key: Writer, now: Now, subscriber_id: Id) -> None:
+def erase_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> None:
     """Forget a reader for good. Only the hash of the address stays, so that no mail goes there again."""
     with app.db.write() as session:
         subscribers.erase(session, subscriber_id, now)
-        audit.note(session, key.name, "subscriber.erase", subscriber_id, now)
+        audit_log.note(session, key.name, "subscriber.erase", subscriber_id, now)
 
 
 @router.get("/{subscriber_id}/export", responses=problems.responses(404))
-def export_subscriber(app: Paperboy, _key: Reader, subscriber_id: Id, _place: Analysis) -> dict[str, Any]:
+def export_subscriber(app: Paperboy, _key: CanRead, subscriber_id: Id, _place: Analysis) -> dict[str, Any]:
     """Everything that is known about a reader, as they could ask for it themselves."""
     with app.db.read() as session:
         return subscribers.export(session, subscriber_id)
 
 
 def _shown(session: Session, rows: Sequence[Subscriber]) -> list[SubscriberOut]:
-    wishes = subscribers.wishes(session, [row.id or 0 for row in rows])
+    wishes = subscribers.interests_of(session, [row.id or 0 for row in rows])
     return [
         SubscriberOut(
             **row.model_dump(include=set(SubscriberOut.model_fields)),

@@ -8,12 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from app import audit, subscribers, suppression
+from app import subscribers
+from app.delivery import suppression
 from app.errors import NotFound
-from app.models import Suppression
+from app.storage import audit_log
+from app.storage.models import Suppression
 from app.web.api import problems
-from app.web.api.access import Now, Paperboy, Reader, Sender, Writer
-from app.web.api.paging import Page, Paging, cut
+from app.web.api.auth import CanRead, CanSend, CanWrite, Now, Paperboy
+from app.web.api.pagination import Page, Paging, cut
 
 router = APIRouter(prefix="/suppressions", tags=["suppressions"])
 
@@ -47,7 +49,7 @@ class Lifting(BaseModel):
 @router.get("")
 def list_suppressions(
     app: Paperboy,
-    _key: Reader,
+    _key: CanRead,
     window: Paging,
     email: Annotated[
         str | None, Query(max_length=320, description="Only this address, if it is listed.")
@@ -64,26 +66,26 @@ def list_suppressions(
 
 
 @router.post("", status_code=201)
-def add_suppression(app: Paperboy, key: Writer, now: Now, wanted: NewSuppression) -> SuppressionOut:
+def add_suppression(app: Paperboy, key: CanWrite, now: Now, wanted: NewSuppression) -> SuppressionOut:
     """Let an address get no mail from now on. One that is listed already keeps its first reason."""
     email = subscribers.normalise_address(wanted.email)
     with app.db.write() as session:
         suppression.suppress(session, email, wanted.reason, now)
         row = suppression.found(session, email)
         assert row is not None  # noqa: S101 - it was put there one line above
-        audit.note(session, key.name, "suppression.add", row.address_hash, now, reason=wanted.reason)
+        audit_log.note(session, key.name, "suppression.add", row.address_hash, now, reason=wanted.reason)
         return _shown(row)
 
 
 @router.post("/lift", status_code=204, responses=problems.responses(404))
-def lift_suppression(app: Paperboy, key: Sender, now: Now, wanted: Lifting) -> None:
+def lift_suppression(app: Paperboy, key: CanSend, now: Now, wanted: Lifting) -> None:
     """Let an address get mail again, and its reader where mail came back. The reason is kept in the audit."""
     email = subscribers.normalise_address(wanted.email)
     with app.db.write() as session:
         if not subscribers.trust_again(session, email, now):
             raise NotFound("this address is not suppressed")
         listed_as = suppression.address_hash(email)
-        audit.note(session, key.name, "suppression.lift", listed_as, now, reason=wanted.reason)
+        audit_log.note(session, key.name, "suppression.lift", listed_as, now, reason=wanted.reason)
 
 
 def _shown(row: Suppression) -> SuppressionOut:

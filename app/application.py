@@ -1,0 +1,79 @@
+"""The application context: what is built once at startup. Only the pipeline and the doors know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import Event, Lock
+
+from app import bounces, clock
+from app.bounces.processing import BounceContext
+from app.delivery import ledger
+from app.delivery.sender import Sender
+from app.digests.builder import DigestContext
+from app.links import LinkSigner
+from app.mail import composer, render
+from app.papers.polling import PollContext
+from app.papers.sources import http_client
+from app.relevance.index_cache import IndexCache
+from app.relevance.model_store import ModelStore
+from app.settings import Settings
+from app.storage.database import Database
+
+
+@dataclass(frozen=True)
+class Application:
+    """The parts of one running Paperboy. The web app, jobs, the command line and tests share them."""
+
+    settings: Settings
+    db: Database
+    signer: LinkSigner
+    renderer: render.Renderer
+    composer: composer.Composer
+    snapshots: ledger.SnapshotStore = field(default_factory=ledger.SnapshotStore)
+    models: ModelStore = field(default_factory=ModelStore)
+    indexes: IndexCache = field(default_factory=IndexCache)
+    http: http_client.HttpTransport = field(
+        default_factory=http_client.HttpTransport
+    )  # how sources are reached
+    sending: Lock = field(default_factory=Lock)  # held while the schedule's `send` runs in this process
+    more_to_send: Event = field(
+        default_factory=Event
+    )  # set when mails were planned that it may not have seen
+    when_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each shard
+    stopping: Event = field(default_factory=Event)  # set when the process is to end: nothing new is begun
+
+    def timeline(self, now: datetime) -> clock.Timeline:
+        """Return the clock of a run that begins at `now`: see `clock.Timeline`."""
+        return clock.Timeline(now, self.db.skew)
+
+    @property
+    def poll_context(self) -> PollContext:
+        """Return what asking sources and reading files uses."""
+        return PollContext(self.db, self.settings, self.http, self.stopping)
+
+    @property
+    def digest_context(self) -> DigestContext:
+        """Return what building digests uses."""
+        return DigestContext(
+            self.db,
+            self.settings,
+            self.models,
+            self.indexes,
+            self.snapshots,
+            self.stopping,
+            self.when_planned,
+        )
+
+    @property
+    def sender(self) -> Sender:
+        """Return what sends mails by these settings."""
+        return Sender(
+            self.db, self.settings, self.composer, self.snapshots, self.stopping, bounces.record_refusal
+        )
+
+    @property
+    def bounce_context(self) -> BounceContext:
+        """Return what processing notices uses."""
+        return BounceContext(self.db, self.settings, self.signer, self.stopping)

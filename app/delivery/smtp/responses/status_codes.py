@@ -1,0 +1,90 @@
+"""PURE. Enhanced statuses (RFC 3463, the IANA registry of its codes, Microsoft's own list) → reasons."""
+
+from __future__ import annotations
+
+import re
+
+from app.delivery.smtp.responses.reasons import Reason
+
+# Without their first digit, which says for how long. What these mean is plain, whatever the words.
+SPECIFIC_CODES = {
+    "1.1": Reason.USER_UNKNOWN,
+    "1.2": Reason.HOST_UNKNOWN,
+    "1.3": Reason.USER_UNKNOWN,
+    "1.6": Reason.HAS_MOVED,
+    "1.7": Reason.REJECTED,
+    "1.8": Reason.REJECTED,
+    "2.2": Reason.MAILBOX_FULL,
+    "2.3": Reason.EXCEED_LIMIT,
+    "3.1": Reason.SYSTEM_FULL,
+    "3.4": Reason.MESSAGE_TOO_BIG,
+    "4.7": Reason.EXPIRED,
+    "5.2": Reason.SYNTAX_ERROR,
+    "5.3": Reason.TOO_MANY_CONNECTIONS,
+    "5.4": Reason.SYNTAX_ERROR,
+    # 7.27 is the sender's null MX (RFC 7505) and, at Google, the sender's SPF: never a fault of the reader's.
+    **dict.fromkeys(("7.20", "7.21", "7.22", "7.23", "7.24", "7.26", "7.27"), Reason.AUTH_FAILURE),
+    "7.25": Reason.REQUIRE_PTR,
+    "7.28": Reason.SPEEDING,
+    # What Exchange Online and Outlook.com add, by Microsoft's own list.
+    "1.20": Reason.NOT_COMPLIANT,
+    "1.90": Reason.SPEEDING,
+    "1.351": Reason.USER_UNKNOWN,
+    **dict.fromkeys(("2.121", "2.122", "7.508", "7.705"), Reason.SPEEDING),
+    "4.300": Reason.EXPIRED,
+    "4.310": Reason.HOST_UNKNOWN,
+    "4.312": Reason.NETWORK_ERROR,
+    "4.316": Reason.EXPIRED,
+    **dict.fromkeys(("7.12", "7.124", "7.133", "7.134", "7.136"), Reason.REJECTED),
+    **dict.fromkeys(("7.501", "7.502", "7.503", "7.703", "7.750"), Reason.SPAM_DETECTED),
+    **dict.fromkeys(("7.509", "7.515"), Reason.AUTH_FAILURE),
+    **dict.fromkeys(("7.511", "7.513", "7.708"), Reason.BLOCKED),
+    **{f"7.{n}": Reason.BLOCKED for n in range(606, 650)},
+    "7.507": Reason.FILTERED,
+    "7.512": Reason.NOT_COMPLIANT,
+    "7.64": Reason.NO_RELAYING,
+}
+# These are used for many things: words are asked first.
+GENERIC_CODES = {
+    "1.4": Reason.FILTERED,
+    "1.9": Reason.SYSTEM_ERROR,
+    "1.10": Reason.USER_UNKNOWN,
+    "1.0": Reason.USER_UNKNOWN,
+    "2.0": Reason.FILTERED,
+    "2.1": Reason.SUSPEND,
+    "2.4": Reason.FILTERED,
+    "3.0": Reason.SYSTEM_ERROR,
+    "3.2": Reason.NOT_ACCEPT,
+    "3.3": Reason.SYSTEM_ERROR,
+    "3.5": Reason.SYSTEM_ERROR,
+    "4.0": Reason.NETWORK_ERROR,
+    "4.1": Reason.EXPIRED,
+    "4.2": Reason.NETWORK_ERROR,
+    "4.3": Reason.SYSTEM_ERROR,
+    "4.4": Reason.HOST_UNKNOWN,
+    "4.5": Reason.SYSTEM_ERROR,
+    "4.6": Reason.NETWORK_ERROR,
+    **dict.fromkeys(("5.0", "5.1", "5.5", "5.6"), Reason.SYNTAX_ERROR),
+    **{f"6.{n}": Reason.CONTENT_ERROR for n in range(11)},
+    **dict.fromkeys(("7.0", "7.3", "7.4", "7.5", "7.6", "7.7", "7.8", "7.9"), Reason.SECURITY_ERROR),
+    "7.1": Reason.SECURITY_ERROR,
+    "7.2": Reason.FILTERED,
+    "7.10": Reason.FAILED_STARTTLS,
+    "7.13": Reason.SUSPEND,
+    "7.14": Reason.SECURITY_ERROR,
+    "7.17": Reason.HAS_MOVED,
+    "7.18": Reason.HAS_MOVED,
+}
+
+_STATUS = re.compile(r"(?<![\d.])([245])\.(\d{1,3})\.(\d{1,3})(?![\d.]\d)")
+
+
+def status_in(text: str) -> str:
+    """The first enhanced status in a text; empty where there is none."""
+    found = _STATUS.search(text)
+    return found[0] if found else ""
+
+
+def better(field: str, said: str) -> str:
+    """The status that says more: a field of 5.0.0, 5.1.0 or 5.7.1 is often a gateway's guess."""
+    return said if said and (not field or field.endswith((".0", ".7.1"))) else field

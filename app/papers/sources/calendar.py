@@ -1,0 +1,42 @@
+"""PURE. Days on which the sources have nothing: silence is explained, not taken for a fault."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+from app.types import SourceKind
+
+SATURDAY = 5
+# Days without an announcement of arXiv. Its calendar is published a year ahead: add each new year here.
+ARXIV_HOLIDAYS = {
+    date(2026, 11, 26): "Thanksgiving",
+    date(2026, 12, 25): "Christmas",
+    date(2026, 12, 29): "the winter break",
+    date(2026, 12, 31): "New Year's Eve",
+}
+
+
+def no_papers_reason(kind: SourceKind, day: date) -> str:
+    """The sentence that explains why this source has no papers on this day; "" when it should have some."""
+    weekend = day.weekday() >= SATURDAY
+    if kind is SourceKind.HUGGINGFACE and weekend:
+        return f"Hugging Face lists few or no papers on a {day:%A}."
+    if kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED):
+        if weekend:
+            return f"arXiv announces no papers on a {day:%A}."
+        if day in ARXIV_HOLIDAYS:
+            return f"arXiv announces no papers on {day.day} {day:%B}: {ARXIV_HOLIDAYS[day]}."
+    return ""
+
+
+def announces(day: date) -> bool:
+    """Whether arXiv has an announcement with this day's date."""
+    return not no_papers_reason(SourceKind.ARXIV_FEED, day)
+
+
+def announcement_before(day: date) -> date:
+    """The last day before this one on which arXiv announced papers."""
+    day -= timedelta(days=1)
+    while not announces(day):
+        day -= timedelta(days=1)
+    return day

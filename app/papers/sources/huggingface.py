@@ -1,0 +1,146 @@
+"""Hugging Face Daily Papers: what its API answers, and how its days are asked for.
+
+A row is `{paper: {…}, numComments, submittedBy, …}`, or the inner object alone (search results), or bare
+figures `{date, arxiv_id, title, upvotes, comments}` (archives of it). Each optional field may be missing
+or of a wrong type. The outer `publishedAt` is New York time stamped Z and is never used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from app.errors import SourceError
+from app.papers.sources import json_rows
+from app.papers.sources.http_client import Client
+from app.papers.sources.state import FetchedPage, SourceState, days_to_fetch
+from app.text import sanitize
+from app.types import PaperRecord, ParseResult, Rejection
+
+URL = "https://huggingface.co/api/daily_papers"
+PAGE_ROWS = 100  # the most that the API gives at once; with fewer it cuts long days silently
+MOST_PAGES = 50
+NO_ID = "the row has no arXiv id"
+NO_TITLE = "the row has no title"
+
+
+def parse(data: bytes | str, day: date | None = None) -> ParseResult:
+    """PURE. The papers of an answer. `day` is the day asked for: it counts where a row does not say."""
+    found, rejections = json_rows.parse_rows(data)
+    records: list[PaperRecord] = []
+    places: Counter[date] = Counter()
+    for number, row in found:
+        made = _record(number, json_rows.unwrap_literal(row), day)
+        if isinstance(made, Rejection):
+            rejections.append(made)
+            continue
+        if made.listed_on:
+            places[made.listed_on] += 1
+            made = replace(made, rank=places[made.listed_on])
+        records.append(made)
+    rejected = sum(rejection.row is not None for rejection in rejections)
+    return ParseResult(len(records) + rejected, tuple(records), tuple(rejections))
+
+
+def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
+    if not isinstance(row, dict):
+        return Rejection(json_rows.NOT_AN_OBJECT, number, sanitize.one_line(str(row)[:100]))
+    paper: dict[str, Any] = row["paper"] if isinstance(row.get("paper"), dict) else row
+    arxiv_id, version = sanitize.arxiv_id(paper.get("id") or paper.get("arxiv_id"))
+    if not arxiv_id:
+        return Rejection(NO_ID, number, sanitize.one_line(str(paper.get("id"))[:100]))
+    title = sanitize.title(paper.get("title")) or sanitize.title(row.get("title"))
+    if not title:
+        return Rejection(NO_TITLE, number, arxiv_id)
+    return PaperRecord(
+        title=title,
+        arxiv_id=arxiv_id,
+        version=version,
+        listed_on=sanitize.day(paper.get("submittedOnDailyAt")) or sanitize.day(row.get("date")) or day,
+        **_text(row, paper),
+        **_people(row, paper),
+        **_figures(row, paper),
+        **_links(row, paper),
+    )
+
+
+def _text(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "abstract": sanitize.clean_text(paper.get("summary")) or sanitize.clean_text(row.get("summary")),
+        "tldr": sanitize.clean_text(paper.get("ai_summary"), sanitize.TITLE_CHARS * 2),
+        "keywords": sanitize.words(paper.get("ai_keywords")),
+        "published_on": sanitize.day(paper.get("publishedAt")),
+        "withdrawn": bool(sanitize.day(paper.get("withdrawnAt"))),
+    }
+
+
+def _people(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
+    listed = paper.get("authors")
+    authors = [a for a in listed if isinstance(a, dict | str)] if isinstance(listed, list) else []
+    shown = sanitize.names([a for a in authors if isinstance(a, str) or not a.get("hidden")])
+    by, outer = paper.get("submittedOnDailyBy"), row.get("submittedBy")
+    submitter = sanitize.one_line(by.get("user") or by.get("name")) if isinstance(by, dict) else ""
+    return {
+        "authors": shown[: sanitize.AUTHORS_KEPT],
+        "author_count": len(authors),
+        "submitted_by": submitter
+        or (sanitize.one_line(outer.get("name")) if isinstance(outer, dict) else ""),
+    }
+
+
+def _figures(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
+    comments = sanitize.non_negative_int(row.get("numComments"))
+    return {
+        "upvotes": sanitize.non_negative_int(paper.get("upvotes")),
+        "comments": sanitize.non_negative_int(row.get("comments")) if comments is None else comments,
+        "stars": sanitize.non_negative_int(paper.get("githubStars")),
+    }
+
+
+def _links(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "code_url": sanitize.url(paper.get("githubRepo")),
+        "project_url": sanitize.url(paper.get("projectPage")),
+        "thumbnail_url": sanitize.url(row.get("thumbnail")),
+    }
+
+
+async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
+    """Every day since the watermark, and always the day before and the day itself: they still change.
+
+    A day that cannot be read is asked for again next time; it must not keep today's papers from readers.
+    """
+    today = now.date()
+    fault: SourceError | None = None
+    for day in days_to_fetch(state, today):
+        if fault and day < today - timedelta(days=1):
+            continue
+        try:
+            parsed = sum([page async for page in _pages(client, day)], ParseResult())
+        except SourceError as error:
+            fault = fault or error
+            if error.retry_at:
+                break
+            continue
+        # A day is read to its end when it was read once after the day that followed it had begun.
+        yield FetchedPage(_ranked(parsed), watermark=None if fault else min(day, today - timedelta(days=2)))
+    if fault:
+        raise fault
+
+
+async def _pages(client: Client, day: date) -> AsyncIterator[ParseResult]:
+    for page in range(MOST_PAGES):
+        reply = await client.get(URL, params={"date": day.isoformat(), "limit": PAGE_ROWS, "p": page})
+        parsed = parse(reply.body, day)
+        yield parsed
+        if not parsed.rows or 'rel="next"' not in reply.headers.get("link", ""):
+            return
+
+
+def _ranked(parsed: ParseResult) -> ParseResult:
+    """The places counted over all pages of a day."""
+    ranked = (replace(record, rank=place) for place, record in enumerate(parsed.records, 1))
+    return replace(parsed, records=tuple(ranked))

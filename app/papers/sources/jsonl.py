@@ -1,0 +1,59 @@
+"""PURE. JSON and JSON-lines files of papers: `date`, `id` or `arxiv_id` or `doi`, `title`, `abstract`, …"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+from app.papers.sources import json_rows
+from app.text import sanitize
+from app.types import PaperRecord, ParseResult, Rejection
+
+NO_TITLE = "the row has no title"
+
+
+def parse(data: bytes | str, day: date | None = None) -> ParseResult:
+    """The papers of a file. A row without a date counts as listed on `day`."""
+    found, rejections = json_rows.parse_rows(data)
+    records: list[PaperRecord] = []
+    for number, row in found:
+        made = _record(number, json_rows.unwrap_literal(row), day)
+        if isinstance(made, PaperRecord):
+            records.append(made)
+        else:
+            rejections.append(made)
+    rejected = sum(rejection.row is not None for rejection in rejections)
+    return ParseResult(len(records) + rejected, tuple(records), tuple(rejections))
+
+
+def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
+    if not isinstance(row, dict):
+        return Rejection(json_rows.NOT_AN_OBJECT, number, sanitize.one_line(str(row)[:100]))
+    title = sanitize.title(row.get("title"))
+    if not title:
+        return Rejection(NO_TITLE, number, sanitize.one_line(str(row.get("id") or "")[:100]))
+    doi = sanitize.doi(row.get("doi"))
+    named, version = sanitize.arxiv_id(row.get("arxiv_id") or row.get("id"))
+    people = sanitize.names(row.get("authors"))
+    return PaperRecord(
+        title=title,
+        arxiv_id=named or sanitize.arxiv_id_of_doi(doi),
+        version=version,
+        doi="" if sanitize.arxiv_id_of_doi(doi) else doi,
+        abstract=sanitize.clean_text(row.get("abstract") or row.get("summary")),
+        authors=people[: sanitize.AUTHORS_KEPT],
+        author_count=sanitize.non_negative_int(row.get("author_count")) or len(people),
+        categories=sanitize.words(row.get("categories")),
+        keywords=sanitize.words(row.get("keywords")),
+        tldr=sanitize.clean_text(row.get("tldr"), sanitize.TITLE_CHARS * 2),
+        published_on=sanitize.day(row.get("published_on") or row.get("published")),
+        withdrawn=sanitize.says_withdrawn(sanitize.one_line(row.get("comment"), 1_000)),
+        listed_on=sanitize.day(row.get("date")) or sanitize.day(row.get("listed_on")) or day,
+        upvotes=sanitize.non_negative_int(row.get("upvotes")),
+        comments=sanitize.non_negative_int(row.get("comments")),
+        stars=sanitize.non_negative_int(row.get("stars")),
+        url=sanitize.url(row.get("url")),
+        pdf_url=sanitize.url(row.get("pdf_url")),
+        code_url=sanitize.url(row.get("code_url")),
+        project_url=sanitize.url(row.get("project_url")),
+    )

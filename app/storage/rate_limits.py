@@ -1,0 +1,68 @@
+"""Count how often something is asked for. All processes count in one table, which survives a restart."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import cache
+from typing import NamedTuple, cast
+
+from sqlalchemy import Executable, Table, bindparam, case, delete, inspect
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Session, col
+
+from app.errors import TooManyRequests
+from app.storage.models import RateLimit
+
+_ROWS = cast("Table", inspect(RateLimit).local_table)
+
+
+class Window(NamedTuple):
+    """Hold the hits of a counter in its current window, and the end of that."""
+
+    hits: int
+    expires_at: datetime
+
+    def seconds_left(self, now: datetime) -> int:
+        """Return the whole seconds until the count begins anew; at least one."""
+        return max(1, round((self.expires_at - now).total_seconds()))
+
+
+def hit(session: Session, name: str, now: datetime, lasting: timedelta) -> Window:
+    """Count one hit and return the counter's window.
+
+    A window begins with its first hit and ends after `lasting`. A hit is taken back with its transaction.
+    """
+    statement = _count(session.get_bind().dialect.name)
+    values = {"name": name, "at": now, "until": now + lasting}
+    row = session.connection().execute(statement, values).one()
+    return Window(row.hits, row.expires_at)
+
+
+def limit(session: Session, name: str, most: int, now: datetime, lasting: timedelta) -> None:
+    """Count one hit, or raise TooManyRequests past `most`: then nothing in the transaction holds."""
+    window = hit(session, name, now, lasting)
+    if window.hits > most:
+        raise TooManyRequests(retry_after=window.seconds_left(now))
+
+
+@cache
+def _count(dialect: str) -> Executable:
+    """Build the statement once: to build it takes longer than to execute it."""
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    at, until = (bindparam(name, type_=_ROWS.c.expires_at.type) for name in ("at", "until"))
+    ended = _ROWS.c.expires_at <= at
+    statement = insert(_ROWS).values(name=bindparam("name"), hits=1, expires_at=until)
+    counted = statement.on_conflict_do_update(
+        index_elements=[_ROWS.c.name],
+        set_={
+            "hits": case((ended, 1), else_=_ROWS.c.hits + 1),
+            "expires_at": case((ended, until), else_=_ROWS.c.expires_at),
+        },
+    )
+    return counted.returning(_ROWS.c.hits, _ROWS.c.expires_at)
+
+
+def prune(session: Session, now: datetime) -> int:
+    """Delete the counters whose window has ended and return how many there were."""
+    ended = delete(RateLimit).where(col(RateLimit.expires_at) <= now)
+    return int(session.execute(ended).rowcount)  # type: ignore[attr-defined]

@@ -1,0 +1,234 @@
+"""Store what the public forms ask for, limit the mail to one mailbox, and remember who declined.
+
+A sign-up's choices stay in its row until the owner of the address confirms them. After that, or as soon as
+nobody can confirm them any more, `close` removes everything personal from the row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, update
+from sqlmodel import Session, col, delete, exists, or_, select
+
+from app.links import LIFETIMES, Purpose
+from app.storage.models import FormSubmission, RequestKind
+from app.subscribers.feedback import MatchedReferences
+from app.subscribers.preferences import Preferences, fold_address
+from app.types import Cadence, EmptyDigestPolicy, Interest, PaperRecord
+
+# How many mails that anybody can ask for may go to one mailbox, within how long.
+MOST_MAILS = (
+    (timedelta(hours=1), 2),
+    (timedelta(days=1), 3),
+    (timedelta(days=7), 5),
+    (timedelta(days=30), 8),
+)
+HISTORY = max(span for span, _ in MOST_MAILS)
+DECLINE_LASTS = timedelta(days=90)
+CHOICES_KEPT = LIFETIMES[Purpose.CONFIRM]  # nobody can confirm them afterwards
+GIVE_UP = timedelta(days=1)  # after so long, nobody waits for the answer any more
+
+
+@dataclass(frozen=True, slots=True)
+class SignUp:
+    """Hold what a visitor enters into the sign-up form."""
+
+    email: str
+    wanted: Preferences
+    liked: MatchedReferences = field(default_factory=MatchedReferences)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Hold the choices of a sign-up, which the owner of the address confirms."""
+
+    wanted: Preferences
+    liked: MatchedReferences = field(default_factory=MatchedReferences)
+
+
+def mailbox_hash(email: str) -> str:
+    """Return the hash that an address shares with its other spellings, `+tags` for instance."""
+    return hashlib.blake2b(fold_address(email).encode(), digest_size=16, person=b"mailbox").hexdigest()
+
+
+# --- stored by the form
+
+
+def store(
+    session: Session,
+    kind: RequestKind,
+    email: str,
+    visitor: str,
+    now: datetime,
+    choices: Choices | None = None,
+) -> int:
+    """Store a form and return the row's id. `email` must be normalised."""
+    row = FormSubmission(
+        kind=kind, mailbox=mailbox_hash(email), email=email, visitor=visitor[:64], created_at=now,
+        preferences=_encode_preferences(choices.wanted) if choices else {},
+        liked=_encode_liked(choices.liked) if choices else {},
+    )  # fmt: skip
+    session.add(row)
+    session.flush()
+    return row.id or 0
+
+
+def unprocessed(session: Session, now: datetime) -> list[int]:
+    """Return the ids of the rows that nobody has processed yet, oldest first."""
+    left = select(FormSubmission.id).where(
+        col(FormSubmission.processed_at).is_(None), col(FormSubmission.created_at) > now - GIVE_UP
+    )
+    return [
+        identity for identity in session.exec(left.order_by(col(FormSubmission.id))) if identity is not None
+    ]
+
+
+def take(session: Session, request_id: int) -> FormSubmission | None:
+    """Lock an unprocessed row; None if there is no such row, or it has been processed."""
+    row = select(FormSubmission).where(
+        col(FormSubmission.id) == request_id, col(FormSubmission.processed_at).is_(None)
+    )
+    return session.exec(row.with_for_update().execution_options(populate_existing=True)).one_or_none()
+
+
+def finish(
+    request: FormSubmission, now: datetime, delivery_id: int | None, subscriber_id: int | None
+) -> None:
+    """Mark a row as processed. Its choices stay only where a mail can confirm them for `subscriber_id`."""
+    request.processed_at, request.delivery_id = now, delivery_id
+    request.email = request.visitor = ""
+    request.subscriber_id = subscriber_id if delivery_id is not None else None
+    if request.subscriber_id is None:
+        request.preferences, request.liked = {}, {}
+
+
+# --- limits by mailbox
+
+
+def may_mail(session: Session, mailbox: str, now: datetime) -> bool:
+    """Return whether the mailbox has room for one more mail that anybody can ask for."""
+    mailed = select(FormSubmission.processed_at).where(
+        col(FormSubmission.mailbox) == mailbox,
+        col(FormSubmission.delivery_id).is_not(None),
+        col(FormSubmission.processed_at) > now - HISTORY,
+    )
+    times = [at for at in session.exec(mailed) if at is not None]
+    return all(sum(at > now - span for at in times) < most for span, most in MOST_MAILS)
+
+
+def has_declined(session: Session, mailbox: str, now: datetime) -> bool:
+    """Return whether the mailbox's owner declined a sign-up within `DECLINE_LASTS`."""
+    declined = exists().where(
+        col(FormSubmission.mailbox) == mailbox, col(FormSubmission.declined_at) > now - DECLINE_LASTS
+    )
+    return bool(session.exec(select(declined)).one())
+
+
+def remember_decline(session: Session, request: FormSubmission, now: datetime) -> None:
+    """Send no confirmation to this mailbox for `DECLINE_LASTS`."""
+    request.declined_at = now
+    session.add(request)
+
+
+def forget_decline(session: Session, mailbox: str) -> None:
+    """Let sign-ups reach this mailbox again: its owner has shown that they want it."""
+    mine = (col(FormSubmission.mailbox) == mailbox, col(FormSubmission.declined_at).is_not(None))
+    session.execute(update(FormSubmission).where(*mine).values(declined_at=None))
+
+
+# --- choices that wait for their confirmation
+
+
+def by_delivery(session: Session, delivery_id: int) -> FormSubmission | None:
+    """Return the row that this mail answered."""
+    return session.exec(select(FormSubmission).where(col(FormSubmission.delivery_id) == delivery_id)).first()
+
+
+def find_open(session: Session, subscriber_id: int, delivery_id: int | None = None) -> FormSubmission | None:
+    """Return the row that a confirmation mail can confirm; without `delivery_id`, the newest."""
+    mine = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
+    if delivery_id is not None:
+        mine = mine.where(col(FormSubmission.delivery_id) == delivery_id)
+    return session.exec(mine.order_by(col(FormSubmission.id).desc())).first()
+
+
+def choices_of(request: FormSubmission) -> Choices | None:
+    """Return the choices that a row holds; None if it has none of its own."""
+    if not request.preferences:
+        return None
+    return Choices(_decode_preferences(request.preferences), _decode_liked(request.liked))
+
+
+def close(session: Session, subscriber_id: int) -> None:
+    """Delete the choices of a reader's open rows: they were confirmed, or never will be."""
+    _close(session, col(FormSubmission.subscriber_id) == subscriber_id)
+
+
+def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
+    """Return a reader's open rows as plain data."""
+    mine = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
+    shown = {"kind", "created_at", "preferences", "liked"}
+    return [
+        row.model_dump(mode="json", include=shown)
+        for row in session.exec(mine.order_by(col(FormSubmission.id)))
+    ]
+
+
+def prune(session: Session, now: datetime) -> int:
+    """Delete choices past `CHOICES_KEPT` and rows past their use; return how many rows are gone.
+
+    A row that was not processed within `GIVE_UP` never will be: nothing of it stays but the hash.
+    """
+    _close(session, col(FormSubmission.created_at) < now - CHOICES_KEPT)
+    late = (col(FormSubmission.created_at) < now - GIVE_UP, col(FormSubmission.processed_at).is_(None))
+    _close(session, and_(*late))
+    useless = (
+        col(FormSubmission.created_at) < now - HISTORY,
+        or_(col(FormSubmission.declined_at).is_(None), col(FormSubmission.declined_at) < now - DECLINE_LASTS),
+    )
+    return int(session.execute(delete(FormSubmission).where(*useless)).rowcount)  # type: ignore[attr-defined]
+
+
+def _close(session: Session, which: ColumnElement[bool]) -> None:
+    nothing: dict[str, Any] = {"email": "", "visitor": "", "preferences": {}, "liked": {}}
+    session.execute(update(FormSubmission).where(which).values(subscriber_id=None, **nothing))
+
+
+# --- as JSON
+
+
+def _encode_preferences(wanted: Preferences) -> dict[str, Any]:
+    return asdict(wanted)
+
+
+def _decode_preferences(stored: Mapping[str, Any]) -> Preferences:
+    return Preferences(
+        **{
+            **stored,
+            "cadence": Cadence(stored["cadence"]),
+            "when_empty": EmptyDigestPolicy(stored["when_empty"]),
+            "muted": tuple(stored["muted"]),
+            "interests": tuple(Interest(**wish) for wish in stored["interests"]),
+        }
+    )
+
+
+def _encode_liked(liked: MatchedReferences) -> dict[str, Any]:
+    own = [
+        {"title": record.title, "abstract": record.abstract, "authors": list(record.authors)}
+        for record in liked.own
+    ]
+    return {"papers": [number for number, _ in liked.known], "own": own} if liked.usable else {}
+
+
+def _decode_liked(stored: Mapping[str, Any]) -> MatchedReferences:
+    own = (
+        PaperRecord(title=each["title"], abstract=each["abstract"], authors=tuple(each["authors"]))
+        for each in stored.get("own", ())
+    )
+    return MatchedReferences(known=tuple((number, "") for number in stored.get("papers", ())), own=tuple(own))

@@ -1,0 +1,322 @@
+"""Signing up, confirming, declining, and asking for a link by mail.
+
+A form stores one row. Nothing before the response depends on whether the address is a reader's. `process`
+then decides what follows: a confirmation, the link to the preferences, or nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from secrets import token_hex
+
+from sqlmodel import Session, col, exists, select
+
+from app.delivery import suppression
+from app.errors import Conflict, InvalidInput
+from app.links import LIFETIMES, Purpose
+from app.storage.database import insert_new, take_turns
+from app.storage.models import Delivery, FormSubmission, RequestKind, Subscriber
+from app.storage.models import SubscriberState as State
+from app.subscribers import feedback, form_submissions
+from app.subscribers.form_submissions import Choices, SignUp
+from app.subscribers.preferences import Preferences, check, normalise_address
+from app.subscribers.privacy import anonymise
+from app.subscribers.repository import (
+    enqueue_mail,
+    enqueue_requested_mail,
+    get,
+    get_for_update,
+    preferences_of,
+    record_event,
+    reschedule,
+    store_preferences,
+)
+from app.types import MailKind
+
+# What a reader agrees to with the button that confirms. Whoever changes it gives it a new version.
+CONSENT_VERSION = "2026-11"
+CONSENT_TEXT = (
+    "By this you agree to get research papers by e-mail. You can change, pause or end that at any time "
+    "by the links in every mail."
+)
+GIVEN_ELSEWHERE = "given to the operator"
+_READING = (State.ACTIVE, State.PAUSED)
+
+
+# --- storing and processing forms
+
+
+def request_sign_up(session: Session, asked: SignUp, visitor: str, now: datetime) -> int:
+    """Store a sign-up and return its id; `process` decides what follows."""
+    email, choices = normalise_address(asked.email), Choices(check(asked.wanted), asked.liked)
+    return form_submissions.store(session, RequestKind.SIGN_UP, email, visitor, now, choices)
+
+
+def request_link(session: Session, email: str, visitor: str, now: datetime) -> int:
+    """Store a request for the link to one's preferences and return its id."""
+    return form_submissions.store(session, RequestKind.LINK, normalise_address(email), visitor, now)
+
+
+def sign_up(session: Session, asked: SignUp, visitor: str, now: datetime) -> int | None:
+    """Store a sign-up and process it at once; return the id of the mail, if one goes out."""
+    return process(session, request_sign_up(session, asked, visitor, now), now)
+
+
+def send_link(session: Session, email: str, visitor: str, now: datetime) -> int | None:
+    """Store a request for a link and process it at once; return the id of the mail, if one goes out."""
+    return process(session, request_link(session, email, visitor, now), now)
+
+
+def process(session: Session, request_id: int, now: datetime) -> int | None:
+    """Decide what follows from a stored form; return the id of the mail, if one goes out.
+
+    A form that has been processed before is left alone.
+    """
+    request = form_submissions.take(session, request_id)
+    if request is None:
+        return None
+    take_turns(session, f"mailbox {request.mailbox}")
+    answer = _answer_sign_up if request.kind is RequestKind.SIGN_UP else _answer_link
+    delivery_id, subscriber_id = answer(session, request, now)
+    form_submissions.finish(request, now, delivery_id, subscriber_id)
+    session.add(request)
+    return delivery_id
+
+
+# The id of the mail that goes out, and the id of the reader whose choices it can confirm.
+_Answer = tuple[int | None, int | None]
+_NOTHING: _Answer = (None, None)
+
+
+def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) -> _Answer:
+    """Ask the owner of the address to confirm. A reader gets the link to their preferences instead."""
+    subscriber = _find(session, request.email)
+    if subscriber is not None and subscriber.state in _READING:
+        return _send_manage_link(session, request, subscriber, now)
+    if not _may_confirm(session, request, now):
+        record_event(session, "signup_refused", None, now)
+        return _NOTHING
+    if subscriber is None or subscriber.state is State.PENDING:
+        subscriber, _ = _get_or_create(session, request.email, now)
+        record_event(session, "signed_up", subscriber, now, request.visitor)
+    else:  # somebody who left: they stay as they are until they confirm
+        record_event(session, "signup_asked", subscriber, now, request.visitor)
+    return _ask_to_confirm(session, subscriber, now)
+
+
+def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _Answer:
+    """Mail the link to one's preferences, or the confirmation that is still missing."""
+    subscriber = _find(session, request.email)
+    if subscriber is None or suppression.is_suppressed(session, request.email):
+        record_event(session, "link_refused", None, now)
+        return _NOTHING
+    if subscriber.state is not State.PENDING:
+        return _send_manage_link(session, request, subscriber, now)
+    record_event(session, "link_asked", subscriber, now, request.visitor)
+    if not _may_confirm(session, request, now):
+        return _NOTHING
+    waiting = form_submissions.find_open(session, subscriber.id or 0)
+    if waiting is not None:
+        request.preferences, request.liked = waiting.preferences, waiting.liked
+    lifetime = LIFETIMES[Purpose.CONFIRM]
+    return enqueue_requested_mail(
+        session, subscriber, MailKind.CONFIRM, now, lifetime=lifetime
+    ), subscriber.id
+
+
+def _may_confirm(session: Session, request: FormSubmission, now: datetime) -> bool:
+    return (
+        not suppression.is_suppressed(session, request.email)
+        and not form_submissions.has_declined(session, request.mailbox, now)
+        and form_submissions.may_mail(session, request.mailbox, now)
+    )
+
+
+def _send_manage_link(
+    session: Session, request: FormSubmission, subscriber: Subscriber, now: datetime
+) -> _Answer:
+    record_event(session, "link_asked", subscriber, now, request.visitor)
+    if suppression.is_suppressed(session, request.email):
+        return _NOTHING
+    if not form_submissions.may_mail(session, request.mailbox, now):
+        return _NOTHING
+    return enqueue_requested_mail(session, subscriber, MailKind.MANAGE, now), None
+
+
+def _ask_to_confirm(session: Session, subscriber: Subscriber, now: datetime) -> _Answer:
+    """Enqueue a mail of its own for each sign-up: its link confirms these choices and no others."""
+    suffix = f"-{token_hex(4)}"  # random: an export shows it, and a row's number would count other sign-ups
+    lifetime = LIFETIMES[Purpose.CONFIRM]
+    return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix), subscriber.id
+
+
+# --- the answers of the address's owner
+
+
+def awaiting(session: Session, subscriber_id: int, delivery_id: int | None = None) -> Choices | None:
+    """Return what a confirmation mail can confirm; None if there is nothing left to confirm.
+
+    Without `delivery_id`, the newest sign-up counts.
+    """
+    subscriber = get(session, subscriber_id)
+    request = form_submissions.find_open(session, subscriber_id, delivery_id)
+    if subscriber.state in (*_READING, State.ERASED) or not _can_confirm(subscriber, request, delivery_id):
+        return None
+    stored = Choices(preferences_of(session, subscriber))
+    return (form_submissions.choices_of(request) if request else None) or stored
+
+
+def confirm(
+    session: Session, subscriber_id: int, ip: str, now: datetime, delivery_id: int | None = None
+) -> Subscriber:
+    """Record the owner's agreement to one sign-up and make its choices theirs. Twice is once.
+
+    `delivery_id` names the mail whose link was followed; without it, the newest sign-up counts. Raises
+    Conflict if nothing waits for that confirmation any more.
+    """
+    subscriber = get_for_update(session, subscriber_id)
+    if subscriber.state in _READING:
+        return subscriber
+    choices = awaiting(session, subscriber_id, delivery_id)
+    if choices is None:
+        raise Conflict("This sign-up has ended. You are welcome to sign up again.")
+    store_preferences(session, subscriber, choices.wanted)
+    with suppress(InvalidInput):  # a former reader may have no room for more papers: they confirm without
+        feedback.like(session, subscriber_id, choices.liked, now)
+    activate(session, subscriber, ip, now)
+    record_event(session, "confirmed", subscriber, now, ip)
+    return subscriber
+
+
+def _can_confirm(subscriber: Subscriber, request: FormSubmission | None, delivery_id: int | None) -> bool:
+    """Return whether there is something to confirm. An old link must not bring back who left."""
+    return request is not None or (subscriber.state is State.PENDING and delivery_id is None)
+
+
+def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: int | None = None) -> bool:
+    """End a sign-up that the owner of the address did not ask for, and send no more of them for 90 days.
+
+    Nothing is kept of who never was a reader, except for the hash of the mailbox. The link works longer than
+    the sign-up waits: the decline is remembered all the same. Return False for a reader, who stays one.
+    """
+    subscriber = get_for_update(session, subscriber_id)
+    if subscriber.state in _READING:
+        return False
+    request = _find_request(session, subscriber_id, delivery_id)
+    if request is not None:
+        form_submissions.remember_decline(session, request, now)
+    if subscriber.state is State.PENDING or (request is not None and request.subscriber_id is not None):
+        _end_sign_up(session, subscriber, now)
+    return True
+
+
+def _find_request(session: Session, subscriber_id: int, delivery_id: int | None) -> FormSubmission | None:
+    """Return the row that a mail answered, open or not; without a mail, the newest open row."""
+    if delivery_id is None:
+        return form_submissions.find_open(session, subscriber_id)
+    return form_submissions.by_delivery(session, delivery_id)
+
+
+def is_declined(session: Session, delivery_id: int) -> bool:
+    """Return whether the sign-up that this mail answered was declined, and not allowed again since."""
+    request = form_submissions.by_delivery(session, delivery_id)
+    return request is not None and request.declined_at is not None
+
+
+def allow_again(session: Session, delivery_id: int) -> None:
+    """Take a decline back: the link in that mail proves that the mailbox's owner asks for it."""
+    request = form_submissions.by_delivery(session, delivery_id)
+    if request is not None:
+        form_submissions.forget_decline(session, request.mailbox)
+
+
+def _end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> None:
+    if subscriber.state is State.PENDING and subscriber.confirmed_at is None:
+        anonymise(session, subscriber, now)
+    else:
+        form_submissions.close(session, subscriber.id or 0)
+        if subscriber.state is State.PENDING:
+            subscriber.state = State.UNSUBSCRIBED
+        session.add(subscriber)
+    record_event(session, "declined", subscriber, now)
+
+
+def add(session: Session, email: str, wanted: Preferences, now: datetime) -> int:
+    """Make somebody who gave their consent elsewhere an active reader. Returns their id."""
+    subscriber, _ = _store_reader(session, email, wanted, now)
+    activate(session, subscriber, "", now, version=GIVEN_ELSEWHERE)
+    record_event(session, "added", subscriber, now)
+    return subscriber.id or 0
+
+
+def invite(session: Session, email: str, wanted: Preferences, now: datetime) -> int:
+    """Add a pending reader and mail them the question for their consent. Returns their id."""
+    subscriber, created = _store_reader(session, email, wanted, now)
+    if not created:
+        raise Conflict(f"{subscriber.email} is known already, and {subscriber.state}.")
+    record_event(session, "signed_up", subscriber, now)
+    if send_link(session, subscriber.email, "", now) is None:
+        raise Conflict(f"{email} declined, or got several confirmations lately: no confirmation is sent.")
+    return subscriber.id or 0
+
+
+def _store_reader(
+    session: Session, email: str, wanted: Preferences, now: datetime
+) -> tuple[Subscriber, bool]:
+    """Return a pending reader with these preferences, and True if they are new.
+
+    Raise Conflict if the address is suppressed, or of a reader who is not pending.
+    """
+    email, wanted = normalise_address(email), check(wanted)
+    if suppression.is_suppressed(session, email):
+        raise Conflict(f"{email} is suppressed: lift that first, if its owner really wants mail again.")
+    subscriber, created = _get_or_create(session, email, now)
+    if subscriber.state is not State.PENDING:
+        raise Conflict(f"{email} is known already, and {subscriber.state}.")
+    store_preferences(session, subscriber, wanted)
+    return subscriber, created
+
+
+def activate(
+    session: Session, subscriber: Subscriber, ip: str, now: datetime, version: str = CONSENT_VERSION
+) -> None:
+    """Record the consent, and say when the first digest is due. Open sign-ups and declines end."""
+    form_submissions.close(session, subscriber.id or 0)
+    form_submissions.forget_decline(session, form_submissions.mailbox_hash(subscriber.email))
+    subscriber.state = State.ACTIVE
+    subscriber.confirmed_at = subscriber.confirmed_at or now
+    subscriber.consent_at, subscriber.consent_version, subscriber.consent_ip = now, version, ip
+    subscriber.ended_at = subscriber.paused_until = None
+    reschedule(session, subscriber, now)
+    session.add(subscriber)
+
+
+def expire_pending(session: Session, before: datetime, now: datetime) -> int:
+    """Delete those who signed up and never confirmed; return how many there were."""
+    asked_since = exists().where(
+        col(Delivery.subscriber_id) == Subscriber.id,
+        col(Delivery.kind) == MailKind.CONFIRM,
+        col(Delivery.created_at) >= before,
+    )
+    waiting = select(Subscriber.id).where(
+        Subscriber.state == State.PENDING, col(Subscriber.created_at) < before, ~asked_since
+    )
+    ids = [identity for identity in session.exec(waiting) if identity is not None]
+    for identity in ids:
+        subscriber = get_for_update(session, identity)
+        if subscriber.state is State.PENDING:
+            _end_sign_up(session, subscriber, now)
+    return len(ids)
+
+
+def _find(session: Session, email: str) -> Subscriber | None:
+    mine = select(Subscriber).where(Subscriber.email == email).with_for_update()
+    return session.exec(mine.execution_options(populate_existing=True)).one_or_none()
+
+
+def _get_or_create(session: Session, email: str, now: datetime) -> tuple[Subscriber, bool]:
+    """Return the locked row of an address, and True if it is new."""
+    new = insert_new(session, Subscriber, ["email"], email=email, state=State.PENDING, created_at=now)
+    mine = select(Subscriber).where(Subscriber.email == email).with_for_update()
+    return session.exec(mine.execution_options(populate_existing=True)).one(), new is not None

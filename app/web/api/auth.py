@@ -1,0 +1,107 @@
+"""Who may call what: each route asks for exactly one of `Reader`, `Writer` and `Sender`.
+
+And the parameters that many routes share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Path, Query, Request, params
+from fastapi.params import Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
+
+from app import clock
+from app.application import Application
+from app.storage import api_keys
+from app.storage.models import Scope
+from app.web.api.values import FROM_URL
+from app.web.security import visitor
+from app.web.work_limits import Capacity
+
+WRONG_KEY = "this key is not known here: it may be mistyped, revoked or expired (see `paperboy key list`)"
+
+_bearer = HTTPBearer(auto_error=False, description="A key made by `paperboy key create`.")
+
+
+def _the_app(request: Request) -> Application:
+    app: Application = request.app.state.paperboy
+    return app
+
+
+Paperboy = Annotated[Application, Depends(_the_app)]
+Id = Annotated[int, Path(ge=1, lt=2**63), FROM_URL]
+AnyId = Annotated[int | None, Query(ge=1, lt=2**63), FROM_URL]
+Now = Annotated[datetime, Depends(clock.utcnow)]
+Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+def capacity(request: Request) -> Capacity:
+    """Return the limits of the application that answers this request."""
+    limits: Capacity = request.app.state.capacity
+    return limits
+
+
+def holder(
+    request: Request, app: Paperboy, now: Now, needed: SecurityScopes, given: Given
+) -> api_keys.Holder:
+    """The holder of the key that was sent, or 401, or 403 where it lacks the scope."""
+    caller = authenticate(request, given.credentials, now) if given else None
+    if caller is None:
+        said = 'Bearer realm="paperboy"' + (', error="invalid_token"' if given else "")
+        detail = WRONG_KEY if given else "a key is needed: Authorization: Bearer pb_…"
+        raise HTTPException(401, detail, {"WWW-Authenticate": said})
+    if not caller.scopes.issuperset(needed.scopes):
+        said = f'Bearer realm="paperboy", error="insufficient_scope", scope="{needed.scope_str}"'
+        raise HTTPException(403, f"this key lacks the scope “{needed.scope_str}”", {"WWW-Authenticate": said})
+    note_use(app, caller, now)
+    return caller
+
+
+def authenticate(request: Request, key: str, now: datetime) -> api_keys.Holder | None:
+    """Return the holder of a key, or None. Raise TooManyRequests past a limit of the key or the visitor.
+
+    A wrong key costs one indexed read, and nothing once too many came from its network.
+    """
+    limits, sender = capacity(request).keys, visitor(request)
+    limits.before_lookup(key, sender)
+    with _the_app(request).db.read() as session:
+        caller = api_keys.holder(session, key, now)
+    if caller is None:
+        limits.wrong_key(key, sender)
+    else:
+        limits.valid_key(key, caller.id)
+    return caller
+
+
+def note_use(app: Application, caller: api_keys.Holder, now: datetime) -> None:
+    """Store when a key was used, at most once a minute."""
+    if caller.is_stale(now):
+        with app.db.write() as session:
+            api_keys.note_use(session, caller.id, now)
+
+
+async def _admitted(
+    caller: Annotated[api_keys.Holder, Depends(holder)], limits: Annotated[Capacity, Depends(capacity)]
+) -> AsyncIterator[api_keys.Holder]:
+    """Admit a caller while few requests of the API are under way. It waits for no thread."""
+    with limits.api.take():
+        yield caller
+
+
+async def _analysis(limits: Annotated[Capacity, Depends(capacity)]) -> AsyncIterator[None]:
+    with limits.analyses.take():
+        yield
+
+
+def _scope(scope: Scope) -> Security:
+    return Security(_admitted, scopes=[scope.value], scope="function")
+
+
+CanRead = Annotated[api_keys.Holder, _scope(Scope.READ)]
+CanWrite = Annotated[api_keys.Holder, _scope(Scope.WRITE)]
+CanSend = Annotated[api_keys.Holder, _scope(Scope.SEND)]
+# For a route that takes a second of CPU time. It comes after the key: without one, nobody takes a place.
+Analysis = Annotated[None, params.Depends(_analysis, scope="function")]
+Limited = Annotated[Capacity, Depends(capacity)]

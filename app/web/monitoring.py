@@ -1,0 +1,176 @@
+"""For machines that watch over the service: is it alive, can it work, and what are its figures?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.security import SecurityScopes
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import func
+from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import Session, col, select
+
+from app import clock, doctor
+from app.application import Application
+from app.digests import reconciliation
+from app.relevance import model_store
+from app.storage.models import (
+    Delivery,
+    DeliveryState,
+    JobRun,
+    Paper,
+    Scope,
+    SendingPause,
+    Source,
+    Subscriber,
+    SubscriberState,
+)
+from app.web.api import auth
+
+router = APIRouter()
+
+CHECKED_EVERY = timedelta(minutes=10)
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Report that the process answers; if it does not, restart it. This needs no thread of the pool."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz")
+def readyz(request: Request) -> JSONResponse:
+    """The database can be used, so requests may come. A restart would not help where it cannot."""
+    app: Application = request.app.state.paperboy
+    try:
+        current, newest = doctor.schema(app.db)
+    except SQLAlchemyError:
+        return JSONResponse({"status": "unavailable", "database": "unreachable"}, 503)
+    if current != newest:
+        return JSONResponse({"status": "unavailable", "database": "not migrated"}, 503)
+    return JSONResponse({"status": "ok", "database": "ok"})
+
+
+def _operator(request: Request, now: auth.Now, given: auth.Given) -> None:
+    """Counts before and after a sign-up would tell whether an address was known: they need a key.
+
+    Where every link leads to this very machine, there are no strangers to tell.
+    """
+    app: Application = request.app.state.paperboy
+    if urlsplit(app.settings.base_url).hostname not in ("127.0.0.1", "localhost", "::1"):
+        auth.holder(request, app, now, SecurityScopes([Scope.READ.value]), given)
+
+
+@router.get("/metrics", dependencies=[Depends(_operator)])
+def metrics(request: Request) -> Response:
+    """Counts and times in the format of Prometheus. No address and no text of a reader is in them."""
+    registry = CollectorRegistry()
+    with auth.capacity(request).api.take():
+        registry.register(_Figures(request.app.state.paperboy, _ledger_check(request)))
+        ProcessCollector(registry=registry)
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _ledger_check(request: Request) -> reconciliation.Reconciliation:
+    """Return the balance of these days' editions, at most `CHECKED_EVERY` old: it reads all subscribers."""
+    state, now = request.app.state, clock.utcnow()
+    at, balance = getattr(state, "ledger_check", (None, None))
+    if at is None or not timedelta() <= now - at < CHECKED_EVERY:
+        with state.paperboy.db.read() as session:
+            balance = reconciliation.reconcile_recent(session, now)
+        state.ledger_check = now, balance
+    return cast("reconciliation.Reconciliation", balance)
+
+
+class _Figures(Collector):
+    """What the database knows at the moment of asking: the same from whichever process is asked."""
+
+    def __init__(self, app: Application, balance: reconciliation.Reconciliation) -> None:
+        self._app = app
+        self._balance = balance
+
+    def collect(self) -> Iterator[Metric]:
+        with self._app.db.read() as session:
+            yield _by_state(session, "subscribers", Subscriber.state, SubscriberState)
+            yield _by_state(session, "deliveries", Delivery.state, DeliveryState)
+            yield from _of_balance(self._balance)
+            yield _gauge("papers", "Papers in the archive.", _papers(session))
+            late = doctor.lateness(session, clock.utcnow())
+            yield _gauge(
+                "digest_lateness_seconds", "How long the oldest due digest waits.", late.total_seconds()
+            )
+            paused = session.exec(select(func.count()).select_from(SendingPause)).one()
+            yield _gauge("sending_pauses", "Editions, or everything, that an operator holds back.", paused)
+            yield from _of_sources(session)
+            yield from _of_runs(session)
+            yield from _of_models(self._app.models.versions(session))
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"paperboy_{name}", about, value=value)
+
+
+def _of_balance(balance: reconciliation.Reconciliation) -> Iterator[Metric]:
+    yield _gauge("digests_due", "Digests due yesterday and today, by subscribers and cadence.", balance.due)
+    yield _gauge("digests_missing", "Of these: not in the ledger, although planned past.", balance.missing)
+    yield _gauge("digests_surplus", "Digests in the ledger for nobody who was due.", balance.surplus)
+
+
+def _papers(session: Session) -> int:
+    kept = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
+    return session.exec(kept).one()
+
+
+def _by_state(session: Session, name: str, column: Any, states: type[StrEnum]) -> Metric:
+    metric = GaugeMetricFamily(f"paperboy_{name}", f"{name.title()} in each state.", labels=["state"])
+    counted = dict(session.exec(select(column, func.count()).group_by(column)).all())
+    for each in states:
+        metric.add_metric([each.value], counted.get(each, 0))
+    return metric
+
+
+def _of_sources(session: Session) -> Iterator[Metric]:
+    failures = GaugeMetricFamily(
+        "paperboy_source_failures", "Polls of a source that failed in a row.", labels=["source"]
+    )
+    polled = GaugeMetricFamily(
+        "paperboy_source_polled_timestamp_seconds", "The last poll that worked.", labels=["source"]
+    )
+    for source in session.exec(select(Source).order_by(col(Source.name))):
+        failures.add_metric([source.name], source.failures)
+        if source.polled_at:
+            polled.add_metric([source.name], source.polled_at.timestamp())
+    yield failures
+    yield polled
+
+
+def _of_runs(session: Session) -> Iterator[Metric]:
+    ended = GaugeMetricFamily("paperboy_run_ended_timestamp_seconds", "A job's last end.", labels=["job"])
+    last = (
+        select(JobRun.job, func.max(JobRun.ended_at))
+        .where(col(JobRun.ended_at).is_not(None))
+        .group_by(JobRun.job)
+    )
+    for job, at in session.exec(last):
+        ended.add_metric([job], at.timestamp() if at else 0)
+    yield ended
+
+
+def _of_models(versions: Sequence[model_store.Version]) -> Iterator[Metric]:
+    refused = len(model_store.refused(versions))
+    yield _gauge("models_refused", "Models, newer than the one in use, that cannot be read.", refused)
+    for version in versions:
+        if version.in_use:
+            at = version.fitted_at.timestamp()
+            yield _gauge("model_fitted_timestamp_seconds", "When the model in use was learned.", at)
+            yield _gauge(
+                "model_papers", "Papers in the archive that it was learned from.", version.archive.papers
+            )

@@ -1,0 +1,171 @@
+"""Admit the forms that ask for mail. Past a threshold, they cost the visitor work or a pause.
+
+The door is never closed: a whole laboratory may sign up from one address, and a flood must not keep
+everybody else out. The work is an ALTCHA challenge (PBKDF2, solved by static/challenge.js). Where no script
+runs, the same signed challenge admits its form after a pause. A challenge holds for one mailbox and admits
+once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import altcha
+
+from app.storage import rate_limits
+from app.storage.database import Database
+from app.storage.rate_limits import Window
+from app.subscribers import mailbox_hash
+from app.web.security import network
+
+HOUR = timedelta(hours=1)
+PER_MAILBOX = 5  # forms an hour
+ALL_VISITORS = 25  # together they may send as many forms as this many visitors
+ALGORITHM = "PBKDF2/SHA-256"
+ITERATIONS = 1_000  # of each attempt; the server makes as many for a challenge, and none to verify it
+ATTEMPTS = 1_500  # about a second of a laptop's browser
+MOST_WORK = 16  # times as many attempts; where everybody together asks too often, each does the least work
+PAUSE = timedelta(seconds=60)
+SPACING = timedelta(seconds=10)  # between the pauses of one network's visitors: they pass one by one
+LONGEST_PAUSE = HOUR
+ADMITTED_AFTERWARDS = timedelta(minutes=30)
+MOST_CHARS = 2_000  # of a proof; one of ours has about 900
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Hold the work or the pause that a form needs before it is admitted."""
+
+    puzzle: str  # JSON, for the script that solves it
+    attempts: int  # at most so many until it is solved
+    proof: str  # sent back with the form, by the script with the solution in it
+    pause: int | None  # seconds until the form is taken without a solution; None: only with one
+
+
+@dataclass(frozen=True, slots=True)
+class _Permit:
+    """Hold an authentic challenge that was sent back with a form."""
+
+    nonce: str
+    solved: bool
+    ready_at: datetime | None  # from then on, it admits without a solution
+    parameters: altcha.Challenge
+
+
+class Admission:
+    """Counts the forms of all processes in the database. `attempts` sets how much work a challenge is."""
+
+    def __init__(
+        self, db: Database, per_visitor: int, secret_keys: Sequence[str], attempts: int = ATTEMPTS
+    ) -> None:
+        self._db = db
+        self._per_visitor = per_visitor
+        self._secrets = [
+            hashlib.blake2b(key.encode(), digest_size=32, person=b"admission").digest() for key in secret_keys
+        ]
+        self._attempts = attempts
+
+    def admit(self, ip: str, email: str, proof: str, now: datetime) -> Challenge | None:
+        """Count a form and return None, or what the visitor has to do first.
+
+        The same for every address, whatever is known of it. `email` must be normalised.
+        """
+        mailbox = mailbox_hash(email)
+        permit = self._read(proof, mailbox, now)
+        if permit and not permit.solved and (permit.ready_at is None or permit.ready_at > now):
+            return self._again(permit, now)
+        with self._db.write() as session:
+            if permit and rate_limits.hit(session, f"proof {permit.nonce}", now, 2 * HOUR).hits == 1:
+                return None
+            visitor = rate_limits.hit(session, f"visitor {network(ip)}", now, HOUR)
+            address = rate_limits.hit(session, f"mailbox {mailbox}", now, HOUR)
+            everybody = rate_limits.hit(session, "everybody", now, HOUR)
+        strain = max(_strain(visitor, self._per_visitor), _strain(address, PER_MAILBOX))
+        if strain <= 1 and _strain(everybody, self._per_visitor * ALL_VISITORS) <= 1:
+            return None
+        return self._challenge(mailbox, strain, _pause(visitor, self._per_visitor), now)
+
+    def _challenge(self, mailbox: str, strain: float, pause: timedelta | None, now: datetime) -> Challenge:
+        attempts = math.ceil(self._attempts * min(max(strain, 1), MOST_WORK))
+        challenge = altcha.create_challenge(
+            ALGORITHM,
+            ITERATIONS,
+            counter=attempts // 2 + secrets.randbelow(attempts // 2 + 1),
+            data={
+                "mailbox": mailbox,
+                "attempts": attempts,
+                "ready": int((now + pause).timestamp()) if pause else 0,
+                "until": int((now + (pause or PAUSE) + ADMITTED_AFTERWARDS).timestamp()),
+            },
+            hmac_secret=self._secrets[0],
+            hmac_key_secret=self._secrets[0],
+        )
+        return _shown(challenge, math.ceil(pause.total_seconds()) if pause else None)
+
+    def _again(self, permit: _Permit, now: datetime) -> Challenge:
+        """Return the same challenge for a form that came too early: its pause goes on."""
+        left = permit.ready_at - now if permit.ready_at else None
+        return _shown(permit.parameters, math.ceil(left.total_seconds()) if left else None)
+
+    def _read(self, proof: str, mailbox: str, now: datetime) -> _Permit | None:
+        """Return the challenge in a proof; None where it is not ours, for another mailbox, or too old."""
+        challenge, authentic, solved = self._verify(proof)
+        if challenge is None or not authentic:
+            return None
+        data: dict[str, Any] = challenge.parameters.data or {}
+        if data.get("mailbox") != mailbox or data["until"] < now.timestamp():
+            return None
+        ready = datetime.fromtimestamp(data["ready"], now.tzinfo) if data["ready"] else None
+        return _Permit(challenge.parameters.nonce, solved, ready, challenge)
+
+    def _verify(self, proof: str) -> tuple[altcha.Challenge | None, bool, bool]:
+        """Return the challenge in a proof, whether it is one of ours, and whether it is solved."""
+        payload = _decode(proof)
+        if payload is None:
+            return None, False, False
+        for secret in self._secrets:
+            result = altcha.verify_solution(payload, secret, hmac_key_secret=secret)
+            if result.invalid_signature is False:
+                return payload.challenge, True, result.verified
+        return None, False, False
+
+
+def _strain(window: Window, limit: int) -> float:
+    """Return how many times a limit is used up."""
+    return window.hits / limit
+
+
+def _pause(visitor: Window, limit: int) -> timedelta | None:
+    """Return how long a form waits without a solution; None if that would be too long."""
+    pause = PAUSE + SPACING * max(0, visitor.hits - limit - 1)
+    return pause if pause <= LONGEST_PAUSE else None
+
+
+def _shown(challenge: altcha.Challenge, pause: int | None) -> Challenge:
+    unsolved = {"challenge": challenge.to_dict(), "solution": {"counter": 0, "derivedKey": ""}}
+    proof = base64.b64encode(json.dumps(unsolved).encode()).decode()
+    attempts = (challenge.parameters.data or {})["attempts"]
+    return Challenge(json.dumps(challenge.to_dict()), attempts, proof, pause)
+
+
+def _decode(proof: str) -> altcha.Payload | None:
+    """Return the payload of a proof; None where it is none. It is not verified yet."""
+    if not proof or len(proof) > MOST_CHARS:
+        return None
+    try:
+        payload = json.loads(base64.b64decode(proof, validate=True))
+        return altcha.Payload(
+            challenge=altcha.Challenge.from_dict(payload["challenge"]),
+            solution=altcha.Solution.from_dict(payload["solution"]),
+        )
+    except (binascii.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

@@ -1,0 +1,156 @@
+"""Bound the work of requests: places for expensive answers, and rate limits of keys and visitors.
+
+The web server answers from a pool of 40 threads. The places take at most 36 of them together, so that the
+front page, unsubscribing and health checks always find a thread. All of this holds in one process, whose own
+work it guards. What guards mailboxes is counted in the database: see `app.storage.rate_limits`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import BoundedSemaphore, Lock
+
+from app.errors import TooManyRequests
+
+API_REQUESTS = 8  # at once, of all keys
+ANALYSES = 2  # at once: a backtest takes a second of CPU time and some 40 MB
+JOBS = 2  # refreshes and learning that keys asked for
+MAILS = 4  # single mails that are handed to the relay at once
+PASTES = 3  # at once: to read pasted papers, or to build the feed of an interest, takes seconds at worst
+PREVIEWS = 3  # one is made at a time, the others wait for it
+SEARCHES, SEARCHES_WAITING = 2, 2
+PAGES, PAGES_WAITING = 2, 3  # built at once: more would only share the same CPU
+PATIENCE = 5.0  # seconds that a search or a page waits for its place
+RETRY_AFTER = 2  # seconds
+
+MINUTE, HOUR = 60, 3600  # seconds
+REQUESTS_A_MINUTE = 600  # a key
+WRONG_KEYS_A_MINUTE = 20  # a visitor
+PAGES_A_MINUTE = 240  # a visitor; a page that is in the cache is not counted
+PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
+SEARCHES_A_MINUTE = 30  # a visitor: nobody reads so fast
+FEEDS_A_MINUTE = 30  # a visitor; one that was made lately is not counted
+PASTES_AN_HOUR = 20  # a reader: to read a file that is LaTeX throughout may take six seconds
+
+
+class WorkSlots:
+    """Limit one kind of work to so many places. `waiting` more may wait for one, for `patience` seconds."""
+
+    def __init__(self, places: int, waiting: int = 0, patience: float = 0) -> None:
+        self._room = BoundedSemaphore(places + waiting)
+        self._places = BoundedSemaphore(places)
+        self._patience = patience
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Hold a place during the block. Raise TooManyRequests if there is none."""
+        with _held(self._room, 0), _held(self._places, self._patience):
+            yield
+
+    def check(self) -> None:
+        """Raise TooManyRequests if no place is free now."""
+        with _held(self._places, 0):
+            pass
+
+
+@contextmanager
+def _held(places: BoundedSemaphore, patience: float) -> Iterator[None]:
+    if not (places.acquire(timeout=patience) if patience else places.acquire(blocking=False)):
+        raise TooManyRequests(retry_after=RETRY_AFTER)
+    try:
+        yield
+    finally:
+        places.release()
+
+
+class RateLimiter:
+    """Limit the hits of each name to `most` within a window of so many seconds.
+
+    A window begins with its first hit. Windows that have ended are dropped, so the memory is bounded by the
+    hits of one window.
+    """
+
+    def __init__(self, most: int, seconds: int) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._lock = Lock()
+        self._windows: dict[str, tuple[float, int]] = {}  # end and hits, those that end first at the front
+
+    def hit(self, name: str) -> None:
+        """Count one hit, or raise TooManyRequests."""
+        with self._lock:
+            ends_at, hits = self._window(name)
+            self._windows[name] = ends_at, hits + 1
+
+    def check(self, name: str) -> None:
+        """Raise TooManyRequests if the next hit would be refused."""
+        with self._lock:
+            self._window(name)
+
+    def _window(self, name: str) -> tuple[float, int]:
+        now = time.monotonic()
+        while self._windows:
+            oldest = next(iter(self._windows))
+            if self._windows[oldest][0] > now:
+                break
+            del self._windows[oldest]
+        ends_at, hits = self._windows.get(name, (now + self._seconds, 0))
+        if hits >= self._most:
+            raise TooManyRequests(retry_after=math.ceil(ends_at - now))
+        return ends_at, hits
+
+
+class KeyLimits:
+    """Limit the requests of each key, and the wrong keys of each visitor."""
+
+    def __init__(self) -> None:
+        self._requests = RateLimiter(REQUESTS_A_MINUTE, MINUTE)
+        self._wrong = RateLimiter(WRONG_KEYS_A_MINUTE, MINUTE)
+        self._valid: set[bytes] = set()  # digests of keys that were valid, as many as there are keys
+
+    def before_lookup(self, key: str, visitor: str) -> None:
+        """Raise TooManyRequests if the visitor sent too many wrong keys.
+
+        A key that was valid before is looked up all the same: a stranger behind the same proxy must not
+        lock the operator out.
+        """
+        if _digest(key) not in self._valid:
+            self._wrong.check(visitor)
+
+    def wrong_key(self, key: str, visitor: str) -> None:
+        """Count a key that is unknown, revoked or expired, or raise TooManyRequests."""
+        self._valid.discard(_digest(key))
+        self._wrong.hit(visitor)
+
+    def valid_key(self, key: str, key_id: int) -> None:
+        """Count a request with a valid key, or raise TooManyRequests."""
+        self._valid.add(_digest(key))
+        self._requests.hit(str(key_id))
+
+
+class Capacity:
+    """Hold the places and limits of one web application."""
+
+    def __init__(self) -> None:
+        self.api = WorkSlots(API_REQUESTS)
+        self.analyses = WorkSlots(ANALYSES)
+        self.jobs = WorkSlots(JOBS)
+        self.mails = WorkSlots(MAILS)
+        self.pastes = WorkSlots(PASTES)
+        self.previews = WorkSlots(PREVIEWS)
+        self.searches = WorkSlots(SEARCHES, SEARCHES_WAITING, PATIENCE)
+        self.pages = WorkSlots(PAGES, PAGES_WAITING, PATIENCE)
+        self.keys = KeyLimits()
+        self.page_limit = RateLimiter(PAGES_A_MINUTE, MINUTE)
+        self.preview_limit = RateLimiter(PREVIEWS_A_MINUTE, MINUTE)
+        self.search_limit = RateLimiter(SEARCHES_A_MINUTE, MINUTE)
+        self.feed_limit = RateLimiter(FEEDS_A_MINUTE, MINUTE)
+        self.paste_limit = RateLimiter(PASTES_AN_HOUR, HOUR)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()
