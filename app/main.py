@@ -100,7 +100,7 @@ def warm_up(site: FastAPI) -> None:
     """Make what the first preview and the first search would wait for: that may take seconds."""
     try:
         site.state.previews.of(Preferences(interests=(Interest("papers -draft"),)), clock.utcnow())
-        site.state.library.renew()
+        site.state.library.refresh()
     except Exception:  # it is made again when somebody asks for it
         log.warning("not warmed up", exc_info=True)
 

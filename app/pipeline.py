@@ -81,7 +81,7 @@ def _keep_up(app: Application, now: datetime) -> None:
     """Learn from an archive that has outgrown its model. What fails here is no fault of the intake."""
     try:
         with app.db.read() as session:
-            outgrown = app.models.outgrown(session)
+            outgrown = app.models.needs_training(session)
         if outgrown:
             learn(app, now)
     except Exception:
@@ -120,7 +120,7 @@ def learn(app: Application, now: datetime) -> TrainingResult:
         if not mine:
             return TrainingResult(None, 0, "another process is learning at this moment")
         with job_runs.recorded(app.db, "learn", now) as run:
-            lesson = app.models.learn(app.db, now)
+            lesson = app.models.train(app.db, now)
             run.add({"papers": lesson.papers, "models": lesson.model_id is not None})
     return lesson
 

@@ -49,7 +49,7 @@ class Taste:
 
     def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
         learned = self.learned(papers, likes)
-        return (learned.agreement + learned.by_authors).tolist() if learned else [0.0] * len(papers)
+        return (learned.agreement + learned.author_evidence).tolist() if learned else [0.0] * len(papers)
 
     def learned(self, papers: list[Paper], likes: list[Paper]) -> tastes.UserProfile | None:
         """What these likes say of these papers, which are numbered from 0."""
@@ -75,7 +75,7 @@ class Taste:
 @lru_cache(maxsize=4)
 def corpus_of(texts: tuple[tuple[str, str], ...]) -> RelevanceModel:
     """The model of an archive; the runs of the evaluation share it."""
-    return RelevanceModel.of(texts)
+    return RelevanceModel.train(texts)
 
 
 _words = TfidfVectorizer(

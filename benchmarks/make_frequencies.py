@@ -18,7 +18,7 @@ MIN_PAPERS = {"stem": 6, "pair": 25}
 def main() -> None:
     with lzma.open(Path(sys.argv[1]) / "data/papers/hf_papers.jsonl.xz", "rt") as lines:
         papers = [json.loads(line) for line in lines]
-    learned = model.RelevanceModel.of([(paper["title"], paper["abstract"]) for paper in papers])
+    learned = model.RelevanceModel.train([(paper["title"], paper["abstract"]) for paper in papers])
     counted, folded = learned.statistics, learned.abbreviations
     kept = {
         term: n
@@ -35,7 +35,7 @@ def main() -> None:
         "apart": sorted(folded.apart),
     }
     text = json.dumps(shipped, ensure_ascii=False, separators=(",", ":"))
-    model.SHIPPED.write_text(text + "\n", encoding="utf-8")
+    model.BUNDLED_FREQUENCIES.write_text(text + "\n", encoding="utf-8")
     print(f"{len(kept)} terms of {counted.papers} papers, {len(text) / 1000:.0f} kB")
 
 

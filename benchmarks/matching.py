@@ -100,7 +100,7 @@ def product(shared: Path) -> dict[str, Any]:
     with lzma.open(shared / "data/papers/hf_papers.jsonl.xz", "rt") as lines:
         papers = sorted(map(json.loads, lines), key=lambda paper: paper["listed_on"], reverse=True)[:PAPERS]
     corpus, *learning = timed(
-        lambda: RelevanceModel.of([(paper["title"], paper["abstract"]) for paper in papers])
+        lambda: RelevanceModel.train([(paper["title"], paper["abstract"]) for paper in papers])
     )
     texts = wanted(papers)
     queries = [query_language.parse(text) for text in texts]

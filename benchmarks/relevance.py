@@ -51,7 +51,7 @@ def view(number: int, paper: Paper) -> PaperView:
 @lru_cache(maxsize=16)
 def learn(texts: tuple[tuple[str, str], ...]) -> RelevanceModel:
     """The model of an archive, given the newest first; the runs of the evaluation share it."""
-    return RelevanceModel.of(texts)
+    return RelevanceModel.train(texts)
 
 
 class Archive:

@@ -35,7 +35,7 @@ def main() -> None:
     days = sorted({paper["listed_on"] for paper in papers})
     since = days[-7 * WEEKS]
     older = [paper for paper in papers if paper["listed_on"] < since]
-    corpus = RelevanceModel.of([(paper["title"], paper["abstract"]) for paper in reversed(older)])
+    corpus = RelevanceModel.train([(paper["title"], paper["abstract"]) for paper in reversed(older)])
     pool = {n: view(n, paper) for n, paper in enumerate(papers) if paper["listed_on"] >= since}
     index = matching.MatchIndex(pool.values(), corpus)
     print(f"{len(pool)} papers listed from {since} on; an archive of {len(older)}")
@@ -45,7 +45,9 @@ def main() -> None:
 
 def show(text: str, pool: dict[int, PaperView], index: matching.MatchIndex, corpus: RelevanceModel) -> None:
     query = query_language.parse(text)
-    says_it = Filters([*pool.values()], corpus.abbreviations).excluded(Query("", without=(query.words,)))
+    says_it = Filters([*pool.values()], corpus.abbreviations).excluded_mask(
+        Query("", excluded_phrases=(query.words,))
+    )
     named = {n for n, there in zip(pool, says_it.tolist(), strict=True) if there}
     hits = index.match([query])[0]
     sent = {n for n, relevance in hits.items() if relevance >= ranking.FLOOR}

@@ -49,21 +49,21 @@ SHORT = {"reinforcement learning": "RL", "machine translation": "MT"}
 
 
 def papers() -> list[PaperView]:
-    """Papers numbered from 1; each says what it is about; half explain its short form."""
-    dice, made = random.Random(0), list[PaperView]()  # noqa: S311
+    """Return papers numbered from 1. Each names its subject; of those with a short form, half explain it."""
+    dice, views = random.Random(0), list[PaperView]()  # noqa: S311
     for subject, words in SUBJECTS.items():
         for number in range(EACH):
             own = dice.sample(words.split(), 8)
-            said = f"{subject} ({SHORT[subject]})" if subject in SHORT and number % 2 else subject
+            name = f"{subject} ({SHORT[subject]})" if subject in SHORT and number % 2 else subject
             filler = dice.sample(COMMON.split(), 6)
             abstract = (
-                f"We study {said}: {', '.join(own[2:5])}. A {' '.join(filler)} of {', '.join(own[5:])}."
+                f"We study {name}: {', '.join(own[2:5])}. A {' '.join(filler)} of {', '.join(own[5:])}."
             )
-            made.append(PaperView(len(made) + 1, f"{own[0].title()} and {own[1].title()}", abstract))
-    return made
+            views.append(PaperView(len(views) + 1, f"{own[0].title()} and {own[1].title()}", abstract))
+    return views
 
 
 @cache
-def corpus() -> RelevanceModel:
-    """What is learned from them, once for all tests."""
-    return RelevanceModel.of([(paper.title, paper.abstract) for paper in papers()])
+def trained_model() -> RelevanceModel:
+    """Return the model trained on these papers, once for all tests."""
+    return RelevanceModel.train([(paper.title, paper.abstract) for paper in papers()])

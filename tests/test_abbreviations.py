@@ -20,7 +20,7 @@ from app.types import PaperView
 
 def learned(*abstracts: str) -> Abbreviations:
     """What an archive of these abstracts teaches."""
-    return RelevanceModel.of([("", abstract) for abstract in abstracts]).abbreviations
+    return RelevanceModel.train([("", abstract) for abstract in abstracts]).abbreviations
 
 
 KNOWN = learned(
@@ -105,7 +105,7 @@ def test_a_short_form_says_what_it_is_made_of() -> None:
 
 def test_a_compound_says_the_words_that_it_is_made_of() -> None:
     """A name that three papers have does not hide the words from whoever looks for one of them."""
-    corpus = RelevanceModel.of(
+    corpus = RelevanceModel.train(
         [("", "LongVideo is a name."), ("", "We watch long videos."), ("", "Cats purr.")] * 3
     )
     assert corpus.abbreviations.terms("long videos") == ["longvideo"]
@@ -120,7 +120,7 @@ def test_a_compound_says_the_words_that_it_is_made_of() -> None:
 
 def test_what_is_usually_one_word_says_nothing_besides() -> None:
     """Few write "data set": a paper on datasets is not one on data, and whoever excludes data may get it."""
-    corpus = RelevanceModel.of([("", "A dataset."), ("", "Cats purr.")] * 4 + [("", "A data set.")] * 3)
+    corpus = RelevanceModel.train([("", "A dataset."), ("", "Cats purr.")] * 4 + [("", "A data set.")] * 3)
     assert corpus.abbreviations.terms("data set") == corpus.abbreviations.terms("dataset")
     assert "dataset" not in corpus.abbreviations.parts
     index = matching.MatchIndex([PaperView(1, "A Dataset of Cats")], corpus)
@@ -173,7 +173,7 @@ PAPERS = [
 @pytest.mark.parametrize("wish", ["RL", "reinforcement learning", "RLs"])
 def test_an_interest_finds_both_forms_and_quotes_what_is_there(wish: str) -> None:
     """Its reason has the words of the paper, not those of the interest."""
-    corpus = RelevanceModel.of(
+    corpus = RelevanceModel.train(
         [("Robots", "Reinforcement learning (RL) of robots."), *[("Cats", "They purr.")] * 9] * 3
     )
     index, query = matching.MatchIndex(PAPERS, corpus), parse(wish)

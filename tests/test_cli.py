@@ -28,7 +28,7 @@ from app.cli.subscribers import COLUMNS, EXPORTED
 from app.papers import source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
-from app.relevance.model_store import YOUNG
+from app.relevance.model_store import MIN_PAPERS
 from app.settings import Settings
 from app.storage import api_keys
 from app.storage.models import ApiKey, AuditEntry, Delivery, Scope, Source, Subscriber, TrainedModel
@@ -242,7 +242,7 @@ def test_a_preview_takes_what_a_reader_may_choose(run: Run, rows: Path) -> None:
     assert "Language Agents" not in run(*wanted, "--mute", "author:nobody", "--mute", "agents").stdout
     assert "at least 9 papers" in says(run(*wanted, "--min-papers", "9", "--json"))["skipped"]
     assert "1 papers out of" in run(*wanted, "--max-papers", "1").stdout
-    assert "no word that tells papers apart" in run(*wanted, "--mute", "the", code=1).stderr
+    assert "cannot be muted" in run(*wanted, "--mute", "the", code=1).stderr
 
 
 def test_a_section_under_no_interest_is_called_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -461,15 +461,15 @@ def test_a_mail_that_failed_is_exit_code_1(run: Run, mail_server: MailServer) ->
 
 def test_a_model_is_learned_and_listed(run: Run, app: Application) -> None:
     """A young archive says why not; a corrupt model is shown, and the one before it is in use."""
-    assert "the archive is young" in run("model", "learn").stdout
+    assert "the archive has too few papers" in run("model", "learn").stdout
     assert "What was shipped is in use" in run("model", "list").stdout
     now = clock.utcnow()
     with app.db.write() as session:
-        shelves.archive(session, YOUNG, now)
-    assert says(run("model", "learn", "--json")) == {"model_id": 1, "papers": YOUNG, "why_not": ""}
+        shelves.archive(session, MIN_PAPERS, now)
+    assert says(run("model", "learn", "--json")) == {"model_id": 1, "papers": MIN_PAPERS, "why_not": ""}
     with app.db.write() as session:
-        shelves.archive(session, 1, now, first=YOUNG)
-    assert f"Model 2 was learned from {YOUNG + 1} papers" in run("model", "learn").stdout
+        shelves.archive(session, 1, now, first=MIN_PAPERS)
+    assert f"Model 2 was learned from {MIN_PAPERS + 1} papers" in run("model", "learn").stdout
     with app.db.write() as session:
         session.get_one(TrainedModel, 2).data = b"torn"
     listed = {
@@ -477,7 +477,7 @@ def test_a_model_is_learned_and_listed(run: Run, app: Application) -> None:
     }
     assert listed == {2: (False, False), 1: (True, True)}
     shown = run("model", "list").stdout
-    assert "refused: Its bytes are not those that were written." in shown
+    assert "refused: The stored bytes do not match their SHA-256 checksum." in shown
     assert "in use" in shown
 
 

@@ -1,4 +1,4 @@
-"""What an archive says of words is counted rightly, and kept as bytes that are whole or refused."""
+"""Tests of the model: its statistics, and its serialisation. Invalid bytes are rejected."""
 
 from __future__ import annotations
 
@@ -17,79 +17,80 @@ from app.relevance import model
 from app.relevance.model import RelevanceModel
 
 PAPERS = [("Cats cats", "Cats purr and purr."), ("Dogs", "and a cat"), ("Birds of José", "")]
-WHOLE = RelevanceModel.of(PAPERS).encode()
+WHOLE = RelevanceModel.train(PAPERS).encode()
 
 
 def test_statistics_count_papers_not_words() -> None:
-    """A word that one paper repeats is in one paper."""
-    counted = RelevanceModel.of(PAPERS).statistics
-    assert (counted.papers, counted.frequencies["cat"], counted.frequencies["dog"]) == (3, 2, 1)
-    assert counted.idf("cat") < counted.idf("dog") < counted.idf("never seen")
+    """A word that a paper repeats counts once."""
+    statistics = RelevanceModel.train(PAPERS).statistics
+    assert (statistics.papers, statistics.frequencies["cat"], statistics.frequencies["dog"]) == (3, 2, 1)
+    assert statistics.idf("cat") < statistics.idf("dog") < statistics.idf("never seen")
 
 
-def test_what_is_shipped_knows_the_field() -> None:
-    """For a young archive: thousands of papers, in which "model" is common and "zebrafish" is not."""
-    shipped = RelevanceModel.shipped().statistics
-    assert shipped.papers > 5_000
-    assert shipped.idf("model") < shipped.idf("zebrafish")
+def test_the_bundled_model_knows_the_field() -> None:
+    """It counts thousands of papers, in which "model" is common and "zebrafish" is not."""
+    statistics = RelevanceModel.bundled().statistics
+    assert statistics.papers > 5_000
+    assert statistics.idf("model") < statistics.idf("zebrafish")
 
 
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=200)), max_size=8))
-def test_a_corpus_comes_back_from_its_bytes(papers: list[tuple[str, str]]) -> None:
-    """Whatever the papers say, in whatever script; an archive without a word, too."""
-    learned = RelevanceModel.of(papers)
-    read = RelevanceModel.decode(learned.encode())
-    assert (read.statistics, read.encode()) == (learned.statistics, learned.encode())
+def test_a_model_comes_back_from_its_bytes(papers: list[tuple[str, str]]) -> None:
+    """For papers in any script, and for an archive without any word."""
+    trained = RelevanceModel.train(papers)
+    loaded = RelevanceModel.decode(trained.encode())
+    assert (loaded.statistics, loaded.encode()) == (trained.statistics, trained.encode())
 
 
 def test_the_same_papers_give_the_same_bytes() -> None:
-    """In another process, where strings hash differently, too."""
-    said = (
-        f"from app.corpus import Corpus; import sys; sys.stdout.buffer.write(Corpus.of({PAPERS!r}).encode())"
+    """Also in another process, where strings hash differently."""
+    code = (
+        "import sys; from app.relevance.model import RelevanceModel; "
+        f"sys.stdout.buffer.write(RelevanceModel.train({PAPERS!r}).encode())"
     )
-    other = subprocess.run([sys.executable, "-c", said], capture_output=True, check=True)  # noqa: S603
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)  # noqa: S603
     assert other.stdout == WHOLE
 
 
 @pytest.mark.parametrize("length", range(0, len(WHOLE), 7))
 def test_truncated_bytes_are_refused(length: int) -> None:
-    """A disk that was full left a part of it."""
+    """A full disk may leave only a part of a model."""
     with pytest.raises(CorruptModel):
         RelevanceModel.decode(WHOLE[:length])
 
 
 @given(st.binary(max_size=300))
 def test_what_is_no_model_is_refused(data: bytes) -> None:
-    """Any bytes, alone and where the end of a model should be."""
+    """Reject any bytes, alone and in place of the second half of a model."""
     for broken in (data, WHOLE[: len(WHOLE) // 2] + data):
         with pytest.raises(CorruptModel):
             RelevanceModel.decode(broken)
 
 
-def changed(**arrays: object) -> bytes:
-    """A model with some arrays put in place of its own; None leaves one out."""
+def with_arrays(**arrays: object) -> bytes:
+    """Return the bytes of a model with some arrays replaced; None removes one."""
     with np.load(io.BytesIO(WHOLE)) as own:
-        wanted = {**own, **arrays}
-    written = io.BytesIO()
-    np.savez(written, **{name: np.asarray(array) for name, array in wanted.items() if array is not None})
-    return written.getvalue()
+        merged = {**own, **arrays}
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: np.asarray(array) for name, array in merged.items() if array is not None})
+    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        changed(format=model.FORMAT + 1),
-        changed(format=None),
-        changed(counts=np.array([1], np.int32)),
-        changed(terms=np.array([255], np.uint8)),
-        changed(lengths=[10.0]),
-        changed(papers=None),
-        changed(papers=np.array(RelevanceModel, dtype=object)),
+        with_arrays(format=model.FORMAT + 1),
+        with_arrays(format=None),
+        with_arrays(counts=np.array([1], np.int32)),
+        with_arrays(terms=np.array([255], np.uint8)),
+        with_arrays(lengths=[10.0]),
+        with_arrays(papers=None),
+        with_arrays(papers=np.array(RelevanceModel, dtype=object)),
         pickle.dumps(PAPERS),
     ],
     ids=["newer", "no format", "few counts", "no text", "one length", "no papers", "pickled", "a pickle"],
 )
 def test_a_model_of_another_shape_is_refused(broken: bytes) -> None:
-    """Made by another version of Paperboy, or by somebody who wants their code to be run."""
+    """It comes from another version of Paperboy, or from an attacker who wants code to be run."""
     with pytest.raises(CorruptModel):
         RelevanceModel.decode(broken)

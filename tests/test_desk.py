@@ -27,7 +27,7 @@ def test_what_a_reader_liked_brings_papers_of_its_kind(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What goes on from them, although no interest names it, but not they themselves; dislikes do not."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
     day = now.date()
     liked = [paper for paper in corpora.papers() if "protein folding" in paper.abstract][:6]
     with app.db.write() as session:
@@ -94,7 +94,7 @@ def test_what_readers_like_is_learned_before_anything_is_locked(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planning holds the database for as short as it can."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
     happened: list[str] = []
     original = DigestBuilder.ranked
 
@@ -108,15 +108,15 @@ def test_what_readers_like_is_learned_before_anything_is_locked(
             happened.append("learned")
             return {}
 
-    looked_for = matching.MatchIndex.excluded
+    looked_for = matching.MatchIndex.excluded_papers
 
     def excluded(self: matching.MatchIndex, query: Query) -> frozenset[int]:
-        happened.extend(["muted"] if query.without else [])
+        happened.extend(["muted"] if query.excluded_phrases else [])
         return looked_for(self, query)
 
     monkeypatch.setattr(DigestBuilder, "ranked", ranked)
     monkeypatch.setattr(user_profile, "UserProfile", Noted)
-    monkeypatch.setattr(matching.MatchIndex, "excluded", excluded)
+    monkeypatch.setattr(matching.MatchIndex, "excluded_papers", excluded)
     with app.db.write() as session:
         paper = shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
         wanted = {"muted": ["games", "GAME", "lions"]}
@@ -132,7 +132,7 @@ def test_no_more_tastes_are_kept_than_are_needed(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is one reader's, and there may be very many readers."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
     monkeypatch.setattr(builder, "TASTES", 1)
     with app.db.write() as session:
         shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)

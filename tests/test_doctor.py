@@ -275,7 +275,7 @@ def test_a_model_that_is_missing_or_corrupt_is_found(app: Application, now: date
     """The picks are worse without it, and nobody would notice."""
     assert "young" in remembered(app, now)["model"].said
     with app.db.write() as session:
-        shelves.archive(session, model_store.YOUNG, now)
+        shelves.archive(session, model_store.MIN_PAPERS, now)
     assert remembered(app, now)["model"].level is Level.WARNING
     pipeline.learn(app, now)
     assert remembered(app, now)["model"].said.startswith("model 1 is in use, learned from 300 papers")
@@ -285,5 +285,5 @@ def test_a_model_that_is_missing_or_corrupt_is_found(app: Application, now: date
         each for each in service_state.look(app.db, model_store.ModelStore(), now) if each.check == "model"
     )
     assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model learn` to make a new one")
-    assert "model 1 of 2026-11-20 09:30 UTC is not used: Its bytes" in torn.said
+    assert "model 1 of 2026-11-20 09:30 UTC is not used: The stored bytes" in torn.said
     assert (instead.level, "shipped" in instead.said) == (Level.WARNING, True)

@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_under_the_floor(app: Application, papers: dict[str
 
 def test_a_dislike_that_holds_it_down_is_named(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interest alone would bring it."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
     like = next(paper for paper in corpora.papers() if "protein folding" in paper.abstract)
     with app.db.write() as session:
         source = shelves.source(session, NOW)
@@ -198,7 +198,7 @@ def test_a_full_digest_and_a_quota(app: Application, papers: dict[str, int]) -> 
 @pytest.fixture
 def twins(app: Application, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Three papers on protein folding, the best first: the second says what the first one says."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
     about = [paper.abstract for paper in corpora.papers() if "protein folding" in paper.abstract]
     said = {"Protein Folding": about[0], "Protein Folding Again": about[0], "More Protein Folding": about[1]}
     with app.db.write() as session:

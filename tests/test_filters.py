@@ -1,4 +1,4 @@
-"""What must, and must not, stand in papers."""
+"""Tests of the filters: required and excluded phrases, authors and categories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import stems, telling, tokenise
 from app.types import PaperView
 
-FOLDING = Abbreviations(
+ABBREVIATIONS = Abbreviations(
     {("fine", "tune"): "finetun"}, {("larg", "languag", "model"): "llm"}, apart=frozenset({"finetun"})
 )
 PAPER = PaperView(
@@ -29,11 +29,11 @@ PAPER = PaperView(
     categories=("cs.CL", "stat.ML"),
 )
 OTHER = PaperView(2, "Cats")
-FILTERS = Filters([OTHER, PAPER], FOLDING)
+FILTERS = Filters([OTHER, PAPER], ABBREVIATIONS)
 
 
 @pytest.mark.parametrize(
-    ("wish", "why"),
+    ("interest", "reason"),
     [
         ("decoding", ""),
         ('"speculative decoding" author:garcia cat:cs', ""),
@@ -52,15 +52,15 @@ FILTERS = Filters([OTHER, PAPER], FOLDING)
         ('"jose"', ""),
     ],
 )
-def test_what_is_left_out_says_why(wish: str, why: str) -> None:
-    """An exclusion is named before anything that is missing."""
-    query = parse(wish)
-    assert FILTERS.why_not(query, 1) == why
-    assert FILTERS.passing(query)[1] == (not why)
+def test_what_is_left_out_says_why(interest: str, reason: str) -> None:
+    """The reason names exclusions before unmet requirements."""
+    query = parse(interest)
+    assert FILTERS.rejection_reason(query, 1) == reason
+    assert FILTERS.passing_mask(query)[1] == (not reason)
 
 
 @pytest.mark.parametrize(
-    ("wish", "forbidden"),
+    ("interest", "excluded"),
     [
         ("decoding -LLM", True),  # the title writes it long
         ("decoding -by-drafts", False),  # "drafts" stands there, but not what was typed
@@ -75,50 +75,52 @@ def test_what_is_left_out_says_why(wish: str, why: str) -> None:
         ("decoding", False),
     ],
 )
-def test_an_exclusion_is_understood_however_it_is_written(wish: str, forbidden: bool) -> None:
-    """A short form forbids what it stands for, and the other way round."""
+def test_an_exclusion_is_understood_however_it_is_written(interest: str, excluded: bool) -> None:
+    """An excluded short form excludes its long form, too, and the other way round."""
     paper = PaperView(1, "Drafting for LLMs", "Speculative decoding.")
-    assert Filters([OTHER, paper], FOLDING).excluded(parse(wish)).tolist() == [False, forbidden]
+    assert Filters([OTHER, paper], ABBREVIATIONS).excluded_mask(parse(interest)).tolist() == [False, excluded]
 
 
 def test_what_is_left_out_twice_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exclusion is the dearest thing that can be asked."""
-    asked: list[Sequence[str]] = []
-    whole = Filters._means
+    """Equal exclusions are looked up once: they are the most expensive clauses."""
+    lookups: list[Sequence[str]] = []
+    original = Filters._mentioning
 
-    def counted(self: Filters, phrase: Sequence[str]) -> Matrix:
-        asked.append(phrase)
-        return whole(self, phrase)
+    def counting(self: Filters, phrase: Sequence[str]) -> Matrix:
+        lookups.append(phrase)
+        return original(self, phrase)
 
-    monkeypatch.setattr(Filters, "_means", counted)
-    FILTERS.passing(parse("policies -bandit -bandits -robot -bandit"))
-    assert len(asked) == 2
-
-
-def stands(run: Sequence[str], text: Sequence[str]) -> bool:
-    return bool(run) and any([*run] == [*text[at : at + len(run)]] for at in range(len(text)))
+    monkeypatch.setattr(Filters, "_mentioning", counting)
+    FILTERS.passing_mask(parse("policies -bandit -bandits -robot -bandit"))
+    assert len(lookups) == 2
 
 
-def left_out(paper: PaperView, query: Query) -> tuple[bool, bool]:
-    """What one reads in a single paper, word by word: whether it is excluded; whether it does not pass."""
-    passage, texts = PaperText(paper, FOLDING), [paper.title, paper.abstract]
-    said = [[token.stem for token in tokenise(text)] for text in texts]
-    meant = [FOLDING.fold(stems(text)) for text in texts]
-    besides = {one for text in meant for stem in text for one in FOLDING.parts.get(stem, ())}
+def is_in(phrase: Sequence[str], text: Sequence[str]) -> bool:
+    return bool(phrase) and any([*phrase] == [*text[at : at + len(phrase)]] for at in range(len(text)))
 
-    def means(phrase: Sequence[str]) -> bool:
-        folded = FOLDING.fold(telling(phrase))
-        there = any(map(stands, [phrase] * 2, said))
+
+def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
+    """Return (excluded, rejected) of one paper, found word by word without an index."""
+    text_of_paper, texts = PaperText(paper, ABBREVIATIONS), [paper.title, paper.abstract]
+    written = [[token.stem for token in tokenise(text)] for text in texts]
+    folded_texts = [ABBREVIATIONS.fold(stems(text)) for text in texts]
+    implied = {part for text in folded_texts for stem in text for part in ABBREVIATIONS.parts.get(stem, ())}
+
+    def is_mentioned(phrase: Sequence[str]) -> bool:
+        folded = ABBREVIATIONS.fold(telling(phrase))
+        literally = any(map(is_in, [phrase] * 2, written))
         if len(telling(phrase)) == 1 < len(phrase):
-            return there
-        return there or any(map(stands, [folded] * 2, meant)) or " ".join(folded) in besides
+            return literally
+        return literally or any(map(is_in, [folded] * 2, folded_texts)) or " ".join(folded) in implied
 
-    excluded = any(map(means, query.without)) or bool(
-        passage.writers(query.without_authors) + passage.filings(query.without_categories)
+    excluded = any(map(is_mentioned, query.excluded_phrases)) or bool(
+        text_of_paper.matching_authors(query.excluded_authors)
+        + text_of_paper.matching_categories(query.excluded_categories)
     )
-    lacking = not all(any(map(stands, [phrase] * 2, said)) for phrase in query.phrases)
-    lacking |= bool(query.authors) and not passage.writers(query.authors)
-    return excluded, excluded or lacking or bool(query.categories and not passage.filings(query.categories))
+    unmet = not all(any(map(is_in, [phrase] * 2, written)) for phrase in query.phrases)
+    unmet |= bool(query.authors) and not text_of_paper.matching_authors(query.authors)
+    unmet |= bool(query.categories) and not text_of_paper.matching_categories(query.categories)
+    return excluded, excluded or unmet
 
 
 WORDS = st.sampled_from(
@@ -139,12 +141,14 @@ WORDS = st.sampled_from(
 )
 TEXT = st.lists(WORDS, max_size=8).map(" ".join)
 NAME = st.sampled_from(["Ada Lovelace", "Lovelace", "José Ada", "Lace"])
-FILED = st.sampled_from(["cs.CL", "cs", "csx", "stat.ML"])
-PAPERS = st.lists(st.tuples(TEXT, TEXT, st.lists(NAME, max_size=2), st.lists(FILED, max_size=2)), max_size=4)
+CATEGORY = st.sampled_from(["cs.CL", "cs", "csx", "stat.ML"])
+PAPERS = st.lists(
+    st.tuples(TEXT, TEXT, st.lists(NAME, max_size=2), st.lists(CATEGORY, max_size=2)), max_size=4
+)
 PARTS = st.one_of(
     st.lists(WORDS, min_size=1, max_size=3).map(lambda run: f'"{" ".join(run)}"'),
     NAME.map('author:"{}"'.format),
-    FILED.map("cat:{}".format),
+    CATEGORY.map("cat:{}".format),
 )
 
 
@@ -152,17 +156,18 @@ PARTS = st.one_of(
 def test_all_papers_at_once_are_read_as_each_alone(
     rows: list[tuple[str, str, list[str], list[str]]], parts: list[tuple[str, str]]
 ) -> None:
-    """The quick way over all of them says what one finds by reading one after the other."""
+    """The index of all papers gives the same result as checking one paper after the other."""
     try:
         query = parse(" ".join(["cat", *itertools.starmap(str.__add__, parts)]))
     except InvalidInterest:
         return
     papers = [
-        PaperView(number, title, abstract, tuple(authors), categories=tuple(filed))
-        for number, (title, abstract, authors, filed) in enumerate(rows)
+        PaperView(number, title, abstract, tuple(authors), categories=tuple(categories))
+        for number, (title, abstract, authors, categories) in enumerate(rows)
     ]
-    filters = Filters(papers, FOLDING)
-    read = [left_out(paper, query) for paper in papers]
-    assert filters.excluded(query).tolist() == [excluded for excluded, _ in read]
-    assert filters.passing(query).tolist() == [not out for _, out in read]
-    assert [bool(filters.why_not(query, place)) for place in range(len(papers))] == [out for _, out in read]
+    filters = Filters(papers, ABBREVIATIONS)
+    expected = [reference_result(paper, query) for paper in papers]
+    assert filters.excluded_mask(query).tolist() == [excluded for excluded, _ in expected]
+    assert filters.passing_mask(query).tolist() == [not rejected for _, rejected in expected]
+    reasons = [filters.rejection_reason(query, row) for row in range(len(papers))]
+    assert [bool(reason) for reason in reasons] == [rejected for _, rejected in expected]

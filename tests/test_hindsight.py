@@ -152,8 +152,8 @@ def test_an_index_is_made_once(app: Application) -> None:
     number = list_paper(app, "Agents that Plan", 0)
     with app.db.read() as session:
         papers, corpus = queries.paper_views(session, [number]), app.models.current(session)
-    made = app.indexes.of(papers, corpus)
-    assert app.indexes.of([replace(papers[0], upvotes=99)], corpus) is made
-    assert app.indexes.of([replace(papers[0], title="Another")], corpus) is not made
-    assert app.indexes.of([], corpus) is not made
-    assert app.indexes.of(papers, corpus) is made
+    made = app.indexes.get(papers, corpus)
+    assert app.indexes.get([replace(papers[0], upvotes=99)], corpus) is made
+    assert app.indexes.get([replace(papers[0], title="Another")], corpus) is not made
+    assert app.indexes.get([], corpus) is not made
+    assert app.indexes.get(papers, corpus) is made

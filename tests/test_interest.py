@@ -1,4 +1,4 @@
-"""What a reader typed is understood as they meant it, or refused with what to change."""
+"""Tests of the query language: typed interests are parsed, or rejected with what to change."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from app.relevance.query_language import Query
 from app.types import Interest
 
 
-def parsed(text: str) -> Query:
-    """Without the text itself, which every query holds."""
+def parse_without_text(text: str) -> Query:
+    """Return the query of a text, with its field `text` empty."""
     query = query_language.parse(text)
     assert query.text == query_language.normalise(text)
     return Query("", *(getattr(query, name) for name in Query.__dataclass_fields__ if name != "text"))
@@ -30,31 +30,31 @@ def parsed(text: str) -> Query:
         ("text-to-image", Query("", words=("text", "to", "imag"))),
         (
             'agents -crypto -"stock market"',
-            Query("", words=("agent",), without=(("crypto",), ("stock", "market"))),
+            Query("", words=("agent",), excluded_phrases=(("crypto",), ("stock", "market"))),
         ),
         ("author:García", Query("", authors=("garcia",))),
         ('AUTHOR: "Ada  Lovelace"', Query("", authors=("ada lovelace",))),
-        ("cat:cs.CL -cat:eess", Query("", categories=("cs.cl",), without_categories=("eess",))),
-        ("agents -author:ng", Query("", words=("agent",), without_authors=("ng",))),
-        ("“world models” −video", Query("", phrases=(("world", "model"),), without=(("video",),))),
+        ("cat:cs.CL -cat:eess", Query("", categories=("cs.cl",), excluded_categories=("eess",))),
+        ("agents -author:ng", Query("", words=("agent",), excluded_authors=("ng",))),
+        ("“world models” −video", Query("", phrases=(("world", "model"),), excluded_phrases=(("video",),))),
         ("agents author: ", Query("", words=("agent",))),
         ("RL - a survey", Query("", words=("rl", "a", "survey"))),  # a dash alone excludes nothing
         ("state-of-the-art", Query("", words=("state", "of", "the", "art"))),
     ],
 )
 def test_what_was_typed_is_understood(text: str, query: Query) -> None:
-    """Words, phrases, exclusions, authors and categories, each where it belongs."""
-    assert parsed(text) == query
+    """Words, phrases, exclusions, authors and categories are each put into their own field."""
+    assert parse_without_text(text) == query
 
 
 def test_small_words_count_for_nothing_but_in_phrases() -> None:
-    """ "text to image" is looked for as two words; in quotes all three must be there."""
+    """ "text to image" means two words; in quotes all three must occur."""
     assert query_language.parse("text to image").terms == ("text", "imag")
     assert query_language.parse('"text to image"').phrases == (("text", "to", "imag"),)
 
 
 def test_words_and_each_phrase_are_runs_of_their_own() -> None:
-    """The last word of one and the first of the next are no pair."""
+    """The last word of a run and the first word of the next one form no pair."""
     assert query_language.parse('agents "world models" video').runs == (
         ("agent", "video"),
         ("world", "model"),
@@ -62,7 +62,7 @@ def test_words_and_each_phrase_are_runs_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "strict"),
+    ("text", "has_filters"),
     [
         ("agents", False),
         ('"agents"', True),
@@ -71,9 +71,9 @@ def test_words_and_each_phrase_are_runs_of_their_own() -> None:
         ("a -cat:cs b", True),
     ],
 )
-def test_strict_interests_are_known(text: str, strict: bool) -> None:
-    """Where nothing must or must not be there, no paper has to be read."""
-    assert query_language.parse(text).strict is strict
+def test_interests_with_filters_are_recognised(text: str, has_filters: bool) -> None:
+    """Without filters, papers need not be indexed for them."""
+    assert query_language.parse(text).has_filters is has_filters
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_strict_interests_are_known(text: str, strict: bool) -> None:
         ("x" * 10_000, "300 characters"),
         ("!!! ... ???", "at least one word"),
         ("", "at least one word"),
-        ("-crypto", "and then what not"),
+        ("-crypto", "not only exclusions"),
         ("the of and", "at least one word"),
         ('""', "at least one word"),
         ("author:", "at least one word"),
@@ -92,12 +92,12 @@ def test_strict_interests_are_known(text: str, strict: bool) -> None:
         ('agents -author:"Ada Lovelace', "not closed"),
         ('cat:"cs.CL', "not closed"),
         ("title:agents", "no filter “title:”"),
-        ("Ti:sapphire lasers", "In quotes it is looked for as it stands"),
+        ("Ti:sapphire lasers", "put it in quotes"),
         ('abs:"world models"', "Titles and abstracts are always searched"),
     ],
 )
 def test_an_interest_that_cannot_be_searched_for_says_why(text: str, word: str) -> None:
-    """The message tells what to change."""
+    """The error message says what to change."""
     with pytest.raises(InvalidInterest, match=word):
         query_language.parse(text)
 
@@ -117,18 +117,18 @@ def test_an_interest_that_cannot_be_searched_for_says_why(text: str, word: str) 
     ],
 )
 def test_what_people_type_around_a_value_is_no_part_of_it(text: str, same: str) -> None:
-    """Commas of a list, brackets, and marks that come along from a page."""
+    """Ignore commas of a list, brackets, and invisible characters copied from a page."""
     assert replace(query_language.parse(text), text="") == replace(query_language.parse(same), text="")
 
 
 def test_spelling_is_unified_before_it_is_stored() -> None:
-    """Two readers with the same interest share one row."""
+    """Two readers with the same interest share one row in the database."""
     assert query_language.normalise("  “world  models” ") == query_language.normalise('"world models"')
 
 
 @given(st.text(max_size=120))
 def test_any_text_is_understood_or_refused(text: str) -> None:
-    """Normalising twice changes nothing, and what is stored means what was typed."""
+    """Normalising twice changes nothing, and the stored text gives the same query as the typed one."""
     once = query_language.normalise(text)
     assert query_language.normalise(once) == once
     try:
@@ -154,7 +154,7 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
     ],
 )
 def test_what_looks_like_several_interests(text: str, pieces: tuple[str, ...]) -> None:
-    """Commas part plain words; where there is anything else, they may well belong to it."""
+    """Split plain words at commas. Leave texts with any other syntax alone."""
     assert query_language.split_suggestion(text) == pieces
 
 
@@ -175,21 +175,21 @@ def test_what_looks_like_several_interests(text: str, pieces: tuple[str, ...]) -
     ],
 )
 def test_a_name_becomes_an_interest_where_it_can(field: str, value: str, text: str) -> None:
-    """Quotes in it would end it; of what cannot be read there is none."""
+    """Remove quotes from the name. Return nothing if no valid interest can be written."""
     assert query_language.query_for(field, value) == text
 
 
 @given(st.sampled_from(["author", "cat"]), st.text())
 def test_what_is_made_of_a_name_is_one_filter(field: str, value: str) -> None:
-    """Whatever a source says."""
+    """Any value that a source may give is one filter, or nothing."""
     if text := query_language.query_for(field, value):
         query = query_language.parse(text)
         assert len(query.authors + query.categories) == 1
-        assert (query.words, query.phrases, query.without) == ((), (), ())
+        assert (query.words, query.phrases, query.excluded_phrases) == ((), (), ())
 
 
 @pytest.mark.parametrize(
-    ("text", "without", "authors", "categories"),
+    ("text", "phrases", "authors", "categories"),
     [
         ("Diffusion", (("diffus",),), (), ()),
         ("  Diffusion   Models ", (("diffus", "model"),), (), ()),
@@ -202,37 +202,41 @@ def test_what_is_made_of_a_name_is_one_filter(field: str, value: str) -> None:
     ],
 )
 def test_what_is_muted_is_a_word_a_phrase_an_author_or_a_category(
-    text: str, without: tuple[str, ...], authors: tuple[str, ...], categories: tuple[str, ...]
+    text: str, phrases: tuple[str, ...], authors: tuple[str, ...], categories: tuple[str, ...]
 ) -> None:
-    """Several words are one phrase, in quotation marks or without."""
-    query = query_language.muted(text)
-    assert (query.without, query.without_authors, query.without_categories) == (without, authors, categories)
+    """Several words are one phrase, with or without quotation marks."""
+    query = query_language.parse_muted(text)
+    assert (query.excluded_phrases, query.excluded_authors, query.excluded_categories) == (
+        phrases,
+        authors,
+        categories,
+    )
 
 
 @pytest.mark.parametrize("text", ["", "the", "of the", "?", "author:", "x" * 101, "a\x00b"])
 def test_what_cannot_be_muted_says_why(text: str) -> None:
-    """Least of all a word that every paper has."""
+    """Reject stop words, filters without a value, and text that is too long or not printable."""
     with pytest.raises(InvalidInterest):
-        query_language.muted(text)
+        query_language.parse_muted(text)
 
 
 @given(st.text(max_size=120))
 def test_any_text_is_muted_or_refused(text: str) -> None:
-    """Nothing else happens."""
+    """Any text gives at least one exclusion, or InvalidInterest."""
     with contextlib.suppress(InvalidInterest):
-        query = query_language.muted(text)
-        assert query.without or query.without_authors or query.without_categories
+        query = query_language.parse_muted(text)
+        assert query.excluded_phrases or query.excluded_authors or query.excluded_categories
 
 
 def test_what_a_paper_offers_to_mute() -> None:
-    """Keywords that it says, neighbours in its title, then words; none of the reader's own interests."""
-    offered = query_language.mute_suggestions(
+    """Suggest keywords in the text, pairs of title words, then title words; no words of own interests."""
+    suggestions = query_language.mute_suggestions(
         "Language Agents that Plan: A Study of GUI-Agents",
         "We use world models, and GUI agents.",
         ["world models", "robots", "Language  agents"],
         [Interest("study of plans")],
     )
-    assert offered == ["world models", "Language agents", "GUI-Agents", "Language", "Agents", "GUI"]
+    assert suggestions == ["world models", "Language agents", "GUI-Agents", "Language", "Agents", "GUI"]
 
 
 @pytest.mark.parametrize(
@@ -254,5 +258,5 @@ def test_what_a_paper_offers_to_mute() -> None:
     ],
 )
 def test_an_interest_in_words(text: str, words: str) -> None:
-    """Authors or categories alone are told without syntax; all else as it was typed."""
+    """Authors only, or categories only, are shown without syntax; everything else as typed."""
     assert query_language.describe(text) == words

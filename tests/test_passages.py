@@ -1,4 +1,4 @@
-"""What is said to stand in a paper does literally stand there."""
+"""Tests of the highlights: every quoted word is in the paper."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.relevance.highlights import QUOTED, PaperText
+from app.relevance.highlights import MAX_HIGHLIGHTS, PaperText
 from app.text.abbreviations import Abbreviations
 from app.types import PaperView
 
-FOLDING = Abbreviations({}, {("larg", "languag", "model"): "llm"})
-PASSAGE = PaperText(
+ABBREVIATIONS = Abbreviations({}, {("larg", "languag", "model"): "llm"})
+TEXT = PaperText(
     PaperView(
         1,
         "Drafting for Large Language Models",
@@ -21,52 +21,54 @@ PASSAGE = PaperText(
         ("Grace Hopper", "José García"),
         categories=("cs.CL", "stat.ML"),
     ),
-    FOLDING,
+    ABBREVIATIONS,
 )
 
 
-def quotes(*wanted: str) -> list[str]:
-    return PASSAGE.quotes(set(wanted), lambda _: 1.0)
+def highlights(*terms: str) -> list[str]:
+    return TEXT.highlights(set(terms), lambda _: 1.0)
 
 
 def test_neighbours_are_quoted_as_one() -> None:
-    """As the paper spells them; first the field that says most of them at a stretch."""
-    assert quotes("specul", "decod") == ["“Speculative decoding” in the abstract"]
-    assert quotes("draft", "jose") == ["“Drafting” in the title", "“José” in the abstract"]
+    """They are quoted as the paper spells them; the field with the heaviest stretch comes first."""
+    assert highlights("specul", "decod") == ["“Speculative decoding” in the abstract"]
+    assert highlights("draft", "jose") == ["“Drafting” in the title", "“José” in the abstract"]
 
 
 def test_a_short_form_is_quoted_as_it_is_written() -> None:
-    """The long form in the title is the first place."""
-    assert quotes("llm") == ["“Large Language Models” in the title"]
-    assert PASSAGE.spelled("llm") == "Large Language Models"
-    assert PASSAGE.spelled("tree") == ""
+    """The long form in the title is quoted, since it comes first."""
+    assert highlights("llm") == ["“Large Language Models” in the title"]
+    assert TEXT.surface_form("llm") == "Large Language Models"
+    assert TEXT.surface_form("tree") == ""
 
 
 def test_what_a_short_form_says_besides_is_quoted_where_it_is_written_out() -> None:
-    """A card need not make its reader guess what a short form has to do with their interest."""
+    """A short form is quoted for an implied word only if the paper does not write the word out."""
     paper = PaperView(1, "LLMs at work", "Large language models (LLMs) are used.")
-    assert PaperText(paper, FOLDING).quotes({"languag"}, lambda _: 1.0) == ["“language” in the abstract"]
+    assert PaperText(paper, ABBREVIATIONS).highlights({"languag"}, lambda _: 1.0) == [
+        "“language” in the abstract"
+    ]
     paper = replace(paper, abstract="They are used.")
-    assert PaperText(paper, FOLDING).quotes({"languag"}, lambda _: 1.0) == ["“LLMs” in the title"]
+    assert PaperText(paper, ABBREVIATIONS).highlights({"languag"}, lambda _: 1.0) == ["“LLMs” in the title"]
 
 
 @pytest.mark.parametrize(
-    ("abstract", "quoted"),
+    ("abstract", "highlight"),
     [
         ("A mixture of experts (MoE) model.", "“experts”, “model” in the abstract"),
         ("It has many experts. Models differ.", "“experts”, “Models” in the abstract"),
         ("They are expert-models.", "“expert-models” in the abstract"),
     ],
 )
-def test_a_quote_is_of_one_piece(abstract: str, quoted: str) -> None:
-    """It goes over no end of a sentence, and over no bracket."""
-    assert PaperText(PaperView(1, "", abstract), FOLDING).quotes({"expert", "model"}, lambda _: 1.0) == [
-        quoted
-    ]
+def test_a_quote_is_of_one_piece(abstract: str, highlight: str) -> None:
+    """A highlight crosses neither the end of a sentence nor a bracket."""
+    assert PaperText(PaperView(1, "", abstract), ABBREVIATIONS).highlights(
+        {"expert", "model"}, lambda _: 1.0
+    ) == [highlight]
 
 
 @pytest.mark.parametrize(
-    ("author", "name", "wrote"),
+    ("author", "name", "matches"),
     [
         ("Ronan O’Neil", "o'neil", True),
         ("Jean\u2010Luc Picard", "jean-luc picard", True),
@@ -77,25 +79,25 @@ def test_a_quote_is_of_one_piece(abstract: str, quoted: str) -> None:
         ("Ada Lovelace", "lovelace ada", False),
     ],
 )
-def test_a_name_is_known_by_its_words(author: str, name: str, wrote: bool) -> None:
-    """However its apostrophes, hyphens and accents are typed."""
-    paper = PaperText(PaperView(1, "", authors=("Grace Hopper", author)), FOLDING)
-    assert paper.writers([name]) == ([author] if wrote else [])
+def test_a_name_is_known_by_its_words(author: str, name: str, matches: bool) -> None:
+    """Apostrophes, hyphens and accents make no difference."""
+    paper = PaperText(PaperView(1, "", authors=("Grace Hopper", author)), ABBREVIATIONS)
+    assert paper.matching_authors([name]) == ([author] if matches else [])
 
 
 def test_few_stretches_are_quoted() -> None:
-    """A long interest's reason stays short: the most telling stretches are chosen."""
-    passage = PaperText(PaperView(1, "One, with two; by three, as four, or five."), Abbreviations({}, {}))
-    telling = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0}
-    (said,) = passage.quotes({*telling}, telling.__getitem__)
-    assert said.count("“") == QUOTED
-    assert "five" in said
+    """Only the stretches with the highest idf are quoted, so that the reason stays short."""
+    text = PaperText(PaperView(1, "One, with two; by three, as four, or five."), Abbreviations({}, {}))
+    idf = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0}
+    (part,) = text.highlights({*idf}, idf.__getitem__)
+    assert part.count("“") == MAX_HIGHLIGHTS
+    assert "five" in part
 
 
 @given(st.sets(st.sampled_from(["llm", "decod", "specul", "model", "draft", "jose", "twice", "tree"])))
-def test_whatever_is_quoted_is_in_its_field(wanted: set[str]) -> None:
-    """Each stretch once, and never a word that is not there."""
-    for part in PASSAGE.quotes(wanted, lambda _: 1.0):
+def test_whatever_is_quoted_is_in_its_field(terms: set[str]) -> None:
+    """Every quoted stretch is in the field that the reason names."""
+    for part in TEXT.highlights(terms, lambda _: 1.0):
         quoted, field = part.rsplit(" in the ", 1)
-        text = {"title": PASSAGE.paper.title, "abstract": PASSAGE.paper.abstract}[field]
+        text = {"title": TEXT.paper.title, "abstract": TEXT.paper.abstract}[field]
         assert all(stretch.strip("“”") in text for stretch in quoted.split(", “"))

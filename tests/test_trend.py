@@ -1,4 +1,4 @@
-"""Votes become a percentile of the day, and momentum becomes words."""
+"""Tests of trends: the percentile of the day, and momentum in words."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ DAY = date(2026, 11, 19)
 
 
 def voted(number: int, now: datetime, *series: tuple[int, int]) -> PaperView:
-    """A paper whose upvotes were (days ago, figure) …"""
-    votes = tuple(VoteSample(now - timedelta(days=ago), figure) for ago, figure in series)
+    """Return a paper with vote samples; `series` is (days ago, upvotes), oldest first."""
+    votes = tuple(VoteSample(now - timedelta(days=ago), upvotes) for ago, upvotes in series)
     return PaperView(number, f"Paper {number}", first_listed_on=DAY, upvotes=series[-1][1], votes=votes)
 
 
 def test_the_score_is_the_percentile_of_the_day(now: datetime) -> None:
-    """Votes count against the papers of the same day only."""
+    """A paper is compared with those of the same day only."""
     papers = [voted(n, now, (0, votes)) for n, votes in enumerate([1, 5, 5, 200])]
     other_day = PaperView(9, "Loud day", first_listed_on=date(2026, 11, 18), upvotes=3, votes=papers[0].votes)
     scores = trending.trends([*papers, other_day], now)
@@ -34,18 +34,18 @@ def test_the_score_is_the_percentile_of_the_day(now: datetime) -> None:
         ([(1, 3), (0, 140)], "3 → 140 votes since yesterday"),
         ([(3, 3), (2, 40), (0, 140)], "40 → 140 votes in 2 days"),
         ([(5, 3), (0, 140)], "140 votes"),  # too long ago to be momentum
-        ([(1, 138), (0, 140)], "140 votes"),  # too little to speak of
+        ([(1, 138), (0, 140)], "140 votes"),  # too few to mention
         ([(0, 1)], "1 vote"),
         ([(0, 0)], ""),
     ],
 )
 def test_momentum_is_told_in_words(now: datetime, series: list[tuple[int, int]], words: str) -> None:
-    """What was gained since an earlier day, when that is recent and more than noise."""
+    """The words name a gain since an earlier day that is recent and more than noise."""
     assert trending.trends([voted(1, now, *series)], now)[1].words == words
 
 
 def test_the_top_of_a_large_day_is_named(now: datetime) -> None:
-    """Only a day with enough papers has a top tenth."""
+    """The top tenth is named only on a day with enough papers."""
     large = [voted(n, now, (0, n * 10)) for n in range(1, 13)]
     assert trending.trends(large, now)[12].words == "120 votes, among the top 10 % of its day"
     assert trending.trends(large[-3:], now)[12].words == "120 votes"
@@ -62,16 +62,16 @@ def test_the_top_of_a_large_day_is_named(now: datetime) -> None:
     ],
 )
 def test_the_top_tenth_holds_no_more_than_a_tenth(now: datetime, day: Sequence[int], named: int) -> None:
-    """As many papers are called so as really have such a place, with all that have the same votes."""
+    """Papers with equal votes are all in the top tenth, or none of them is."""
     papers = [voted(n, now, (0, 10 * (1 + votes))) for n, votes in enumerate(day)]
-    told = [each.words for each in trending.trends(papers, now).values()]
-    assert sum("top 10 %" in words for words in told) == named
+    words = [trend.words for trend in trending.trends(papers, now).values()]
+    assert sum("top 10 %" in text for text in words) == named
 
 
 def test_a_paper_nobody_could_vote_for_has_the_place_of_the_mean(now: datetime) -> None:
-    """Neither for nor against it; one that people could vote for and did not is another matter."""
-    silent = PaperView(1, "From a feed", first_listed_on=DAY)
+    """It ranks above a paper that could get votes and got none."""
+    without_votes = PaperView(1, "From a feed", first_listed_on=DAY)
     voted_on = [voted(n, now, (0, votes)) for n, votes in enumerate([0, 0, 4, 90], start=2)]
-    scores = trending.trends([silent, *voted_on], now)
+    scores = trending.trends([without_votes, *voted_on], now)
     assert scores[1] == Trend(sum(scores[n].score for n in range(2, 6)) / 4, "")
     assert scores[2].score < scores[1].score < scores[5].score

@@ -24,8 +24,8 @@ At = Annotated[
 ]
 
 LEGEND = (
-    f"agreement = {matching.WORDS} × words + meaning + {matching.WHOLE:g} for all words; "
-    f"it counts from {matching.LEAST:g} on. "
+    f"agreement = {matching.WORD_WEIGHT} × words + meaning + {matching.ALL_WORDS_BONUS:g} for all words; "
+    f"it counts from {matching.MIN_AGREEMENT:g} on. "
     "Meaning: standard deviations nearer than usual, fewer if the archive hardly knows the interest. "
     "Weighted = 1 − (1 − relevance)^weight. The relevance above = 1 − the product of (1 − weighted) over all "
     "interests, times (1 − taste)."

@@ -8,7 +8,7 @@ import typer
 
 from app import clock, pipeline
 from app.cli import output
-from app.relevance.model_store import Version
+from app.relevance.model_store import ModelVersion
 from app.storage import audit_log
 
 models = typer.Typer(no_args_is_help=True, help="What was learned from the archive.")
@@ -55,12 +55,12 @@ def list_models(as_json: output.AsJson = False) -> None:
         output.out().print("What was shipped is in use.")
 
 
-def _document(version: Version) -> dict[str, object]:
+def _document(version: ModelVersion) -> dict[str, object]:
     kept = {name: getattr(version, name) for name in ("id", "fitted_at", "size", "fault", "in_use")}
     return kept | {"papers": version.archive.papers}
 
 
-def _state(version: Version) -> str:
+def _state(version: ModelVersion) -> str:
     if version.fault:
         return f"refused: {version.fault}"
     return "in use" if version.in_use else "spare"

@@ -226,7 +226,7 @@ class DigestBuilder:
             trends=trending.trends(list(self._papers.values()), self._now),
             matches=self._matches,
             reason=self._reason,
-            missing=lambda text: self._index.missing(self._query(text)),
+            missing=lambda text: self._index.missing_words(self._query(text)),
             vectors=self._index.vectors,
             today=self._today,
             quiet=self._why_quiet(),
@@ -242,7 +242,7 @@ class DigestBuilder:
 
     @cached_property
     def _index(self) -> matching.MatchIndex:
-        return self._indices.of([*self._all.values()], self._corpus)
+        return self._indices.get([*self._all.values()], self._corpus)
 
     def prepare(self, wishes: Iterable[Interest]) -> dict[str, InvalidInterest]:
         """Match interests that were not matched yet; each is matched once for all who share it.
@@ -257,7 +257,7 @@ class DigestBuilder:
             except InvalidInterest as error:
                 broken[text] = error
         for (text, query), hits in zip(queries.items(), self._index.match([*queries.values()]), strict=True):
-            self._matches.add(text, hits, self._index.excluded(query))
+            self._matches.add(text, hits, self._index.excluded_papers(query))
         return broken
 
     def kept_out(self, texts: Iterable[str]) -> frozenset[int]:
@@ -267,19 +267,19 @@ class DigestBuilder:
     def saying(self, text: str) -> ranking.Vector:
         """The papers that say what is muted, looked for once for all who mute it, however they spell it."""
         try:
-            query = replace(query_language.muted(text), text="")
+            query = replace(query_language.parse_muted(text), text="")
         except InvalidInterest:  # was understood once: it must not cost its reader the digest
             return _NOTHING
         if query not in self._muted:
             if len(self._muted) >= MUTED:
                 self._muted.clear()
-            self._muted[query] = np.array(sorted(self._index.excluded(query)), np.int32)
+            self._muted[query] = np.array(sorted(self._index.excluded_papers(query)), np.int32)
         return self._muted[query]
 
     def numbers(self, text: str, paper: PaperView) -> matching.MatchDetails:
         """How a paper fits an interest; it need not be a candidate."""
         index = self._index if paper.id in self._all else matching.MatchIndex([paper], self._corpus)
-        return index.numbers(query_language.parse(text), paper.id)
+        return index.details(query_language.parse(text), paper.id)
 
     def _query(self, text: str) -> query_language.Query:
         if text not in self._queries:

@@ -172,13 +172,13 @@ def _keys(session: Session, now: datetime) -> Iterator[Finding]:
 def _models(session: Session, held: model_store.ModelStore) -> Iterator[Finding]:
     versions = held.versions(session)
     used = next((version for version in versions if version.in_use), None)
-    for version in model_store.refused(versions):
+    for version in model_store.rejected_versions(versions):
         said = f"model {version.id} of {version.fitted_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
         yield warning("model", said, "run `paperboy model learn` to make a new one")
     if used:
         learned = f"learned from {used.archive.papers} papers at {used.fitted_at:%Y-%m-%d %H:%M} UTC"
         yield well("model", f"model {used.id} is in use, {learned}")
-    elif held.outgrown(session):
+    elif held.needs_training(session):
         said = "the archive is large enough to learn from, and nothing was learned: what was shipped serves"
         yield warning("model", said, "run `paperboy model learn`")
     else:

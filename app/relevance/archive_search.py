@@ -1,6 +1,6 @@
-"""The whole archive, searched by words and by meaning: an interest is asked of all its papers at once.
+"""Search over the newest papers of the archive, in memory: a query is matched like an interest.
 
-What names one paper finds that one.
+A search for an arXiv id, a DOI or a URL finds that one paper.
 """
 
 from __future__ import annotations
@@ -27,152 +27,163 @@ from app.storage.models import Paper
 from app.text import sanitize
 from app.types import PaperView
 
-NEWEST = 10_000  # papers that are searched, for some 300 MB; older ones are found by their day
-SHOWN = 0.1  # relevance: far less than what is worth a place in a digest
-NEAR = 0.4  # cosine from which a paper is related to another
-MANY = 1_000  # papers, from which it shows how long the garbage collector looks at them
-WAITING = 4  # visitors, until the stacks are made for the first time: others keep their threads
-LOOK_EVERY = timedelta(minutes=1)  # whether the archive has changed
-_ONE_NAME = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
+MAX_PAPERS = 10_000  # the newest ones, for some 300 MB; older ones are found on the page of their day
+MIN_RELEVANCE = 0.1  # far less than a paper needs for a digest
+MIN_SIMILARITY = 0.4  # cosine, for related papers
+MIN_PAPERS_TO_FREEZE = 1_000  # from here on, garbage collection of an index takes a noticeable time
+MAX_WAITING = 4  # visitors who may wait for the first index: more would use up the threads
+CHECK_INTERVAL = timedelta(minutes=1)  # between two checks whether the archive has changed
+_REFERENCE = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
 
 
 def find_by_reference(session: Session, name: str) -> int | None:
-    """The paper that an arXiv id, a DOI or a URL names, or NotFound; None for what is no such name."""
+    """Return the id of the paper that an arXiv id, a DOI or a URL names; None if `name` is no reference.
+
+    Raise NotFound if the archive has no such paper.
+    """
     name = sanitize.one_line(name, sanitize.URL_CHARS)
-    if not _ONE_NAME.fullmatch(name):
+    if not _REFERENCE.fullmatch(name):
         return None
     doi, url = sanitize.doi(name), sanitize.url(name)
     last = re.split("[?#]", name)[0].rstrip("/").rpartition("/")[2]  # as in huggingface.co/papers/2603.25746
     arxiv_id = sanitize.arxiv_id(name)[0] or sanitize.arxiv_id(last)[0] or sanitize.arxiv_id_of_doi(doi)
     if not (arxiv_id or doi or url):
         return None
-    known = select(Paper.id)
+    ids = select(Paper.id)
     if arxiv_id:
-        known = known.where(Paper.arxiv_id == arxiv_id)
+        ids = ids.where(Paper.arxiv_id == arxiv_id)
     else:
-        known = known.where(Paper.doi == doi) if doi else known.where(Paper.url == url)
-    found = session.exec(known).first()
-    if found is None:
+        ids = ids.where(Paper.doi == doi) if doi else ids.where(Paper.url == url)
+    paper_id = session.exec(ids).first()
+    if paper_id is None:
         raise NotFound(f"There is no paper {name[:100]} in the archive.")
-    return found
+    return paper_id
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """A page of what was found."""
+    """A page of search results."""
 
     papers: tuple[PaperView, ...]
     total: int
-    of_newest: int = 0  # papers, where not all of the archive was searched
+    of_newest: int = 0  # how many papers were searched, or 0 if all of the archive was
 
 
 class SearchIndex:
-    """The papers of the archive as they were at one moment, ready to be asked."""
+    """The papers of the archive at one moment, indexed for search."""
 
-    def __init__(self, papers: Sequence[PaperView], corpus: RelevanceModel) -> None:
-        self._index = matching.MatchIndex(papers, corpus)
-        self._index.read_ahead()
+    def __init__(self, papers: Sequence[PaperView], model: RelevanceModel) -> None:
+        self._index = matching.MatchIndex(papers, model)
+        self._index.build_filters()
         self._ids = np.array([paper.id for paper in papers], np.int64)
-        self._places = {number: place for place, number in enumerate(self._ids.tolist())}
+        self._row_of = {number: row for row, number in enumerate(self._ids.tolist())}
         days = [paper.last_listed_on.toordinal() if paper.last_listed_on else 0 for paper in papers]
         self._days = np.array(days, np.int64)
         self._vectors = np.array([*self._index.vectors.values()], np.float32)
 
-    def find(self, query: Query) -> list[int]:
-        """The papers that fit an interest, the best first; of equal ones the newest."""
+    def search(self, query: Query) -> list[int]:
+        """Return the ids of the papers that fit a query: the most relevant first, then the newest."""
         relevance = self._index.relevance(query)
-        places = np.flatnonzero((relevance >= SHOWN) & self._index.passing(query))
-        order = np.lexsort((-self._ids[places], -self._days[places], -relevance[places]))
-        ids: list[int] = self._ids[places[order]].tolist()
+        rows = np.flatnonzero((relevance >= MIN_RELEVANCE) & self._index.passing_mask(query))
+        order = np.lexsort((-self._ids[rows], -self._days[rows], -relevance[rows]))
+        ids: list[int] = self._ids[rows[order]].tolist()
         return ids
 
-    def near(self, paper_id: int, limit: int) -> list[int]:
-        """The papers that say what is nearest to what this one says; none where no archive spans a space."""
-        place = self._places.get(paper_id)
-        if place is None:
+    def similar(self, paper_id: int, limit: int) -> list[int]:
+        """Return the ids of the papers most similar to this one; none if the model has no LSA space."""
+        row = self._row_of.get(paper_id)
+        if row is None:
             return []
-        likeness = self._vectors @ self._vectors[place]
-        likeness[place] = -1
-        nearest = np.argsort(-likeness, kind="stable")[:limit]
-        ids: list[int] = self._ids[nearest[likeness[nearest] >= NEAR]].tolist()
+        similarity = self._vectors @ self._vectors[row]
+        similarity[row] = -1
+        nearest = np.argsort(-similarity, kind="stable")[:limit]
+        ids: list[int] = self._ids[nearest[similarity[nearest] >= MIN_SIMILARITY]].tolist()
         return ids
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    archive: ArchiveFingerprint  # as it was
-    corpus: RelevanceModel
-    stacks: SearchIndex
-    of_newest: int  # papers, where there are more
+class _CachedIndex:
+    archive: ArchiveFingerprint  # when the index was built
+    model: RelevanceModel
+    index: SearchIndex
+    of_newest: int  # papers in the index, or 0 if the archive has no more
 
 
 class ArchiveSearch:
-    """Keeps the stacks. To renew them takes seconds; meanwhile the old ones answer."""
+    """Searches the archive. Rebuilding the index takes seconds; searches use the old one meanwhile."""
 
-    def __init__(self, db: Database, lexicon: ModelStore) -> None:
-        self._db, self._lexicon = db, lexicon
-        self._held: _Held | None = None
-        self._making, self._room = Lock(), BoundedSemaphore(WAITING)
-        self._look_again_at: datetime | None = None
+    def __init__(self, db: Database, models: ModelStore) -> None:
+        self._db, self._models = db, models
+        self._cached: _CachedIndex | None = None
+        self._building, self._waiting = Lock(), BoundedSemaphore(MAX_WAITING)
+        self._next_check_at: datetime | None = None
 
     def search(self, query: Query | None, only: PaperFilter, start: int, size: int) -> SearchPage:
-        """What fits the interest, the best first; without one all papers, the newest first. Or NotReady."""
+        """Return the papers that fit a query, best first; without a query all papers, newest first.
+
+        Raise NotReady if there is no index yet and enough visitors wait for it already.
+        """
         if query is None:
             with self._db.read() as session:
                 newest = queries.newest(session, only, size, start)
                 return SearchPage(tuple(newest), queries.count(session, only))
-        held = self._open()  # while no session is: who makes the stacks needs one, and others wait for them
-        ids = held.stacks.find(query)
+        # Open no session before this: the thread that builds the index needs one while others wait for it.
+        cached = self._first_index()
+        ids = cached.index.search(query)
         with self._db.read() as session:
-            ids = queries.passing(session, only, ids)  # the stacks may not know yet what was withdrawn
+            ids = queries.passing(
+                session, only, ids
+            )  # papers may have been withdrawn since the index was built
             papers = queries.in_given_order(session, ids[start : start + size])
-        return SearchPage(tuple(papers), len(ids), held.of_newest)
+        return SearchPage(tuple(papers), len(ids), cached.of_newest)
 
-    def related(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
-        """The nearest papers, as far as the stacks are there already: no page waits for them."""
-        ids = self._held.stacks.near(paper_id, limit) if self._held else []
+    def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
+        """Return the most similar papers; none while there is no index: no page waits for it."""
+        ids = self._cached.index.similar(paper_id, limit) if self._cached else []
         return queries.in_given_order(session, ids)
 
-    def outdated(self, session: Session, now: datetime) -> bool:
-        """Whether to renew the stacks; looked at every minute at most."""
-        if self._held is None:
+    def is_outdated(self, session: Session, now: datetime) -> bool:
+        """Return True if the archive or the model has changed. Check at most every `CHECK_INTERVAL`."""
+        cached = self._cached
+        if cached is None:
             return True
-        if self._look_again_at is None or self._look_again_at <= now:
-            self._look_again_at = now + LOOK_EVERY
-            held = self._held
-            return held.corpus is not self._lexicon.current(session) or held.archive != model_store.extent(
+        if self._next_check_at is None or self._next_check_at <= now:
+            self._next_check_at = now + CHECK_INTERVAL
+            return cached.model is not self._models.current(
                 session
-            )
+            ) or cached.archive != model_store.archive_fingerprint(session)
         return False
 
-    def renew(self) -> None:
-        """Make the stacks anew where the archive has changed, unless somebody does so already."""
-        if self._making.acquire(blocking=False):
+    def refresh(self) -> None:
+        """Rebuild the index if the archive has changed, unless another thread is doing so."""
+        if self._building.acquire(blocking=False):
             try:
-                self._held = self._made()
+                self._cached = self._build()
             finally:
-                self._making.release()
+                self._building.release()
 
-    def _open(self) -> _Held:
-        if self._held:
-            return self._held
-        if not self._room.acquire(blocking=False):
+    def _first_index(self) -> _CachedIndex:
+        """Return the index. If there is none yet, build it, or wait for the thread that does."""
+        if self._cached:
+            return self._cached
+        if not self._waiting.acquire(blocking=False):
             raise NotReady
         try:
-            with self._making:  # there is nothing to go on with: wait for whoever makes them
-                self._held = held = self._held or self._made()
-                return held
+            with self._building:
+                self._cached = cached = self._cached or self._build()
+                return cached
         finally:
-            self._room.release()
+            self._waiting.release()
 
-    def _made(self) -> _Held:
+    def _build(self) -> _CachedIndex:
+        """Return a new index, or the present one if the archive and the model are the same."""
         with self._db.read() as session:
-            extent, corpus = model_store.extent(session), self._lexicon.current(session)
-            held = self._held
-            if held and held.corpus is corpus and held.archive == extent:
-                return held
-            papers = queries.texts(session, NEWEST + 1)
-        stacks = SearchIndex(papers[:NEWEST], corpus)
-        if len(papers) >= MANY:
-            interpreter.freeze_live_objects()  # what is there now stays for hours
-        return _Held(extent, corpus, stacks, NEWEST if len(papers) > NEWEST else 0)
+            archive, model = model_store.archive_fingerprint(session), self._models.current(session)
+            cached = self._cached
+            if cached and cached.model is model and cached.archive == archive:
+                return cached
+            papers = queries.texts(session, MAX_PAPERS + 1)
+        index = SearchIndex(papers[:MAX_PAPERS], model)
+        if len(papers) >= MIN_PAPERS_TO_FREEZE:
+            interpreter.freeze_live_objects()  # everything in memory now will stay for hours
+        return _CachedIndex(archive, model, index, MAX_PAPERS if len(papers) > MAX_PAPERS else 0)

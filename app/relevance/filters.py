@@ -1,6 +1,6 @@
-"""PURE. What must, and what must not, stand in papers, asked of all of them at once.
+"""PURE. Required and excluded phrases, authors and categories, checked for all papers at once.
 
-No score outweighs an exclusion, and a required phrase stands there word by word.
+No score outweighs an exclusion, and a required phrase must occur word by word.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from app.relevance.highlights import belongs, words_of_name
+from app.relevance.highlights import in_categories, words_of_name
 from app.relevance.phrase_index import PhraseIndex
 from app.relevance.query_language import Query
 from app.relevance.vector_space import Matrix
@@ -18,77 +18,84 @@ from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import running, telling
 from app.types import PaperView
 
-Clause = tuple[str, Matrix]  # what is said of a paper that it leaves out, and which papers these are
+Clause = tuple[str, Matrix]  # the reason why papers are rejected, and the mask of these papers
 
 
 class Filters:
-    """Papers, read once, when somebody first asks or ahead. Answers are in the order in which they came."""
+    """Filters over papers. They are indexed on first use. Masks are in the order of the papers."""
 
-    def __init__(self, papers: Sequence[PaperView], folding: Abbreviations) -> None:
-        self._papers, self._folding = papers, folding
+    def __init__(self, papers: Sequence[PaperView], abbreviations: Abbreviations) -> None:
+        self._papers, self._abbreviations = papers, abbreviations
 
-    def read(self) -> None:
-        """Read the papers now, so that nobody waits for it later."""
-        _ = self._texts, self._authors, self._filed
+    def build_indexes(self) -> None:
+        """Index the papers now, so that the first query need not wait for it."""
+        _ = self._texts, self._authors, self._categories
 
-    def passing(self, query: Query) -> Matrix:
-        """Which papers have all that a query requires and nothing that it excludes."""
-        return ~self._any([*self._excluding(query), *self._requiring(query)])
+    def passing_mask(self, query: Query) -> Matrix:
+        """Return a mask of the papers that meet every requirement of a query and none of its exclusions."""
+        return ~self._any_of([*self._exclusions(query), *self._unmet_requirements(query)])
 
-    def excluded(self, query: Query) -> Matrix:
-        """Which papers the exclusions of a query forbid."""
-        return self._any(self._excluding(query))
+    def excluded_mask(self, query: Query) -> Matrix:
+        """Return a mask of the papers that the exclusions of a query reject."""
+        return self._any_of(self._exclusions(query))
 
-    def why_not(self, query: Query, place: int) -> str:
-        """Why a query does not want one of the papers, whatever its score; nothing where it may."""
-        clauses = (clause for of in (self._excluding, self._requiring) for clause in of(query))
-        return next((why for why, out in clauses if out[place]), "")
+    def rejection_reason(self, query: Query, row: int) -> str:
+        """Return why a query rejects the paper at `row`, whatever its score, or "" if it does not."""
+        clauses = (clause for of in (self._exclusions, self._unmet_requirements) for clause in of(query))
+        return next((reason for reason, rejected in clauses if rejected[row]), "")
 
-    def _excluding(self, query: Query) -> Iterator[Clause]:
-        for phrase in dict.fromkeys(query.without):
-            yield "a word or phrase that the interest excludes is in it", self._means(phrase)
-        if query.without_authors:
-            yield "an author whom the interest excludes wrote it", self._by(query.without_authors)
-        if query.without_categories:
-            filed = self._under(query.without_categories)
-            yield "it is filed under a category that the interest excludes", filed
+    def _exclusions(self, query: Query) -> Iterator[Clause]:
+        for phrase in dict.fromkeys(query.excluded_phrases):
+            yield "a word or phrase that the interest excludes is in it", self._mentioning(phrase)
+        if query.excluded_authors:
+            yield "an author whom the interest excludes wrote it", self._by_authors(query.excluded_authors)
+        if query.excluded_categories:
+            rejected = self._in_categories(query.excluded_categories)
+            yield "it is filed under a category that the interest excludes", rejected
 
-    def _requiring(self, query: Query) -> Iterator[Clause]:
+    def _unmet_requirements(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.phrases):
-            yield "a phrase in quotes is not in it", ~self._texts[0].having(phrase)
+            yield "a phrase in quotes is not in it", ~self._texts[0].containing(phrase)
         if query.authors:
-            yield "it is by other authors", ~self._by(query.authors)
+            yield "it is by other authors", ~self._by_authors(query.authors)
         if query.categories:
-            yield "it is filed under other categories", ~self._under(query.categories)
+            yield "it is filed under other categories", ~self._in_categories(query.categories)
 
-    def _means(self, phrase: Sequence[str]) -> Matrix:
-        """Whether these stems stand there, as typed or in their short or long form."""
+    def _mentioning(self, phrase: Sequence[str]) -> Matrix:
+        """Return a mask of the papers that have these stems, as typed or in their short or long form."""
         if len(telling(phrase)) == 1 < len(phrase):  # without "on", "on-policy" would be any policy
-            return self._texts[0].having(phrase)
-        folded = self._folding.fold(telling(phrase))
-        wanted = " ".join(folded)
-        besides = [stem for stem, says in self._folding.parts.items() if wanted in says]
-        said, meant = self._texts
-        return np.asarray(said.having(phrase) | meant.having(folded) | meant.having_any(besides))
+            return self._texts[0].containing(phrase)
+        folded = self._abbreviations.fold(telling(phrase))
+        term = " ".join(folded)
+        implying = [stem for stem, implied in self._abbreviations.parts.items() if term in implied]
+        as_written, as_folded = self._texts
+        return np.asarray(
+            as_written.containing(phrase) | as_folded.containing(folded) | as_folded.containing_any(implying)
+        )
 
-    def _by(self, names: Iterable[str]) -> Matrix:
-        """Whether one of the authors has one of these names, or last names: whole words, any accents."""
-        return self._any(("", self._authors.having(words_of_name(name))) for name in names)
+    def _by_authors(self, names: Iterable[str]) -> Matrix:
+        """Return a mask of the papers by an author with one of these full or last names.
 
-    def _under(self, names: Sequence[str]) -> Matrix:
-        return self._filed.having_any(own for own in self._categories if belongs(own, names))
+        Names match by whole words, without accents.
+        """
+        return self._any_of(("", self._authors.containing(words_of_name(name))) for name in names)
 
-    def _any(self, clauses: Iterable[Clause]) -> Matrix:
-        out = np.zeros(len(self._papers), bool)
+    def _in_categories(self, names: Sequence[str]) -> Matrix:
+        return self._categories.containing_any(
+            own for own in self._category_names if in_categories(own, names)
+        )
+
+    def _any_of(self, clauses: Iterable[Clause]) -> Matrix:
+        mask = np.zeros(len(self._papers), bool)
         for _, papers in clauses:
-            out |= papers
-        return out
+            mask |= papers
+        return mask
 
     @cached_property
     def _texts(self) -> tuple[PhraseIndex, PhraseIndex]:
-        """The papers as they are written, and with long forms folded into their short ones."""
+        """Return indexes of the papers as written, and with long forms folded into their short ones."""
         texts = [[running(paper.title), running(paper.abstract)] for paper in self._papers]
-        folded = ([self._folding.fold(telling(text)) for text in both] for both in texts)
+        folded = ([self._abbreviations.fold(telling(text)) for text in both] for both in texts)
         return PhraseIndex(texts), PhraseIndex(folded)
 
     @cached_property
@@ -96,10 +103,10 @@ class Filters:
         return PhraseIndex([words_of_name(name) for name in paper.authors] for paper in self._papers)
 
     @cached_property
-    def _filed(self) -> PhraseIndex:
-        # A category is one word here: it is found whole.
+    def _categories(self) -> PhraseIndex:
+        # A category is one word here, so it matches as a whole only.
         return PhraseIndex([[category] for category in paper.categories] for paper in self._papers)
 
     @cached_property
-    def _categories(self) -> list[str]:
+    def _category_names(self) -> list[str]:
         return sorted({category for paper in self._papers for category in paper.categories})

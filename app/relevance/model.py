@@ -1,4 +1,4 @@
-"""PURE. The archive as numbers: what it says of words, learned from its papers, and as bytes that keep."""
+"""PURE. The model trained on the archive: term statistics, abbreviations, LSA space; its serialisation."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from app.errors import CorruptModel
-from app.relevance.vector_space import Document, Parts, VectorSpace, with_expansions
+from app.relevance.vector_space import Document, Expansions, VectorSpace, with_expansions
 from app.text import abbreviations
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import stems
 
-# Raised when an array is added or means something else, or when `words` stems differently.
+# Increase when an array is added or changes its meaning, or when `text.tokenizer` stems differently.
 FORMAT = 1
-SHIPPED = Path(__file__).with_name("frequencies.json")
+BUNDLED_FREQUENCIES = Path(__file__).with_name("frequencies.json")
 
 Arrays = Mapping[str, Any]  # numpy arrays by name
 
 
 @dataclass(frozen=True)
-class Statistics:
-    """What an archive says of words: in how many papers each stem, or pair of stems, occurs."""
+class TermStatistics:
+    """Document frequencies: in how many papers of the archive each stem, or pair of stems, occurs."""
 
     papers: int
     frequencies: Mapping[str, int]  # "stem" or "stem stem"
@@ -36,126 +36,131 @@ class Statistics:
     abstract_length: float
 
     @classmethod
-    def of(cls, documents: Iterable[Document], parts: Parts) -> Statistics:
-        """Count what (title, abstract) say. Pairs of stems that occur once are left out."""
+    def count(cls, documents: Iterable[Document], expansions: Expansions) -> TermStatistics:
+        """Count the terms of (title, abstract). Leave out pairs of stems that only one paper has."""
         frequencies: Counter[str] = Counter()
         count = titles = abstracts = 0
         for title, abstract in documents:
-            frequencies.update({*with_expansions(title, parts), *with_expansions(abstract, parts)})
+            frequencies.update({*with_expansions(title, expansions), *with_expansions(abstract, expansions)})
             count, titles, abstracts = count + 1, titles + len(title), abstracts + len(abstract)
-        kept = {term: n for term, n in frequencies.items() if n > 1 or " " not in term}
-        return cls(count, kept, titles / max(1, count) or 10.0, abstracts / max(1, count) or 150.0)
+        frequent = {term: n for term, n in frequencies.items() if n > 1 or " " not in term}
+        return cls(count, frequent, titles / max(1, count) or 10.0, abstracts / max(1, count) or 150.0)
 
     @property
     def lengths(self) -> tuple[float, float]:
-        """Means of a title's and of an abstract's length."""
+        """Return the mean lengths of a title and of an abstract."""
         return self.title_length, self.abstract_length
 
     def idf(self, term: str) -> float:
-        """Robertson's idf, never negative: ln(1 + (N − n + ½) / (n + ½))."""
-        seen = min(self.frequencies.get(term, 0), self.papers)
-        return math.log(1 + (self.papers - seen + 0.5) / (seen + 0.5))
+        """Return Robertson's idf, never negative: ln(1 + (N − n + ½) / (n + ½))."""
+        frequency = min(self.frequencies.get(term, 0), self.papers)
+        return math.log(1 + (self.papers - frequency + 0.5) / (frequency + 0.5))
 
-    def arrays(self) -> Arrays:
-        """The same as arrays, terms in the order of their letters."""
+    def to_arrays(self) -> Arrays:
+        """Return the statistics as arrays, with the terms in alphabetical order."""
         terms = sorted(self.frequencies)
         return {
             "papers": np.array(self.papers, np.int64),
             "lengths": np.array([self.title_length, self.abstract_length], np.float64),
-            "terms": _bytes_of(terms),
+            "terms": _encode_lines(terms),
             "counts": np.array([self.frequencies[term] for term in terms], np.int32),
         }
 
     @classmethod
-    def of_arrays(cls, arrays: Arrays) -> Statistics:
-        """What `arrays` gave; KeyError or ValueError where that is not what it is."""
+    def from_arrays(cls, arrays: Arrays) -> TermStatistics:
+        """Return the statistics in these arrays. Raise KeyError or ValueError if they are invalid."""
         title_length, abstract_length = arrays["lengths"].tolist()
-        counted = zip(_terms_of(arrays["terms"]), arrays["counts"].tolist(), strict=True)
-        return cls(arrays["papers"].item(), dict(counted), title_length, abstract_length)
+        frequencies = zip(_decode_lines(arrays["terms"]), arrays["counts"].tolist(), strict=True)
+        return cls(arrays["papers"].item(), dict(frequencies), title_length, abstract_length)
 
 
 @dataclass(frozen=True)
 class RelevanceModel:
-    """All that an archive says. It never changes: a newer one is another one."""
+    """Everything learned from the archive. Immutable: training again makes another model."""
 
-    statistics: Statistics
+    statistics: TermStatistics
     abbreviations: Abbreviations
-    space: VectorSpace | None = None  # of an archive that is large enough
+    space: VectorSpace | None = None  # None if the archive is too small
 
     @classmethod
-    def of(cls, papers: Sequence[tuple[str, str]]) -> RelevanceModel:
-        """Learn from (title, abstract) pairs, the newest first."""
-        bare = [(stems(title), stems(abstract)) for title, abstract in papers]
-        compounds, apart = abbreviations.compounds(bare)
+    def train(cls, papers: Sequence[tuple[str, str]]) -> RelevanceModel:
+        """Learn from (title, abstract) pairs, newest first."""
+        unfolded = [(stems(title), stems(abstract)) for title, abstract in papers]
+        compounds, apart = abbreviations.compounds(unfolded)
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds)
-        learned = Abbreviations(compounds, shorts, apart)
-        documents = [(learned.fold(title), learned.fold(abstract)) for title, abstract in bare]
-        counted = Statistics.of(documents, learned.parts)
+        folding = Abbreviations(compounds, shorts, apart)
+        documents = [(folding.fold(title), folding.fold(abstract)) for title, abstract in unfolded]
+        statistics = TermStatistics.count(documents, folding.parts)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
-        space = VectorSpace.fit(titled, counted.frequencies, counted.idf, counted.lengths, learned.parts)
-        return cls(counted, learned, space)
+        space = VectorSpace.fit(
+            titled, statistics.frequencies, statistics.idf, statistics.lengths, folding.parts
+        )
+        return cls(statistics, folding, space)
 
     @classmethod
-    def shipped(cls) -> RelevanceModel:
-        """What came with this version, for an archive too young to say what is common."""
-        kept = json.loads(SHIPPED.read_text(encoding="utf-8"))
-        compounds, shorts = (_table(kept.pop(name).items()) for name in ("compounds", "shorts"))
-        folding = Abbreviations(compounds, shorts, frozenset(kept.pop("apart")))
-        return cls(Statistics(**kept), folding)
+    def bundled(cls) -> RelevanceModel:
+        """Return the model that comes with Paperboy, for an archive with too few papers to train one."""
+        content = json.loads(BUNDLED_FREQUENCIES.read_text(encoding="utf-8"))
+        compounds, shorts = (_table(content.pop(name).items()) for name in ("compounds", "shorts"))
+        folding = Abbreviations(compounds, shorts, frozenset(content.pop("apart")))
+        return cls(TermStatistics(**content), folding)
 
     def document(self, title: str, abstract: str) -> Document:
-        """The terms of a paper, as the archive counts them."""
+        """Return the terms of a paper, with its long forms folded into short ones."""
         return self.abbreviations.terms(title), self.abbreviations.terms(abstract)
 
     def encode(self) -> bytes:
-        """As bytes: a compressed .npz without pickles. The same corpus gives the same bytes."""
-        written = io.BytesIO()
-        arrays: dict[str, Any] = {"format": np.array(FORMAT), **self.statistics.arrays()}
-        arrays |= _folding(self.abbreviations) | (self.space.arrays() if self.space else {})
-        np.savez_compressed(written, **arrays)
-        return written.getvalue()
+        """Serialise the model as a compressed .npz without pickles. Equal models give equal bytes."""
+        buffer = io.BytesIO()
+        arrays: dict[str, Any] = {"format": np.array(FORMAT), **self.statistics.to_arrays()}
+        arrays |= _abbreviation_arrays(self.abbreviations) | (self.space.to_arrays() if self.space else {})
+        np.savez_compressed(buffer, **arrays)
+        return buffer.getvalue()
 
     @classmethod
     def decode(cls, data: bytes) -> RelevanceModel:
-        """What `encode` gave, or CorruptModel: a broken archive fails in more ways than can be listed."""
+        """Return the model that `encode` serialised. Raise CorruptModel if the bytes are no such model."""
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                if (found := arrays["format"].item()) != FORMAT:
-                    raise CorruptModel(f"This model has format {found!r:.20}, and {FORMAT} is read here.")
-                return cls._of_arrays(arrays)
+                if (number := arrays["format"].item()) != FORMAT:
+                    raise CorruptModel(
+                        f"The model has format {number!r:.20}, but this version reads format {FORMAT}."
+                    )
+                return cls._from_arrays(arrays)
         except CorruptModel:
             raise
-        except Exception as error:
+        except Exception as error:  # a broken .npz fails in more ways than can be listed
             raise CorruptModel from error
 
     @classmethod
-    def _of_arrays(cls, arrays: Arrays) -> RelevanceModel:
-        counted = Statistics.of_arrays(arrays)
+    def _from_arrays(cls, arrays: Arrays) -> RelevanceModel:
+        statistics = TermStatistics.from_arrays(arrays)
         compounds, shorts = (
-            _table(line.split("\t") for line in _terms_of(arrays[name])) for name in ("compounds", "shorts")
+            _table(line.split("\t") for line in _decode_lines(arrays[name]))
+            for name in ("compounds", "shorts")
         )
-        folding = Abbreviations(compounds, shorts, frozenset(_terms_of(arrays["apart"])))
+        folding = Abbreviations(compounds, shorts, frozenset(_decode_lines(arrays["apart"])))
         space = None
         if "projection" in arrays:
-            space = VectorSpace.of_arrays(arrays, counted.frequencies, counted.idf)
-        return cls(counted, folding, space)
+            space = VectorSpace.from_arrays(arrays, statistics.frequencies, statistics.idf)
+        return cls(statistics, folding, space)
 
 
-def _folding(learned: Abbreviations) -> dict[str, Any]:
-    tables = {"compounds": learned.compounds, "shorts": learned.shorts}
+def _abbreviation_arrays(folding: Abbreviations) -> dict[str, Any]:
+    tables = {"compounds": folding.compounds, "shorts": folding.shorts}
     return {
-        name: _bytes_of(f"{' '.join(run)}\t{short}" for run, short in sorted(table.items()))
+        name: _encode_lines(f"{' '.join(run)}\t{short}" for run, short in sorted(table.items()))
         for name, table in tables.items()
-    } | {"apart": _bytes_of(sorted(learned.apart))}
+    } | {"apart": _encode_lines(sorted(folding.apart))}
 
 
 def _table(lines: Iterable[Sequence[str]]) -> dict[tuple[str, ...], str]:
     return {tuple(run.split(" ")): short for run, short in lines}
 
 
-def _bytes_of(terms: Iterable[str]) -> np.ndarray[Any, Any]:
-    return np.frombuffer("\n".join(terms).encode(), np.uint8)
+def _encode_lines(lines: Iterable[str]) -> np.ndarray[Any, Any]:
+    return np.frombuffer("\n".join(lines).encode(), np.uint8)
 
 
-def _terms_of(joined: np.ndarray[Any, Any]) -> list[str]:
+def _decode_lines(joined: np.ndarray[Any, Any]) -> list[str]:
     return joined.tobytes().decode().split("\n") if joined.size else []

@@ -1,4 +1,7 @@
-"""PURE. Where runs of words stand, in many papers at once: texts as one long row of numbers."""
+"""PURE. A positional index that finds exact phrases in many papers at once.
+
+All texts stand one after the other in a single array of word numbers.
+"""
 
 from __future__ import annotations
 
@@ -9,42 +12,45 @@ import numpy as np
 
 from app.relevance.vector_space import Matrix
 
-_END = -1  # of a text: no run goes over it
+_END = -1  # ends each text, so that no phrase spans two texts
 
 
 class PhraseIndex:
-    """Papers, each some texts, each a sequence of words. It answers for all papers together."""
+    """An index of papers. A paper is several texts; a text is a sequence of words."""
 
     def __init__(self, papers: Iterable[Iterable[Sequence[str]]]) -> None:
         self._numbers: dict[str, int] = {}
-        row, ends = array("i", [_END]), array("q")
+        words, ends = array("i", [_END]), array("q")
         for texts in papers:
             for text in texts:
-                row.extend(self._numbers.setdefault(word, len(self._numbers)) for word in text)
-                row.append(_END)
-            ends.append(len(row))
-        self._row, self._ends = np.array(row, np.int32), np.array(ends, np.int64)
+                words.extend(self._numbers.setdefault(word, len(self._numbers)) for word in text)
+                words.append(_END)
+            ends.append(len(words))
+        self._words, self._ends = np.array(words, np.int32), np.array(ends, np.int64)
 
-    def having(self, run: Sequence[str]) -> Matrix:
-        """Whether each paper has these words next to each other, in this order; no words stand nowhere."""
-        wanted = [self._numbers.get(word, _END) for word in run]
-        if not wanted or _END in wanted:
+    def containing(self, phrase: Sequence[str]) -> Matrix:
+        """Return a mask of the papers that have these words next to each other, in this order.
+
+        An empty phrase is in no paper.
+        """
+        numbers = [self._numbers.get(word, _END) for word in phrase]
+        if not numbers or _END in numbers:
             return np.zeros(len(self._ends), bool)
-        places = np.flatnonzero(self._row == wanted[0])
-        for step, word in enumerate(wanted[1:], 1):
-            places = places[self._row.take(places + step, mode="clip") == word]
-        return self._papers_at(places)
+        positions = np.flatnonzero(self._words == numbers[0])
+        for offset, number in enumerate(numbers[1:], 1):
+            positions = positions[self._words.take(positions + offset, mode="clip") == number]
+        return self._papers_at(positions)
 
-    def having_any(self, words: Iterable[str]) -> Matrix:
-        """Whether each paper has at least one of these words."""
-        known = [self._numbers[word] for word in words if word in self._numbers]
-        if not known:
+    def containing_any(self, words: Iterable[str]) -> Matrix:
+        """Return a mask of the papers that have at least one of these words."""
+        numbers = [self._numbers[word] for word in words if word in self._numbers]
+        if not numbers:
             return np.zeros(len(self._ends), bool)
-        wanted = np.zeros(len(self._numbers) + 1, bool)  # its last place is that of _END
-        wanted[known] = True
-        return self._papers_at(np.flatnonzero(wanted[self._row]))
+        is_wanted = np.zeros(len(self._numbers) + 1, bool)  # the last element is that of _END
+        is_wanted[numbers] = True
+        return self._papers_at(np.flatnonzero(is_wanted[self._words]))
 
-    def _papers_at(self, places: Matrix) -> Matrix:
-        found = np.zeros(len(self._ends), bool)
-        found[np.searchsorted(self._ends, places, side="right")] = True
-        return found
+    def _papers_at(self, positions: Matrix) -> Matrix:
+        mask = np.zeros(len(self._ends), bool)
+        mask[np.searchsorted(self._ends, positions, side="right")] = True
+        return mask

@@ -1,11 +1,11 @@
-"""PURE. What a reader typed → a query: words, phrases, exclusions, authors and categories."""
+"""PURE. Parse what a reader typed into a query: words, phrases, exclusions, authors and categories."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,122 +16,135 @@ from app.types import Interest
 
 MAX_INTEREST_CHARS = 300
 MAX_MUTED_CHARS = 100
-MUTABLE = 8  # words of a paper that are offered
+MAX_MUTE_SUGGESTIONS = 8
 
-_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # copied from a page; nobody sees them
-_FOREIGN = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # filters of other services
-_MARKED = re.compile(r'"|(?:^|\s)-\S|\b(?:author|cat):', re.IGNORECASE)  # more than plain words
-_NEIGHBOURS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
-_AROUND = " ,;.()[]*"  # what a filter's value may stand in
-_FIELD = re.compile(r"(author|cat):\s*(.*)", re.IGNORECASE)
+_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # copied along from web pages
+_UNSUPPORTED_FILTER = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # of other services
+_SYNTAX = re.compile(r'"|(?:^|\s)-\S|\b(?:author|cat):', re.IGNORECASE)  # more than plain words
+_WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
+_VALUE_PUNCTUATION = " ,;.()[]*"  # around the value of a filter: ignored
+_MUTED_FILTER = re.compile(r"(author|cat):\s*(.*)", re.IGNORECASE)
 _PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
+_DESCRIPTIONS = {"author": "Papers by", "cat": "Papers in"}
 
 
 @dataclass(frozen=True)
 class Query:
-    """An interest, understood. Words are stems; a phrase is a run of stems."""
+    """A parsed interest. Words are stems; a phrase is a sequence of stems."""
 
     text: str
     words: tuple[str, ...] = ()
     phrases: tuple[tuple[str, ...], ...] = ()
-    without: tuple[tuple[str, ...], ...] = ()  # one-word exclusions are phrases of one
+    excluded_phrases: tuple[tuple[str, ...], ...] = ()  # an excluded word is a phrase of one stem
     authors: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    without_authors: tuple[str, ...] = ()
-    without_categories: tuple[str, ...] = ()
+    excluded_authors: tuple[str, ...] = ()
+    excluded_categories: tuple[str, ...] = ()
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
-        """Every stem that counts towards the score, once, in order."""
+        """Return every stem that counts towards the score: once, in order, without stop words."""
         return tuple(dict.fromkeys(telling([*self.words, *itertools.chain(*self.phrases)])))
 
     @property
     def runs(self) -> tuple[tuple[str, ...], ...]:
-        """The telling stems that stand next to each other: the words, then each phrase."""
+        """Return the stems in which neighbours form pairs: the words, then each phrase. No stop words."""
         return tuple(tuple(telling(run)) for run in (self.words, *self.phrases))
 
     @property
-    def strict(self) -> bool:
-        """Whether something must, or must not, stand in a paper."""
-        wanted = (self.phrases, self.authors, self.categories)
-        return any((*wanted, self.without, self.without_authors, self.without_categories))
+    def has_filters(self) -> bool:
+        """Return True if a paper must contain something, or must not, whatever its score."""
+        required = (self.phrases, self.authors, self.categories)
+        return any((*required, self.excluded_phrases, self.excluded_authors, self.excluded_categories))
 
 
 def normalise(text: str) -> str:
-    """The text of an interest as it is stored: one spelling of spaces and quotes."""
+    """Return the text of an interest as it is stored: with one spelling of spaces, quotes and hyphens."""
     cleaned = characters.composed(_INVISIBLE.sub("", text)).translate(_QUOTES)
     return " ".join(cleaned.split())
 
 
 def parse(text: str) -> Query:
-    """Understand an interest, or raise InvalidInterest with what to change.
+    """Parse an interest. Raise InvalidInterest, with what to change, if it cannot be searched for.
 
-    `"a phrase"` must occur, `-word` and `-"a phrase"` must not; `author:name` and `cat:cs.CL` are
-    filters, and may be excluded with `-` too. Of several authors, or categories, any one will do.
+    `"a phrase"` must occur; `-word` and `-"a phrase"` must not. `author:name` and `cat:cs.CL` are filters;
+    `-` excludes them, too. A paper needs one of several authors, and one of several categories.
     Everything else is words to look for.
     """
     text = normalise(text)
     if len(text) > MAX_INTEREST_CHARS:
         raise InvalidInterest(f"An interest has at most {MAX_INTEREST_CHARS} characters.", "interests")
     if not text.isprintable():
-        raise InvalidInterest("An interest is plain text, without control characters.", "interests")
+        raise InvalidInterest("An interest must be plain text, without control characters.", "interests")
     parts: dict[str, list[object]] = defaultdict(list)
     for minus, field, quoted, bare in _PART.findall(text):
-        _file_part(parts, bool(minus), field.lower(), quoted, bare)
-    query = Query(text, **{name: tuple(values) for name, values in parts.items()})  # type: ignore[arg-type]
+        _add_part(parts, bool(minus), field.lower(), quoted, bare)
+    query = _build_query(text, parts)
     if not (query.terms or query.authors or query.categories):
-        example = ": what, and then what not, as in “agents -robot”" if query.strict else ""
+        example = ", not only exclusions: for example “agents -robot”" if query.has_filters else ""
         raise InvalidInterest(f"An interest needs at least one word to look for{example}.", "interests")
     return query
 
 
-def muted(text: str) -> Query:
-    """Understand what a reader never wants to see, or raise InvalidInterest with what to change.
+def parse_muted(text: str) -> Query:
+    """Parse what a reader mutes into exclusions. Raise InvalidInterest, with what to change, if it is none.
 
-    Several words are one phrase; `author:name` and `cat:cs.CL` mute whom, or where.
+    Several words are one phrase; `author:name` and `cat:cs.CL` mute an author or a category.
     """
     text = normalise(text)
     if len(text) > MAX_MUTED_CHARS or not text.isprintable():
         raise InvalidInterest(f"A muted word is plain text of at most {MAX_MUTED_CHARS} characters.", "muted")
-    field, value = found.groups() if (found := _FIELD.fullmatch(text.lstrip("-"))) else ("", text)
+    match = _MUTED_FILTER.fullmatch(text.lstrip("-"))
+    field, value = match.groups() if match else ("", text)
     parts: dict[str, list[object]] = defaultdict(list)
-    _file_part(parts, True, field.lower(), value.replace('"', " "), "")
-    query = Query(text, **{name: tuple(values) for name, values in parts.items()})  # type: ignore[arg-type]
-    if not (any(map(telling, query.without)) or query.without_authors or query.without_categories):
-        raise InvalidInterest(f"“{text}” is no word that tells papers apart.", "muted")
+    _add_part(parts, True, field.lower(), value.replace('"', " "), "")
+    query = _build_query(text, parts)
+    if not (any(map(telling, query.excluded_phrases)) or query.excluded_authors or query.excluded_categories):
+        raise InvalidInterest(f"“{text}” cannot be muted. Choose a more specific word.", "muted")
     return query
 
 
 def mute_suggestions(
-    title: str, abstract: str, keywords: Iterable[str], wishes: Iterable[Interest]
+    title: str, abstract: str, keywords: Iterable[str], interests: Iterable[Interest]
 ) -> list[str]:
-    """What a paper says that its reader may want to mute: keywords, neighbours in its title, single words.
+    """Return words and phrases of a paper that its reader may want to mute.
 
-    Neighbours are a term where the abstract has them, too. Words of one's own interests are not offered.
+    Keywords come first, then pairs of neighbouring title words, then single title words. A keyword must
+    occur in the title or the abstract, a pair in the abstract. Words of the reader's own interests are left
+    out.
     """
-    titled, told = (f" {' '.join(running(text))} " for text in (title, abstract))
-    pairs = (match.group() + match[1] for match in _NEIGHBOURS.finditer(title))
+    title_stems, abstract_stems = _padded_stems(title), _padded_stems(abstract)
+    pairs = (match.group() + match[1] for match in _WORD_PAIRS.finditer(title))
     words = (match.group() for match in WORD.finditer(title) if len(match.group()) > 2)
-    said = [
-        *(text for text in keywords if _run(text) in titled or _run(text) in told),
-        *(text for text in pairs if len(telling(running(text))) == 2 and _run(text) in told),
+    suggestions = [
+        *(
+            text
+            for text in keywords
+            if (stems := _padded_stems(text)) in title_stems or stems in abstract_stems
+        ),
+        *(
+            text
+            for text in pairs
+            if len(telling(running(text))) == 2 and _padded_stems(text) in abstract_stems
+        ),
         *words,
     ]
-    wanted = {stem for wish in wishes for stem in running(wish.text)}
-    offered: dict[str, str] = {}
-    for text in map(normalise, said):
-        if not wanted.issuperset(telling(running(text))):
-            offered.setdefault(_run(text), text)
-    return [*offered.values()][:MUTABLE]
+    interest_stems = {stem for interest in interests for stem in running(interest.text)}
+    distinct: dict[str, str] = {}
+    for text in map(normalise, suggestions):
+        if not interest_stems.issuperset(telling(running(text))):
+            distinct.setdefault(_padded_stems(text), text)
+    return [*distinct.values()][:MAX_MUTE_SUGGESTIONS]
 
 
-def _run(text: str) -> str:
+def _padded_stems(text: str) -> str:
+    """Return the stems of a text with spaces around each, so that `in` finds whole words only."""
     return f" {' '.join(running(text))} "
 
 
 def query_for(field: str, value: str) -> str:
-    """The interest in what has this author, or this category; empty where none can be written."""
+    """Return an interest in one author ("author") or category ("cat"), or "" if none can be written."""
     bare = " ".join(normalise(value).replace('"', " ").split())
     text = f'{field}:"{bare}"' if " " in bare else f"{field}:{bare}"
     try:
@@ -142,49 +155,50 @@ def query_for(field: str, value: str) -> str:
 
 
 def split_suggestion(text: str) -> tuple[str, ...]:
-    """What commas part in an interest of plain words, where it looks like several; else nothing."""
+    """Return the parts between commas if a text looks like several interests of plain words, else nothing."""
     text = normalise(text)
-    if "," not in text or _MARKED.search(text):
+    if "," not in text or _SYNTAX.search(text):
         return ()
     parts = dict.fromkeys(part.strip() for part in text.split(",") if WORD.search(part))
     return tuple(parts) if len(parts) > 1 else ()
 
 
-def _file_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:
-    """Put one part of an interest where it belongs; one without any letter or digit says nothing."""
+def _add_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:
+    """Add one part of an interest to the field of `Query` that it belongs to. Ignore punctuation."""
     if bare.startswith('"'):
         raise InvalidInterest("A quotation mark is not closed.", "interests")
     if field:
-        value = " ".join((quoted or bare).casefold().split()).strip(_AROUND)
-        name = ("without_" if minus else "") + {"author": "authors", "cat": "categories"}[field]
+        value = " ".join((quoted or bare).casefold().split()).strip(_VALUE_PUNCTUATION)
+        name = ("excluded_" if minus else "") + {"author": "authors", "cat": "categories"}[field]
         if WORD.search(value):
             parts[name].append(fold_accents(value))
         return
-    if foreign := _FOREIGN.match(bare):
-        searched = "Titles and abstracts are always searched, and there are author: and cat:."
+    if unsupported := _UNSUPPORTED_FILTER.match(bare):
         raise InvalidInterest(
-            f"There is no filter “{foreign.group()}”. {searched} In quotes it is looked for as it stands.",
+            f"There is no filter “{unsupported.group()}”. Titles and abstracts are always searched; "
+            "the filters are author: and cat:. To search for the text itself, put it in quotes.",
             "interests",
         )
     stems = tuple(token.stem for token in tokenise(quoted or bare))
     if not stems or bare.casefold() in ("author:", "cat:"):
         return
     if minus:
-        parts["without"].append(stems)
+        parts["excluded_phrases"].append(stems)
     elif quoted:
         parts["phrases"].append(stems)
     else:
         parts["words"].extend(stems)
 
 
+def _build_query(text: str, parts: Mapping[str, Sequence[object]]) -> Query:
+    return Query(text, **{name: tuple(values) for name, values in parts.items()})  # type: ignore[arg-type]
+
+
 def describe(text: str) -> str:
-    """An interest as readers are told of it: one in authors alone, or in categories alone, without syntax."""
+    """Return an interest for readers: without syntax if it has authors only or categories only."""
     parts = [part for part in _PART.findall(normalise(text)) if WORD.search(part[2] or part[3])]
-    heads = {_HEADS.get(field.lower(), "") if not minus else "" for minus, field, _, _ in parts}
-    if len(heads) != 1 or not (head := heads.pop()):
+    beginnings = {_DESCRIPTIONS.get(field.lower(), "") if not minus else "" for minus, field, _, _ in parts}
+    if len(beginnings) != 1 or not (beginning := beginnings.pop()):
         return text
-    *others, last = dict.fromkeys((quoted or bare).strip(_AROUND) for _, _, quoted, bare in parts)
-    return f"{head} {', '.join(others)} or {last}" if others else f"{head} {last}"
-
-
-_HEADS = {"author": "Papers by", "cat": "Papers in"}
+    *others, last = dict.fromkeys((quoted or bare).strip(_VALUE_PUNCTUATION) for _, _, quoted, bare in parts)
+    return f"{beginning} {', '.join(others)} or {last}" if others else f"{beginning} {last}"

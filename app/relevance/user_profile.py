@@ -1,10 +1,11 @@
-"""PURE. What a reader liked and disliked → how close new papers are to it, with a reason that is true.
+"""PURE. Likes and dislikes of a reader → relevance of new papers, with a reason that quotes both papers.
 
-A taste is a direction: the centroid of the liked papers, once in the space of terms and pairs (BM25 impacts,
-unit rows, less the archive's mean) and once in the LSA space. How near a paper is to it is told in standard
-deviations above the archive's papers (Rocchio 1971, standardised), and what few papers show counts for less.
-Who wrote what was liked is a term of its own. What was disliked counts against papers near to it, each by
-itself and by less than a like: they share no direction, and what a reader is shown lies near to their likes.
+A profile is a direction: the centroid of the liked papers, once in the space of terms and pairs (BM25
+impacts, unit rows, less the archive's mean) and once in the LSA space. The agreement of a paper is its
+z-score: how many standard deviations it is closer to the direction than the papers of the archive (Rocchio
+1971, standardised). It counts for less if few papers were liked. The authors of liked papers are a term of
+their own. Each disliked paper counts against the papers close to it, by less than a like: disliked papers
+share no direction, and the papers that a reader sees are close to their likes anyway.
 """
 
 from __future__ import annotations
@@ -24,112 +25,115 @@ from app.relevance.vector_space import PAIR_WEIGHT, Matrix, VectorSpace
 from app.text.tokenizer import normalized_name, stems
 from app.types import Feedback, PaperView
 
-# `benchmarks/likes.py` measures these; docs/benchmarks.md says what else was tried.
-TERMS, MEANING = 1.6, 0.8  # evidence for a standard deviation in either space, when many papers were liked
-AUTHORS = 8.0  # evidence for ln(1 + the share of the liked papers that an author wrote), of all authors
-DISLIKED = 0.5  # as much as a single like says
-# As in `match`: evidence is softplus(agreement − ODDS) above that of nothing shared.
-ODDS, SCALE = 4.0, 8.0
-SAMPLE = 500  # newest examples of the archive that say what is usual
-CLOSE_WORDS = 3  # that a reason names
-LEAST = 0.02  # relevance: what says less, for or against, is not kept
+# Measured by `benchmarks/likes.py`; docs/benchmarks.md lists what else was tried.
+TERM_WEIGHT, LSA_WEIGHT = 1.6, 0.8  # evidence for a standard deviation in either space, with many likes
+AUTHOR_WEIGHT = 8.0  # evidence for ln(1 + the share of the liked papers by an author), over all authors
+DISLIKE_WEIGHT = 0.5  # of a single like's evidence
+# As in `matching`: evidence is softplus(agreement − EVIDENCE_OFFSET), less that of an agreement of 0.
+EVIDENCE_OFFSET, EVIDENCE_SCALE = 4.0, 8.0
+SAMPLE_SIZE = 500  # newest examples of the archive, from which mean and deviation are taken
+MAX_CLOSE_WORDS = 3  # in a reason
+MIN_RELEVANCE = 0.02  # for or against: less is dropped
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """A paper as numbers: its unit row of terms, zeros left out, and its vector in the LSA space."""
+class _PaperVectors:
+    """A paper as numbers: its unit row of terms without the zeros, and its vector in the LSA space."""
 
     columns: Matrix
     terms: Matrix
-    vector: Matrix
+    lsa: Matrix
 
 
 class Candidates:
-    """The papers of a digest as tastes see them: made once for all readers.
+    """The candidate papers of a digest as vectors: computed once for all readers.
 
-    What readers spoke of is read once, too, however many spoke of it.
+    Papers that readers gave feedback on are computed once, too, however many readers gave it.
     """
 
-    def __init__(self, papers: Sequence[PaperView], corpus: RelevanceModel, space: VectorSpace) -> None:
-        self._corpus, self.space = corpus, space
-        # What a folded term says besides helps an interest find papers; here it likens them by common words.
-        self._terms = replace(space.terms, parts={})
-        self.passages = [PaperText(paper, corpus.abbreviations) for paper in papers]
-        self.places = {paper.id: place for place, paper in enumerate(papers)}
-        self.terms, self.vectors = self._rows(papers)
-        usual = _evened(sparse.csr_matrix(space.impacts.T)[:SAMPLE], space)
-        self._mean = np.asarray(usual.mean(0)).ravel()
-        self._measured = sparse.csr_matrix(sparse.vstack([self.terms, usual]))
-        self._spoken_of: dict[tuple[str, str], _Read] = {}
-        self._alone: dict[tuple[str, str], Matrix] = {}
+    def __init__(self, papers: Sequence[PaperView], model: RelevanceModel, space: VectorSpace) -> None:
+        self._model, self.space = model, space
+        # Expansions help an interest find papers; between two papers they would be common words.
+        self._columns = replace(space.terms, expansions={})
+        self.texts = [PaperText(paper, model.abbreviations) for paper in papers]
+        self.row_of = {paper.id: row for row, paper in enumerate(papers)}
+        self.terms, self.vectors = self._vectorize(papers)
+        sample = _unit_rows_without_pair_weight(
+            sparse.csr_matrix(space.impacts.T)[:SAMPLE_SIZE], space.terms.is_pair
+        )
+        self._sample_mean = np.asarray(sample.mean(0)).ravel()
+        self._terms_and_sample = sparse.csr_matrix(sparse.vstack([self.terms, sample]))
+        self._feedback_vectors: dict[tuple[str, str], _PaperVectors] = {}
+        self._similarities: dict[tuple[str, str], Matrix] = {}
 
-    def read(self, opinions: Sequence[Feedback]) -> list[_Read]:
-        """The papers that these opinions are of."""
-        texts = [(one.title, one.abstract) for one in opinions]
-        known = self._spoken_of
-        if unread := [one for one in opinions if (one.title, one.abstract) not in known]:
-            rows, vectors = self._rows(unread)
-            for place, one in enumerate(unread):
-                inside = slice(*rows.indptr[place : place + 2])
-                row = _Read(rows.indices[inside], rows.data[inside], vectors[place])
-                known[one.title, one.abstract] = row
-        return [known[text] for text in texts]
+    def vectors_of(self, feedback: Sequence[Feedback]) -> list[_PaperVectors]:
+        """Return the vectors of the papers that this feedback is on."""
+        texts = [(entry.title, entry.abstract) for entry in feedback]
+        cached = self._feedback_vectors
+        if missing := [entry for entry in feedback if (entry.title, entry.abstract) not in cached]:
+            rows, vectors = self._vectorize(missing)
+            for number, entry in enumerate(missing):
+                span = slice(*rows.indptr[number : number + 2])
+                row = _PaperVectors(rows.indices[span], rows.data[span], vectors[number])
+                cached[entry.title, entry.abstract] = row
+        return [cached[text] for text in texts]
 
-    def _rows(self, papers: Sequence[PaperView | Feedback]) -> tuple[sparse.csr_matrix, Matrix]:
-        documents = [self._corpus.document(paper.title, paper.abstract) for paper in papers]
-        impacts = self._terms.impacts(documents, self._corpus.statistics.lengths)
-        return _evened(impacts, self.space), self.space.vectors(documents)
+    def _vectorize(self, papers: Sequence[PaperView | Feedback]) -> tuple[sparse.csr_matrix, Matrix]:
+        """Return papers × terms and papers × LSA dimensions, both as unit rows."""
+        documents = [self._model.document(paper.title, paper.abstract) for paper in papers]
+        impacts = self._columns.impacts(documents, self._model.statistics.lengths)
+        terms = _unit_rows_without_pair_weight(impacts, self.space.terms.is_pair)
+        return terms, self.space.vectors(documents)
 
-    def alone(self, opinion: Feedback) -> Matrix:
-        """The agreement of each candidate with one paper."""
-        text = (opinion.title, opinion.abstract)
-        if text not in self._alone:
-            self._alone[text] = _agreement([opinion], self)
-        return self._alone[text]
+    def similarity_to(self, feedback: Feedback) -> Matrix:
+        """Return the agreement of each candidate with one paper."""
+        text = (feedback.title, feedback.abstract)
+        if text not in self._similarities:
+            self._similarities[text] = _agreement([feedback], self)
+        return self._similarities[text]
 
-    def by_terms(self, read: Sequence[_Read]) -> Matrix:
-        """How near each candidate is to what was read, in standard deviations of what is usual."""
-        direction = -self._mean
-        for one in read:
-            direction[one.columns] += one.terms / len(read)
-        near = self._measured @ direction
-        own, usual = near[: len(self.passages)], near[len(self.passages) :]
-        return np.asarray((own - usual.mean()) / max(float(usual.std()), 1e-6))
+    def term_z_scores(self, papers: Sequence[_PaperVectors]) -> Matrix:
+        """Return how close each candidate is to these papers, in standard deviations of the archive."""
+        direction = -self._sample_mean
+        for paper in papers:
+            direction[paper.columns] += paper.terms / len(papers)
+        products = self._terms_and_sample @ direction
+        own, sample = products[: len(self.texts)], products[len(self.texts) :]
+        return np.asarray((own - sample.mean()) / max(float(sample.std()), 1e-6))
 
-    def by_meaning(self, read: Sequence[_Read]) -> Matrix:
-        """The same in the LSA space."""
-        centre = np.mean([one.vector for one in read], axis=0, keepdims=True)
+    def lsa_z_scores(self, papers: Sequence[_PaperVectors]) -> Matrix:
+        """Return the same as `term_z_scores`, in the LSA space."""
+        centre = np.mean([paper.lsa for paper in papers], axis=0, keepdims=True)
         centre /= max(float(np.linalg.norm(centre)), 1e-9)
-        return np.asarray(self.space.standardised(centre, self.vectors)[0])
+        return np.asarray(self.space.z_scores(centre, self.vectors)[0])
 
     @cached_property
-    def wrote(self) -> Mapping[str, Set[int]]:
-        """The places of each author's papers."""
-        places = defaultdict(set)
-        for place, passage in enumerate(self.passages):
-            for name in people(passage.paper.authors):
-                places[name].add(place)
-        return places
+    def papers_by_author(self) -> Mapping[str, Set[int]]:
+        """Return the rows of each author's papers, by normalised name."""
+        rows = defaultdict(set)
+        for row, text in enumerate(self.texts):
+            for name in author_names(text.paper.authors):
+                rows[name].add(row)
+        return rows
 
     @cached_property
-    def _namesakes(self) -> Mapping[str, Sequence[str]]:
-        """The authors by their initial and last name."""
+    def _authors_by_short_name(self) -> Mapping[str, Sequence[str]]:
         names = defaultdict(list)
-        for name in self.wrote:
-            names[_short(name)].append(name)
+        for name in self.papers_by_author:
+            names[_short_name(name)].append(name)
         return names
 
-    def bearers(self, name: str) -> Sequence[str]:
-        """The authors of candidates who may be meant by a name: initials may stand for several."""
-        short = _short(name)
+    def authors_named(self, name: str) -> Sequence[str]:
+        """Return the authors of candidates whom a name may mean: "j doe" may mean several."""
+        short = _short_name(name)
         if name == short:
-            return self._namesakes.get(short, ())
-        return [other for other in (name, short) if other in self.wrote]
+            return self._authors_by_short_name.get(short, ())
+        return [other for other in (name, short) if other in self.papers_by_author]
 
 
 @dataclass(frozen=True)
 class UserProfile:
-    """What one reader's opinions say of the candidates."""
+    """The relevance of candidates that follows from one reader's feedback."""
 
     liked: tuple[Feedback, ...]
     disliked: tuple[Feedback, ...]
@@ -137,188 +141,203 @@ class UserProfile:
 
     @cached_property
     def authors(self) -> dict[str, int]:
-        """Who wrote what was liked, by `person` → how many of those papers, the most first."""
-        return dict(Counter(name for one in self.liked for name in people(one.authors)).most_common())
+        """Return how many liked papers each author wrote, by normalised name, highest count first."""
+        return dict(Counter(name for like in self.liked for name in author_names(like.authors)).most_common())
 
     @cached_property
     def agreement(self) -> Matrix:
-        """How near each candidate is to what was liked rather than disliked, authors left out."""
-        return _agreement(self.liked, self.candidates) - self._against
+        """Return how much closer each candidate is to the likes than to the dislikes, authors left out."""
+        return self._agreement_with_likes - self._agreement_with_dislikes
 
     @cached_property
-    def by_authors(self) -> Matrix:
-        """Evidence for each candidate from who wrote it. A name that several may bear counts by parts."""
-        shares = np.zeros(len(self.candidates.passages))
+    def author_evidence(self) -> Matrix:
+        """Return the evidence for each candidate from its authors. Divide it if a name may mean several."""
+        shares = np.zeros(len(self.candidates.texts))
         for name, papers in self.authors.items():
-            bearers = self.candidates.bearers(name)
-            for other in bearers:
-                shares[list(self.candidates.wrote[other])] += papers / len(self.liked) / len(bearers)
-        return np.asarray(AUTHORS * _trust(len(self.liked)) * np.log1p(shares))
+            namesakes = self.candidates.authors_named(name)
+            for author in namesakes:
+                rows = list(self.candidates.papers_by_author[author])
+                shares[rows] += papers / len(self.liked) / len(namesakes)
+        return np.asarray(AUTHOR_WEIGHT * _trust(len(self.liked)) * np.log1p(shares))
 
     @cached_property
     def relevance(self) -> dict[int, float]:
-        """The candidates that the taste speaks for, in 0…1, or against, in −1…0, by id."""
-        evidence = _evidence(self._for) + self.by_authors - _evidence(self._against)
-        relevance = np.sign(evidence) * -np.expm1(-np.abs(evidence) / SCALE)
-        telling = np.flatnonzero(np.abs(relevance) > LEAST).tolist()
-        return {self.candidates.passages[place].paper.id: float(relevance[place]) for place in telling}
+        """Return relevance by id: in 0…1 if the profile favours a candidate, in −1…0 if it disfavours it."""
+        evidence = (
+            _evidence(self._agreement_with_likes)
+            + self.author_evidence
+            - _evidence(self._agreement_with_dislikes)
+        )
+        relevance = np.sign(evidence) * -np.expm1(-np.abs(evidence) / EVIDENCE_SCALE)
+        rows = np.flatnonzero(np.abs(relevance) > MIN_RELEVANCE).tolist()
+        return {self.candidates.texts[row].paper.id: float(relevance[row]) for row in rows}
 
     @cached_property
-    def _for(self) -> Matrix:
+    def _agreement_with_likes(self) -> Matrix:
         return _agreement(self.liked, self.candidates)
 
     @cached_property
-    def _against(self) -> Matrix:
-        nothing = np.zeros(len(self.candidates.passages))
-        nearest = np.max([nothing, *map(self.candidates.alone, self.disliked)], axis=0)
-        return np.asarray(DISLIKED * nearest)
+    def _agreement_with_dislikes(self) -> Matrix:
+        zeros = np.zeros(len(self.candidates.texts))
+        highest = np.max([zeros, *map(self.candidates.similarity_to, self.disliked)], axis=0)
+        return np.asarray(DISLIKE_WEIGHT * highest)
 
     def reason(self, paper_id: int) -> str:
-        """Which paper a candidate is close to, by which words of both, and whose work was liked."""
-        place = self.candidates.places[paper_id]
+        """Return which paper a candidate is close to, by which words of both, and which author was liked."""
+        row = self.candidates.row_of[paper_id]
         if self.relevance.get(paper_id, 0.0) < 0:
-            title, through = self._nearest(place, self.disliked)
+            title, through = self._nearest(row, self.disliked)
             return f"close to “{title}” that you asked less of{through}"
-        text = float(_evidence(self._for[place]))
-        who, work = self._by(place)
-        by = f"by {who}, whose “{work}” you liked" if who else ""
-        if text <= SCALE * LEAST:
+        text_evidence = float(_evidence(self._agreement_with_likes[row]))
+        authors, work = self._liked_authors_of(row)
+        by = f"by {authors}, whose “{work}” you liked" if authors else ""
+        if text_evidence <= EVIDENCE_SCALE * MIN_RELEVANCE:
             return by
-        title, through = self._nearest(place, self.liked)
-        if who and title == work:
+        title, through = self._nearest(row, self.liked)
+        if authors and title == work:
             return f"{by}, and close to it{through}"
         parts = [f"close to “{title}” that you liked{through}", by]
-        return "; ".join(filter(None, parts if text >= self.by_authors[place] else reversed(parts)))
+        return "; ".join(
+            filter(None, parts if text_evidence >= self.author_evidence[row] else reversed(parts))
+        )
 
-    def _nearest(self, place: int, opinions: Sequence[Feedback]) -> tuple[str, str]:
-        """The title of the nearest of these papers, and the words that it shares with the candidate."""
-        row, vector = self.candidates.terms[place].toarray().ravel(), self.candidates.vectors[place]
-        read = self.candidates.read(opinions)
-        likeness = [(float(one.terms @ row[one.columns]), float(one.vector @ vector)) for one in read]
-        nearest = likeness.index(max(likeness))
-        names, columns = self.candidates.space.terms.names, read[nearest].columns
-        products = zip(columns.tolist(), (read[nearest].terms * row[columns]).tolist(), strict=True)
+    def _nearest(self, row: int, feedback: Sequence[Feedback]) -> tuple[str, str]:
+        """Return the title of the nearest of these papers, and the words it shares with the candidate."""
+        terms, vector = self.candidates.terms[row].toarray().ravel(), self.candidates.vectors[row]
+        papers = self.candidates.vectors_of(feedback)
+        similarities = [
+            (float(paper.terms @ terms[paper.columns]), float(paper.lsa @ vector)) for paper in papers
+        ]
+        nearest = similarities.index(max(similarities))
+        names, columns = self.candidates.space.terms.names, papers[nearest].columns
+        products = zip(columns.tolist(), (papers[nearest].terms * terms[columns]).tolist(), strict=True)
         shared = {names[column]: product for column, product in products if product}
-        words = self._spelled(place, shared, opinions[nearest])
+        words = self._shared_words(row, shared, feedback[nearest])
         through = ", through " + ", ".join(f"“{word}”" for word in words) if words else ""
-        return opinions[nearest].title, through
+        return feedback[nearest].title, through
 
-    def _spelled(self, place: int, shared: Mapping[str, float], opinion: Feedback) -> list[str]:
-        """The weightiest of these terms as the candidate spells them, where the other paper says them so.
+    def _shared_words(self, row: int, shared: Mapping[str, float], feedback: Feedback) -> list[str]:
+        """Return the heaviest of the shared terms as the candidate spells them, if both papers have them so.
 
-        Two words that stand together in both come before either of them.
+        Two words that are next to each other in both papers come before either of them.
         """
-        theirs = set(stems(f"{opinion.title} {opinion.abstract}"))
-        passage = self.candidates.passages[place]
+        feedback_stems = set(stems(f"{feedback.title} {feedback.abstract}"))
+        text = self.candidates.texts[row]
 
         def weight(term: str) -> float:
             return sum(shared.get(part, 0.0) for part in dict.fromkeys([term, *term.split(" ")]))
 
-        found, said = list[str](), set[str]()
+        words, used = list[str](), set[str]()
         for term in sorted(shared, key=lambda term: (-weight(term), term)):
-            spelled = _pair(passage, term) if " " in term else passage.spelled(term)
-            words = set(stems(spelled))
-            if words and words <= theirs and not words & said:
-                found.append(spelled)
-                said |= words
-            if len(found) == CLOSE_WORDS:
+            surface_form = _pair_surface_form(text, term) if " " in term else text.surface_form(term)
+            own = set(stems(surface_form))
+            if own and own <= feedback_stems and not own & used:
+                words.append(surface_form)
+                used |= own
+            if len(words) == MAX_CLOSE_WORDS:
                 break
-        return found
+        return words
 
     @cached_property
-    def _works(self) -> Mapping[str, Sequence[tuple[str, str]]]:
-        """Who wrote which liked paper, oldest opinion first, by initial and last name."""
+    def _works_by_short_name(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Return (author, title) of the liked papers, oldest feedback first, by initial and last name."""
         works = defaultdict(list)
-        for one in self.liked:
-            for name in people(one.authors):
-                works[_short(name)].append((name, one.title))
+        for like in self.liked:
+            for name in author_names(like.authors):
+                works[_short_name(name)].append((name, like.title))
         return works
 
-    def _by(self, place: int) -> tuple[str, str]:
-        """The authors of a candidate whose work was liked, and the title of that; or nothing."""
-        authors = self.candidates.passages[place].paper.authors
-        said = [(author, title) for author in authors if (title := self._wrote(normalized_name(author)))]
-        if not said:
+    def _liked_authors_of(self, row: int) -> tuple[str, str]:
+        """Return the authors of a candidate who wrote a liked paper, and its title; or empty strings."""
+        authors = self.candidates.texts[row].paper.authors
+        works = [
+            (author, title) for author in authors if (title := self._latest_work(normalized_name(author)))
+        ]
+        if not works:
             return "", ""
-        names = [author for author, title in said if title == said[0][1]]
-        return " and ".join(names[:2]), said[0][1]
+        names = [author for author, title in works if title == works[0][1]]
+        return " and ".join(names[:2]), works[0][1]
 
-    def _wrote(self, name: str) -> str:
-        """The paper by this author that was liked last, or nothing."""
-        titles = [title for other, title in self._works.get(_short(name), ()) if _same(name, other)]
+    def _latest_work(self, name: str) -> str:
+        """Return the title of the author's paper that was liked last, or ""."""
+        works = self._works_by_short_name.get(_short_name(name), ())
+        titles = [title for other, title in works if _may_be_same_person(name, other)]
         return titles[-1] if titles else ""
 
 
-def build_profile(opinions: Sequence[Feedback], candidates: Candidates) -> UserProfile | None:
-    """What a reader's opinions say of the candidates, or None where they said nothing yet."""
-    ordered = sorted(opinions, key=lambda one: (one.at, one.title))
-    liked = tuple(one for one in ordered if one.liked)
-    disliked = tuple(one for one in ordered if not one.liked)
+def build_profile(feedback: Sequence[Feedback], candidates: Candidates) -> UserProfile | None:
+    """Return the profile of a reader, or None without feedback."""
+    ordered = sorted(feedback, key=lambda entry: (entry.at, entry.title))
+    liked = tuple(entry for entry in ordered if entry.liked)
+    disliked = tuple(entry for entry in ordered if not entry.liked)
     return UserProfile(liked, disliked, candidates) if ordered else None
 
 
-def authors_liked(opinions: Iterable[Feedback]) -> list[tuple[str, int]]:
-    """Who wrote what a reader likes, as the first of these papers spells them, and how many of the papers.
+def liked_authors(feedback: Iterable[Feedback]) -> list[tuple[str, int]]:
+    """Return the authors of liked papers, as the first of these papers spells them, with their paper counts.
 
-    Those of most papers come first, then those of the first papers.
+    The highest counts come first, then the authors of the first papers.
     """
-    spelled: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     papers = Counter[str]()
-    for one in opinions:
-        if one.liked:
-            names = {name: author for author in reversed(one.authors) if (name := normalized_name(author))}
-            spelled = names | spelled
+    for entry in feedback:
+        if entry.liked:
+            names = {name: author for author in reversed(entry.authors) if (name := normalized_name(author))}
+            spellings = names | spellings
             papers.update(reversed(names))
-    return [(spelled[name], count) for name, count in papers.most_common()]
+    return [(spellings[name], count) for name, count in papers.most_common()]
 
 
-def _agreement(opinions: Sequence[Feedback], candidates: Candidates) -> Matrix:
-    """Evidence for and against each candidate that it is of the kind of these papers."""
-    read = [one for one in candidates.read(opinions) if one.columns.size]  # the rest has no known word
-    if not read:
-        return np.zeros(len(candidates.passages))
-    near = TERMS * candidates.by_terms(read) + MEANING * candidates.by_meaning(read)
-    return np.asarray(_trust(len(read)) * near)
+def _agreement(feedback: Sequence[Feedback], candidates: Candidates) -> Matrix:
+    """Return for each candidate how close it is to these papers as a group."""
+    papers = [paper for paper in candidates.vectors_of(feedback) if paper.columns.size]  # with known terms
+    if not papers:
+        return np.zeros(len(candidates.texts))
+    z_scores = TERM_WEIGHT * candidates.term_z_scores(papers) + LSA_WEIGHT * candidates.lsa_z_scores(papers)
+    return np.asarray(_trust(len(papers)) * z_scores)
 
 
 def _trust(papers: int) -> float:
-    """One paper says half of what many do."""
+    """Return the weight of so many papers: ½ for one, near 1 for many."""
     return papers / (papers + 1)
 
 
-def _pair(passage: PaperText, term: str) -> str:
-    """Two stems as a paper spells them, or nothing where it says them apart."""
-    for _, text, tokens in passage.fields:
+def _pair_surface_form(text: PaperText, term: str) -> str:
+    """Return a pair of stems as a paper spells it, or "" if the two are not next to each other."""
+    for _, field, tokens in text.fields:
         for first, second in itertools.pairwise(tokens):
-            if f"{first.stem} {second.stem}" == term and text[first.end : second.start] in (" ", "-"):
-                return text[first.start : second.end]
+            if f"{first.stem} {second.stem}" == term and field[first.end : second.start] in (" ", "-"):
+                return field[first.start : second.end]
     return ""
 
 
 def _evidence(agreement: Matrix) -> Matrix:
-    return np.asarray(np.maximum(np.logaddexp(0, agreement - ODDS) - np.logaddexp(0, -ODDS), 0))
+    return np.asarray(
+        np.maximum(np.logaddexp(0, agreement - EVIDENCE_OFFSET) - np.logaddexp(0, -EVIDENCE_OFFSET), 0)
+    )
 
 
-def _evened(impacts: sparse.csr_matrix, space: VectorSpace) -> sparse.csr_matrix:
-    """Unit rows in which a pair counts as much as a word: whoever likes a paper typed neither."""
+def _unit_rows_without_pair_weight(impacts: sparse.csr_matrix, is_pair: Matrix) -> sparse.csr_matrix:
+    """Return unit rows in which a pair counts as much as a word: likes, unlike interests, are not typed."""
     rows = sparse.csr_matrix(impacts, copy=True)
-    rows.data /= np.where(space.terms.is_pair[rows.indices], PAIR_WEIGHT, 1.0)
+    rows.data /= np.where(is_pair[rows.indices], PAIR_WEIGHT, 1.0)
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
     return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
 
 
 @lru_cache(maxsize=20_000)
-def people(authors: tuple[str, ...]) -> tuple[str, ...]:
-    """The authors of a paper by one spelling each, every one once."""
+def author_names(authors: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the normalised names of a paper's authors, each once."""
     return tuple(sorted({name for author in authors if (name := normalized_name(author))}))
 
 
 @lru_cache(maxsize=100_000)
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
+    """Return the initial and the last name of a normalised name: "j doe"."""
     words = name.split(" ")
     return f"{words[0][:1]} {words[-1]}"
 
 
-def _same(name: str, other: str) -> bool:
-    """Whether two names may be one person's: they are the same, or one has an initial for the first name."""
-    return name == other or (_short(name) == _short(other) and _short(name) in (name, other))
+def _may_be_same_person(name: str, other: str) -> bool:
+    """Return True if two names are the same, or differ only in that one abbreviates the first name."""
+    return name == other or (_short_name(name) == _short_name(other) and _short_name(name) in (name, other))

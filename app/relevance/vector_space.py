@@ -1,9 +1,9 @@
-"""PURE. Papers as rows of numbers: BM25F impacts, TF-IDF, and the LSA space that an archive spans.
+"""PURE. Papers as rows of numbers: BM25F impacts, TF-IDF, and the LSA space of an archive.
 
-A row of impacts says what each term of a paper adds to the score of an interest that has the term:
+An impact is what a term of a paper adds to the score of each interest that has the term:
 idf · w·(k1+1) / (w+k1), where w is the term's weighted frequency in BM25F (Robertson, Zaragoza, Taylor
-2004: title ×2, k1 1.2, b 0.6); pairs of neighbouring stems count .7 (k1 .8). An interest's score of a
-paper is then a sum, and many interests × many papers are one sparse product.
+2004: title ×2, k1 1.2, b 0.6). Pairs of neighbouring stems count .7 (k1 .8). The score of a paper is the sum
+of its impacts, so many interests × many papers are one sparse product.
 """
 
 from __future__ import annotations
@@ -23,36 +23,38 @@ from app.text.tokenizer import bigrams
 
 Matrix = np.ndarray[Any, Any]
 Document = tuple[Sequence[str], Sequence[str]]  # the terms of a title and of an abstract, in order
+Idf = Callable[[str], float]
+Expansions = Mapping[str, Sequence[str]]  # a folded term → the terms that it implies
 
 TITLE_WEIGHT = 2.0
 K1, B = 1.2, 0.6
 PAIR_WEIGHT, PAIR_K1 = 0.7, 0.8
 DIMENSIONS = 200
-# Each direction of the space counts with its singular value to the power 1 − WHITEN: the few widest
-# directions, which say "machine learning" in general, no longer outweigh the rest.
+# Each dimension is scaled by its singular value to the power 1 − WHITEN. Otherwise the few largest
+# dimensions, which mean "machine learning" in general, would outweigh the others.
 WHITEN = 0.4
-LEAST_PAPERS = 50  # fewer span no space
-LEAST_FREQUENCY = 3  # papers: rarer words place no paper
-EXAMPLES = 10_000  # the newest papers serve as examples of what an interest means
+MIN_PAPERS = 50  # a smaller archive has no LSA space
+MIN_FREQUENCY = 3  # papers: rarer stems are not in the LSA space
+MAX_EXAMPLES = 10_000  # of the newest papers, which serve as examples of what an interest means
 
 
-Parts = Mapping[str, Sequence[str]]  # a folded term → the terms that it says besides
-
-
-def with_expansions(text: Sequence[str], parts: Parts) -> Iterator[str]:
-    """Each term and pair of a text, and what its folded terms say besides."""
-    return itertools.chain(text, bigrams(text), *(parts[term] for term in text if term in parts))
+def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str]:
+    """Return the terms of a text, its pairs of neighbours, and the terms that its folded terms imply."""
+    return itertools.chain(text, bigrams(text), *(expansions[term] for term in text if term in expansions))
 
 
 def count_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
-    """Texts × terms: how often each text has each term; what has no column is left out."""
-    found = indicator_matrix(texts, columns)
-    found.sum_duplicates()
-    return found
+    """Return texts × terms: how often each text has each term. Skip terms that have no column."""
+    counts = indicator_matrix(texts, columns)
+    counts.sum_duplicates()
+    return counts
 
 
 def indicator_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
-    """The same in the order of the terms, each time a term is there by itself: enough for a product."""
+    """Return texts × terms with a 1 for each occurrence, in the order of the terms.
+
+    Repeated terms are separate entries. That is enough for a matrix product, and faster.
+    """
     ends, numbers = [0], list[int]()
     for text in texts:
         numbers += [number for number in map(columns.get, text) if number is not None]
@@ -63,55 +65,60 @@ def indicator_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int])
 
 @dataclass(frozen=True)
 class Terms:
-    """The columns of a matrix of impacts: what a term's idf is, and whether it is a pair."""
+    """The columns of a matrix of impacts: each term's idf, and whether it is a pair of stems."""
 
     columns: Mapping[str, int]
     idf: Matrix
     is_pair: Matrix
-    parts: Parts
+    expansions: Expansions
 
     @classmethod
-    def of(
-        cls, terms: Sequence[str], idf: Callable[[str], float], parts: Parts = MappingProxyType({})
+    def from_names(
+        cls, names: Sequence[str], idf: Idf, expansions: Expansions = MappingProxyType({})
     ) -> Terms:
-        """Columns in this order."""
-        columns = {term: number for number, term in enumerate(terms)}
-        is_pair = np.array([" " in term for term in terms], bool)
-        return cls(columns, np.array([idf(term) for term in terms]), is_pair, parts)
+        """Number the terms in this order."""
+        columns = {term: number for number, term in enumerate(names)}
+        is_pair = np.array([" " in term for term in names], bool)
+        return cls(columns, np.array([idf(term) for term in names]), is_pair, expansions)
 
     @cached_property
     def names(self) -> list[str]:
-        """The terms, in the order of the columns."""
+        """Return the terms, in the order of the columns."""
         return list(self.columns)
 
     def impacts(self, documents: Sequence[Document], lengths: tuple[float, float]) -> sparse.csr_matrix:
-        """Documents × terms: what each adds. `lengths` are the archive's means, in terms, of both fields."""
-        weighted = self._weighted(documents, lengths)
-        pair = self.is_pair[weighted.indices]
-        k1 = np.where(pair, PAIR_K1, K1)
-        gain = self.idf[weighted.indices] * np.where(pair, PAIR_WEIGHT, 1.0)
+        """Return documents × terms: the impact of each term.
+
+        `lengths` are the mean lengths of titles and abstracts in the archive, in terms.
+        """
+        weighted = self._weighted_frequencies(documents, lengths)
+        is_pair = self.is_pair[weighted.indices]
+        k1 = np.where(is_pair, PAIR_K1, K1)
+        gain = self.idf[weighted.indices] * np.where(is_pair, PAIR_WEIGHT, 1.0)
         weighted.data = (gain * weighted.data * (k1 + 1) / (weighted.data + k1)).astype(np.float32)
         return weighted
 
-    def _weighted(self, documents: Sequence[Document], lengths: tuple[float, float]) -> sparse.csr_matrix:
-        """BM25F's weighted frequencies: both fields, each by its length."""
+    def _weighted_frequencies(
+        self, documents: Sequence[Document], lengths: tuple[float, float]
+    ) -> sparse.csr_matrix:
+        """Return BM25F's weighted frequencies: the sum over both fields, each normalised by its length."""
         fields = []
         for field, (gain, mean) in enumerate(zip((TITLE_WEIGHT, 1.0), lengths, strict=True)):
             texts = [document[field] for document in documents]
             sizes = np.array([len(text) for text in texts], np.float64)
-            found = count_matrix((with_expansions(text, self.parts) for text in texts), self.columns)
-            fields.append(sparse.diags(gain / (1 - B + B * sizes / mean)) @ found)
+            counts = count_matrix((with_expansions(text, self.expansions) for text in texts), self.columns)
+            fields.append(sparse.diags(gain / (1 - B + B * sizes / mean)) @ counts)
         return sparse.csr_matrix(fields[0] + fields[1])
 
 
-def fingerprint(title: str) -> int:
-    """63 bits by which a paper of an archive is known again."""
+def title_fingerprint(title: str) -> int:
+    """Return a hash of 63 bits by which an example of the archive is recognised."""
     return int.from_bytes(blake2b(title.encode(), digest_size=8).digest(), "big") >> 1
 
 
 @dataclass(frozen=True)
 class VectorSpace:
-    """The LSA space of an archive (Deerwester et al. 1990), and its papers as examples in it."""
+    """The LSA space of an archive (Deerwester et al. 1990), and the newest papers as examples in it."""
 
     stems: Terms  # the rows of `projection`
     projection: Matrix  # stems × dimensions
@@ -127,31 +134,33 @@ class VectorSpace:
         cls,
         papers: Sequence[tuple[str, Document]],
         frequencies: Mapping[str, int],
-        idf: Callable[[str], float],
+        idf: Idf,
         lengths: tuple[float, float],
-        parts: Parts,
+        expansions: Expansions,
     ) -> VectorSpace | None:
-        """Fit to (title, document) of an archive, the newest first; None if it is too small."""
-        stems, terms = lsa_terms(frequencies, idf), index_terms(frequencies, idf, parts)
-        if len(papers) < LEAST_PAPERS or len(stems.columns) <= DIMENSIONS:
+        """Fit a space to (title, document) of an archive, newest first; None if the archive is too small."""
+        stems, terms = lsa_terms(frequencies, idf), index_terms(frequencies, idf, expansions)
+        if len(papers) < MIN_PAPERS or len(stems.columns) <= DIMENSIONS:
             return None
         documents = [document for _, document in papers]
         rows = _tfidf(documents, stems)
-        projection = _halved(_projection(rows))
-        vectors = _halved(_unit(rows @ projection))
+        projection = _rounded_to_16_bits(_lsa_projection(rows))
+        vectors = _rounded_to_16_bits(_unit_rows(rows @ projection))
+        impacts = sparse.csr_matrix(terms.impacts(documents[:MAX_EXAMPLES], lengths).T)
+        impacts.data = _rounded_to_16_bits(impacts.data)
         return cls(
             stems,
             projection,
             mean=vectors.mean(0),
             covariance=np.cov(vectors.T).astype(np.float32),
             terms=terms,
-            impacts=_halved_rows(terms.impacts(documents[:EXAMPLES], lengths).T),
-            examples=vectors[:EXAMPLES],
-            fingerprints=np.array([fingerprint(title) for title, _ in papers[:EXAMPLES]], np.int64),
+            impacts=impacts,
+            examples=vectors[:MAX_EXAMPLES],
+            fingerprints=np.array([title_fingerprint(title) for title, _ in papers[:MAX_EXAMPLES]], np.int64),
         )
 
-    def arrays(self) -> dict[str, Matrix]:
-        """What `of_arrays` needs besides the archive's frequencies."""
+    def to_arrays(self) -> dict[str, Matrix]:
+        """Return what `from_arrays` needs besides the term frequencies of the archive."""
         return {
             "projection": self.projection.astype(np.float16),
             "mean": self.mean,
@@ -164,18 +173,16 @@ class VectorSpace:
         }
 
     @classmethod
-    def of_arrays(
-        cls, arrays: Mapping[str, Any], frequencies: Mapping[str, int], idf: Callable[[str], float]
-    ) -> VectorSpace:
-        """What `arrays` gave; KeyError or ValueError where that is not what it is."""
+    def from_arrays(cls, arrays: Mapping[str, Any], frequencies: Mapping[str, int], idf: Idf) -> VectorSpace:
+        """Return the space in these arrays. Raise KeyError or ValueError if they are invalid."""
         examples = arrays["examples"].astype(np.float32)
         terms = index_terms(frequencies, idf)
-        parts = (
+        csr = (
             arrays["impacts"].astype(np.float32),
             arrays["impact_examples"].astype(np.int32),
             arrays["impact_ends"],
         )
-        impacts = sparse.csr_matrix(parts, shape=(len(terms.columns), len(examples)))
+        impacts = sparse.csr_matrix(csr, shape=(len(terms.columns), len(examples)))
         impacts.check_format()
         space = cls(
             lsa_terms(frequencies, idf),
@@ -187,11 +194,11 @@ class VectorSpace:
             examples,
             arrays["fingerprints"],
         )
-        space._check()
+        space._check_arrays()
         return space
 
-    def _check(self) -> None:
-        """Raise ValueError where the parts are not of one model."""
+    def _check_arrays(self) -> None:
+        """Raise ValueError if the arrays do not fit together, or hold NaN or infinity."""
         dimensions = self.projection.shape[-1]
         shapes = {
             "projection": (self.projection, (len(self.stems.columns), dimensions)),
@@ -200,53 +207,58 @@ class VectorSpace:
             "examples": (self.examples, (len(self.fingerprints), dimensions)),
         }
         for name, (array, shape) in shapes.items():
-            if array.shape != shape or not np.isfinite(array).all():
-                raise ValueError(f"{name}: {array.shape} instead of {shape}, or numbers that are none")
+            if array.shape != shape:
+                raise ValueError(f"{name} has shape {array.shape} instead of {shape}")
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} contains NaN or infinity")
 
     @cached_property
-    def told(self) -> sparse.csr_matrix:
-        """Terms × examples: the impact of each term, and its idf as the imaginary part, where it is no pair.
+    def impacts_with_idf(self) -> sparse.csr_matrix:
+        """Return terms × examples: impacts as real parts; each term's idf, 0 for pairs, as imaginary parts.
 
-        So one product says the score of an example, and how much of an interest it has.
+        So one product gives both the score of an example and the idf of the terms that it has.
         """
         idf = np.where(self.terms.is_pair, 0, self.terms.idf).astype(np.float32)
-        told = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)
-        return sparse.csr_matrix((told, self.impacts.indices, self.impacts.indptr), self.impacts.shape)
+        data = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)
+        return sparse.csr_matrix((data, self.impacts.indices, self.impacts.indptr), self.impacts.shape)
 
     def tfidf(self, documents: Sequence[Document]) -> sparse.csr_matrix:
-        """Documents × stems, unit rows: (1 + ln count) · idf, the title counted twice."""
+        """Return documents × stems, unit rows: (1 + ln count) · idf, with the title counted twice."""
         return _tfidf(documents, self.stems)
 
     def vectors(self, documents: Sequence[Document]) -> Matrix:
-        """Documents × dimensions, unit rows (a row of zeros where no word is known)."""
-        return self.placed(self.tfidf(documents))
+        """Return documents × dimensions, unit rows. A document without a known stem is a row of zeros."""
+        return self.project(self.tfidf(documents))
 
-    def placed(self, tfidf: sparse.csr_matrix) -> Matrix:
-        """The same, of documents whose rows are known."""
-        return _unit(tfidf @ self.projection)
+    def project(self, tfidf: sparse.csr_matrix) -> Matrix:
+        """Return the vectors of documents, given their TF-IDF rows."""
+        return _unit_rows(tfidf @ self.projection)
 
-    def standardised(self, wanted: Matrix, vectors: Matrix) -> Matrix:
-        """How close papers are to each of the wanted directions (unit rows), in standard deviations.
+    def z_scores(self, directions: Matrix, vectors: Matrix) -> Matrix:
+        """Return directions × vectors: similarity, in standard deviations above the archive's mean.
 
-        Mean and deviation of q·x over all of the archive are q·μ and √(qᵀΣq): no sample is needed.
+        `directions` are unit rows. Over the whole archive, the mean and the standard deviation of q·x are
+        q·μ and √(qᵀΣq), so no sample is needed.
         """
-        deviation = np.sqrt(((wanted @ self.covariance) * wanted).sum(1))
-        away: Matrix = wanted @ vectors.T - (wanted @ self.mean)[:, None]
-        return np.asarray(away / np.maximum(deviation, 1e-6)[:, None])
+        deviation = np.sqrt(((directions @ self.covariance) * directions).sum(1))
+        difference: Matrix = directions @ vectors.T - (directions @ self.mean)[:, None]
+        return np.asarray(difference / np.maximum(deviation, 1e-6)[:, None])
 
 
-def lsa_terms(frequencies: Mapping[str, int], idf: Callable[[str], float]) -> Terms:
-    """The stems that enough papers have to place a paper by them."""
-    return Terms.of(
-        sorted(t for t, papers in frequencies.items() if " " not in t and papers >= LEAST_FREQUENCY), idf
+def lsa_terms(frequencies: Mapping[str, int], idf: Idf) -> Terms:
+    """Return the stems that occur in enough papers for the LSA space."""
+    return Terms.from_names(
+        sorted(t for t, papers in frequencies.items() if " " not in t and papers >= MIN_FREQUENCY), idf
     )
 
 
 def index_terms(
-    frequencies: Mapping[str, int], idf: Callable[[str], float], parts: Parts = MappingProxyType({})
+    frequencies: Mapping[str, int], idf: Idf, expansions: Expansions = MappingProxyType({})
 ) -> Terms:
-    """The stems and pairs by which examples are found: what one paper alone says leads to no other."""
-    return Terms.of(sorted(term for term, papers in frequencies.items() if papers > 1), idf, parts)
+    """Return the stems and pairs that find examples. A term of a single paper finds no other."""
+    return Terms.from_names(
+        sorted(term for term, papers in frequencies.items() if papers > 1), idf, expansions
+    )
 
 
 def _tfidf(documents: Sequence[Document], stems: Terms) -> sparse.csr_matrix:
@@ -257,25 +269,19 @@ def _tfidf(documents: Sequence[Document], stems: Terms) -> sparse.csr_matrix:
     return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
 
 
-def _projection(rows: sparse.csr_matrix) -> Matrix:
-    from sklearn.utils.extmath import randomized_svd  # loads slowly, and only training needs it
+def _lsa_projection(rows: sparse.csr_matrix) -> Matrix:
+    from sklearn.utils.extmath import randomized_svd  # slow to import, and only training needs it
 
     dimensions = min(DIMENSIONS, min(rows.shape) - 1)
     _, singular, directions = randomized_svd(rows, dimensions, n_iter=4, random_state=0)
     return np.asarray(directions.T / np.maximum(singular, 1e-6) ** WHITEN, np.float32)
 
 
-def _unit(rows: Matrix) -> Matrix:
+def _unit_rows(rows: Matrix) -> Matrix:
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(norms, 1e-9), np.float32)
 
 
-def _halved(numbers: Matrix) -> Matrix:
-    """As they will be kept, in 16 bits: a model serves the same before and after it was written."""
+def _rounded_to_16_bits(numbers: Matrix) -> Matrix:
+    """Round numbers to their stored precision, so that a model is the same before and after it was stored."""
     return numbers.astype(np.float16).astype(np.float32)
-
-
-def _halved_rows(rows: sparse.csc_matrix) -> sparse.csr_matrix:
-    kept = sparse.csr_matrix(rows)
-    kept.data = _halved(kept.data)
-    return kept

@@ -128,7 +128,7 @@ def _problems_of_muted(wanted: Preferences) -> Iterator[tuple[str, str]]:
         return
     for text in wanted.muted:
         try:
-            query_language.muted(text)
+            query_language.parse_muted(text)
         except InvalidInterest as error:
             yield "muted", str(error)
             return

@@ -228,7 +228,7 @@ def _understood(muted: Sequence[str]) -> tuple[str, ...]:
     fine = []
     for text in muted[:MAX_MUTED]:
         with suppress(InvalidInterest):
-            query_language.muted(text)
+            query_language.parse_muted(text)
             fine.append(text)
     return tuple(fine)
 

@@ -164,8 +164,8 @@ def _of_runs(session: Session) -> Iterator[Metric]:
     yield ended
 
 
-def _of_models(versions: Sequence[model_store.Version]) -> Iterator[Metric]:
-    refused = len(model_store.refused(versions))
+def _of_models(versions: Sequence[model_store.ModelVersion]) -> Iterator[Metric]:
+    refused = len(model_store.rejected_versions(versions))
     yield _gauge("models_refused", "Models, newer than the one in use, that cannot be read.", refused)
     for version in versions:
         if version.in_use:

@@ -132,7 +132,7 @@ def read_prose(data: bytes) -> object:
 
 
 def read_interest(data: bytes) -> object:
-    return query_language.parse(text_of(data)[:2_000]), query_language.muted(text_of(data)[:100])
+    return query_language.parse(text_of(data)[:2_000]), query_language.parse_muted(text_of(data)[:100])
 
 
 def of_pages(data: bytes) -> object:

@@ -106,7 +106,7 @@ def test_a_mistake_in_what_is_wanted_is_told_beside_its_field(page: Page, prefer
     hint = page.locator("#muted-hint").inner_text()
     muted.fill("the")
     least.fill("99")
-    expect(muted).to_have_accessible_description("“the” is no word that tells papers apart.")
+    expect(muted).to_have_accessible_description("“the” cannot be muted. Choose a more specific word.")
     expect(least).to_have_accessible_description("Choose a number from 1 to 30.")
     expect(page.locator(".problem")).to_have_count(2)
     assert axe.violations(page) == []

@@ -13,7 +13,7 @@ from app import clock, subscribers
 from app.application import Application
 from app.links import Purpose
 from app.papers import bibliography
-from app.relevance.model_store import YOUNG
+from app.relevance.model_store import MIN_PAPERS
 from app.storage.models import Paper, Subscriber, SubscriberState
 from app.subscribers import MatchedReferences
 from app.types import PaperRecord
@@ -329,8 +329,8 @@ def test_what_likes_wait_for_is_said_where_they_wait(
     ]
     assert ["as soon as the archive holds 300 papers." in page().text for page in pages] == [True] * 4
     with app.db.write() as session:
-        shelves.archive(session, YOUNG, clock.utcnow())
-    app.models.learn(app.db, clock.utcnow())
+        shelves.archive(session, MIN_PAPERS, clock.utcnow())
+    app.models.train(app.db, clock.utcnow())
     texts = [page().text for page in pages]
     assert not any("as soon as the archive" in text for text in texts)
     assert "One paper counts for your digests from now on." in texts[0]

@@ -61,7 +61,7 @@ def test_a_word_is_muted_by_its_button_alone(
 
 @pytest.mark.parametrize(
     ("data", "problem"),
-    [({}, "Choose a word, or type one."), ({"other": "the"}, "no word that tells papers apart")],
+    [({}, "Choose a word, or type one."), ({"other": "the"}, "cannot be muted")],
 )
 def test_what_cannot_be_muted_says_why(
     client: TestClient, alice: int, paper: int, link: Link, data: dict[str, str], problem: str
@@ -147,6 +147,6 @@ def test_muted_words_and_what_trends_are_kept_in_the_preferences(
     wrong = client.post(path, data={**form, "beyond": "many", "muted": "the"})
     assert wrong.status_code == 422
     assert "Choose a number from 0, for none, to 30." in wrong.text
-    assert "“the” is no word that tells papers apart." in wrong.text
+    assert "“the” cannot be muted. Choose a more specific word." in wrong.text
     assert 'value="many"' in wrong.text
     assert chosen(app, alice).beyond == 4

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from app import clock, main, pipeline
 from app.application import Application
-from app.relevance.model_store import YOUNG
+from app.relevance.model_store import MIN_PAPERS
 from app.settings import Settings
 from app.storage import api_keys, job_runs
 from app.storage.models import Delivery, DeliveryState, Scope, Subscriber, TrainedModel
@@ -91,7 +91,7 @@ def test_the_figures_are_those_of_the_database(app: Application, client: TestCli
 def test_the_model_in_use_has_its_figures(app: Application, now: datetime) -> None:
     """One that grows old, or cannot be read, is worth an alert."""
     with app.db.write() as session:
-        shelves.archive(session, YOUNG, now)
+        shelves.archive(session, MIN_PAPERS, now)
     pipeline.learn(app, now)
     with app.db.write() as session:
         session.add(
@@ -102,7 +102,7 @@ def test_the_model_in_use_has_its_figures(app: Application, now: datetime) -> No
         told = client.get("/metrics").text
     lines = dict(line.rsplit(" ", 1) for line in told.splitlines() if not line.startswith("#"))
     assert float(lines["paperboy_models_refused"]) == 1
-    assert float(lines["paperboy_model_papers"]) == YOUNG
+    assert float(lines["paperboy_model_papers"]) == MIN_PAPERS
     assert float(lines["paperboy_model_fitted_timestamp_seconds"]) == now.timestamp()
 
 

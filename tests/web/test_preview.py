@@ -170,7 +170,7 @@ def test_every_mistake_in_what_is_wanted_is_told_beside_its_field(
         assert f'id="problem-{name}"' in page
         assert f'<li data-field="{name}">' in said
     assert 'id="problem-interests.1"' in page
-    assert "“a” is no word that tells papers apart.</p>" in page
+    assert "“a” cannot be muted. Choose a more specific word.</p>" in page
     assert "problem-hour" not in page, "which the preview is not about"
     for text in (page, said):
         assert "Language Agents, Part 3" in text

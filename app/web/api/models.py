@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from app import clock, pipeline
 from app.application import Application
-from app.relevance.model_store import Version
+from app.relevance.model_store import ModelVersion
 from app.storage import audit_log
 from app.web.api.auth import CanRead, CanWrite, Limited, Now, Paperboy
 from app.web.work_limits import WorkSlots
@@ -68,7 +68,7 @@ def _kept(app: Application) -> ModelList:
         return ModelList(items=[_shown(version) for version in app.models.versions(session)])
 
 
-def _shown(version: Version) -> ModelOut:
+def _shown(version: ModelVersion) -> ModelOut:
     return ModelOut(
         id=version.id,
         fitted_at=version.fitted_at,

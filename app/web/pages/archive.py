@@ -67,7 +67,7 @@ def _sheet(request: Request, number: int) -> Response:
     app: Application = request.app.state.paperboy
     library: ArchiveSearch = request.app.state.library
     with app.db.read() as session:
-        related = library.related(session, number, RELATED)
+        related = library.related_papers(session, number, RELATED)
         sheet = paper_cards.sheet(session, number, related, clock.utcnow())
     return page(request, "paper.html", sheet=sheet)
 
@@ -165,8 +165,8 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
 
 def _keep_up(library: ArchiveSearch, session: Session, now: datetime, later: BackgroundTasks) -> None:
     """After the answer, where the archive has changed: to look at all of it takes seconds."""
-    if library.outdated(session, now):
-        later.add_task(library.renew)
+    if library.is_outdated(session, now):
+        later.add_task(library.refresh)
 
 
 @router.get("/day")

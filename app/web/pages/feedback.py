@@ -67,7 +67,7 @@ class FeedbackOverview:
 
 def learned(session: Session, subscriber_id: int) -> FeedbackOverview:
     said = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
-    authors = user_profile.authors_liked(said)
+    authors = user_profile.liked_authors(said)
     reader = subscribers.get(session, subscriber_id)
     interests = subscribers.preferences_of(session, reader).interests
     return FeedbackOverview(
@@ -110,7 +110,7 @@ def _asking(
             raise NotFound("This paper is not in the archive any more.")
         said, young = (
             subscribers.feedback_on(session, grant.subscriber_id, paper),
-            model_store.needed(session),
+            model_store.papers_needed(session),
         )
     return page(
         request, "opinion.html",
@@ -193,7 +193,7 @@ def _wait(error: TooManyRequests) -> str:
 def _pasted(request: Request, form: PreferencesForm, *, status: int = 200, **became: Any) -> Response:
     token = request.path_params["token"]
     with db(request).read() as session:
-        young = model_store.needed(session)
+        young = model_store.papers_needed(session)
     values = {"found": subscribers.MatchedReferences(), "rejections": (), "young": young, **became}
     return page(request, "pasted.html", status=status, form=form, token=token, **values)
 

@@ -62,7 +62,7 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         choices = subscribers.awaiting(session, grant.subscriber_id, grant.argument or None)
-        learned, young = feedback.learned(session, grant.subscriber_id), model_store.needed(session)
+        learned, young = feedback.learned(session, grant.subscriber_id), model_store.papers_needed(session)
     liked = choices.liked.usable if choices else 0
     return page(
         request, "confirm.html", reader=reader, chosen=choices.wanted if choices else None,
@@ -363,7 +363,7 @@ def _preferences(
         form = form or forms.filled(subscribers.preferences_of(session, reader))
         history = subscribers.history(session, grant.subscriber_id)
         kept = ledger.digests(session, [delivery.id for delivery in history])
-        learned, young = feedback.learned(session, grant.subscriber_id), model_store.needed(session)
+        learned, young = feedback.learned(session, grant.subscriber_id), model_store.papers_needed(session)
     return page(
         request, "preferences.html", status=shown.status if shown else status,
         headers=shown.headers if shown else None, preview=shown, reader=reader, form=form, said=said,
