@@ -1,4 +1,4 @@
-"""The application context: what is built once at startup. Only the pipeline and the doors know it."""
+"""The application context, built once at startup. Only the pipeline, the web and the CLI use it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.storage.database import Database
 
 @dataclass(frozen=True)
 class Application:
-    """The parts of one running Paperboy. The web app, jobs, the command line and tests share them."""
+    """The shared objects of a running Paperboy: for the web app, jobs, the CLI and tests."""
 
     settings: Settings
     db: Database
@@ -37,25 +37,25 @@ class Application:
     http: http_client.HttpTransport = field(
         default_factory=http_client.HttpTransport
     )  # how sources are reached
-    sending: Lock = field(default_factory=Lock)  # held while the schedule's `send` runs in this process
+    sending: Lock = field(default_factory=Lock)  # held while `pipeline.send` runs in this process
     more_to_send: Event = field(
         default_factory=Event
     )  # set when mails were planned that it may not have seen
-    when_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each shard
-    stopping: Event = field(default_factory=Event)  # set when the process is to end: nothing new is begun
+    when_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each planned shard
+    stopping: Event = field(default_factory=Event)  # set when the process should end: start nothing new
 
     def timeline(self, now: datetime) -> clock.Timeline:
-        """Return the clock of a run that begins at `now`: see `clock.Timeline`."""
+        """Return the clock of a run that begins at `now`."""
         return clock.Timeline(now, self.db.skew)
 
     @property
     def poll_context(self) -> PollContext:
-        """Return what asking sources and reading files uses."""
+        """Return the context for polling sources and reading files."""
         return PollContext(self.db, self.settings, self.http, self.stopping)
 
     @property
     def digest_context(self) -> DigestContext:
-        """Return what building digests uses."""
+        """Return the context for building digests."""
         return DigestContext(
             self.db,
             self.settings,
@@ -68,12 +68,12 @@ class Application:
 
     @property
     def sender(self) -> Sender:
-        """Return what sends mails by these settings."""
+        """Return a sender of mails."""
         return Sender(
             self.db, self.settings, self.composer, self.snapshots, self.stopping, bounces.record_refusal
         )
 
     @property
     def bounce_context(self) -> BounceContext:
-        """Return what processing notices uses."""
+        """Return the context for processing bounce notices."""
         return BounceContext(self.db, self.settings, self.signer, self.stopping)

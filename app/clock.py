@@ -10,27 +10,27 @@ _ahead = timedelta()
 
 
 def system_time() -> datetime:
-    """Return what this machine's clock shows, aware, in UTC. It may be wrong: see `Timeline`."""
+    """Return the time of this machine's clock, aware, in UTC. It may be wrong: see `Timeline`."""
     return datetime.now(UTC)
 
 
 def utcnow() -> datetime:
-    """The present moment, aware, in UTC."""
+    """Return the current time, aware, in UTC. `travel` can shift it."""
     return system_time() + _ahead
 
 
 def travel(to: datetime) -> None:
-    """From here on it is `to`, and time runs on from there: the demo lives in the days of its sample."""
+    """Shift the clock of this process to `to`. The demo uses it to run in the days of its sample."""
     global _ahead
     _ahead = to - system_time()
 
 
 class Timeline:
-    """Tell the time during a run that began at `now`, by the database's clock.
+    """The clock of a run that began at `now`, set to the database's time.
 
-    Leases and due times are compared between machines, so all of them must go by one clock. `skew` returns
-    how far the database's clock is ahead of this machine's, and is asked anew for each moment. A simulated
-    `now` (in tests and the demo) stays as far from the real time as it was at the beginning.
+    Leases and due times are compared between machines, so all of them must use one clock. `skew` returns how
+    far the database's clock is ahead of this machine's. It is called for each reading. A simulated `now` (in
+    tests and the demo) keeps its distance from the real time.
     """
 
     def __init__(self, now: datetime, skew: Callable[[], timedelta]) -> None:
@@ -38,9 +38,9 @@ class Timeline:
 
     @cached_property
     def start(self) -> datetime:
-        """Return the moment at which the run began."""
+        """Return the time at which the run began."""
         return self._now + self._skew()
 
     def __call__(self) -> datetime:
-        """Return the present moment of this run."""
+        """Return the current time of this run."""
         return system_time() + self._skew() + self._simulated

@@ -1,28 +1,28 @@
-"""Everything Paperboy raises on purpose.
+"""The exceptions that Paperboy raises on purpose. The docstring of each is its default message.
 
 PaperboyError
-├── InvalidInput            what somebody gave us cannot be used; the message says what to change
+├── InvalidInput            unusable input; the message says what to change
 │   ├── InvalidInterest
 │   ├── InvalidAddress
 │   ├── InvalidPreference
-│   └── InvalidSettings     refused at start
+│   └── InvalidSettings     raised at startup
 ├── NotFound
-├── Conflict                the request contradicts what is already so
+├── Conflict                the request contradicts the current state
 ├── LinkError               a signed link that grants nothing
 │   ├── LinkForged
-│   └── LinkExpired         its time is over
+│   └── LinkExpired         its lifetime is over
 │       └── LinkReplaced    all links of its reader were replaced
 ├── TooManyRequests         carries retry_after, in seconds
-├── NotReady                what answers is still being made; carries retry_after, in seconds
-├── ClockError              the clocks disagree: what is planned would be wrong
-├── CorruptModel            what was learned cannot be read; the last good model is used instead
-├── SourceError             an upstream as a whole could not be read; carries retry_at
-│   └── UnreadableAnswer    it answered with something that is not what it should be
-├── ParsingTooExpensive     to read this takes more time or memory than it may
-├── MailboxError            what comes back cannot be read
-├── DeliveryError           this mail cannot be made; carries permanent=
-├── JournalError            a sender cannot write down what it begins: nothing more leaves
-└── Stopping                the service is to end: what is under way is given up
+├── NotReady                data for the response is still being loaded; carries retry_after, in seconds
+├── ClockError              the clocks disagree, so that planning would be wrong
+├── CorruptModel            a stored model cannot be read; the last good one is used instead
+├── SourceError             a source as a whole could not be read; carries retry_at
+│   └── UnreadableAnswer    its response has the wrong format
+├── ParsingTooExpensive     parsing exceeds the limit of time or memory
+├── MailboxError            the bounce mailbox cannot be read
+├── DeliveryError           this mail cannot be composed; carries permanent=
+├── JournalError            the sender cannot write its journal: no more mail is sent
+└── Stopping                the service is stopping: work in progress is abandoned
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from datetime import datetime
 
 
 class PaperboyError(Exception):
-    """Something went wrong that Paperboy knows about."""
+    """An expected error occurred."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (self.__doc__ or "").strip())
@@ -66,7 +66,7 @@ class NotFound(PaperboyError):
 
 
 class Conflict(PaperboyError):
-    """This contradicts what is already so."""
+    """This contradicts the current state."""
 
 
 class LinkError(PaperboyError):
@@ -74,7 +74,7 @@ class LinkError(PaperboyError):
 
 
 class LinkForged(LinkError):
-    """This link is not one of ours, or was made for something else."""
+    """This link is invalid or was made for another purpose."""
 
 
 class LinkExpired(LinkError):
@@ -82,7 +82,7 @@ class LinkExpired(LinkError):
 
 
 class LinkReplaced(LinkExpired):
-    """This link was replaced by newer ones, or what it was for has ended."""
+    """This link was replaced by a newer one, or is no longer needed."""
 
 
 class TooManyRequests(PaperboyError):
@@ -100,11 +100,11 @@ class NotReady(PaperboyError):
 
 
 class ClockError(PaperboyError):
-    """The clocks disagree, so nothing is planned."""
+    """The clocks of this machine and the database disagree, so nothing is planned."""
 
 
 class CorruptModel(PaperboyError):
-    """This is not a whole model of the format that is read here."""
+    """The stored model is incomplete or has another format."""
 
 
 class SourceError(PaperboyError):
@@ -116,19 +116,19 @@ class SourceError(PaperboyError):
 
 
 class UnreadableAnswer(SourceError):
-    """The source answered with something that is not what it should be."""
+    """The response of the source has the wrong format."""
 
 
 class ParsingTooExpensive(PaperboyError):
-    """To read this takes more time or memory than it may."""
+    """Parsing this takes more time or memory than allowed."""
 
 
 class MailboxError(PaperboyError):
-    """The mailbox that bounces arrive in cannot be read."""
+    """The bounce mailbox cannot be read."""
 
 
 class DeliveryError(PaperboyError):
-    """This mail cannot be made."""
+    """This mail cannot be composed."""
 
     def __init__(self, message: str, *, permanent: bool) -> None:
         super().__init__(message)
@@ -136,7 +136,7 @@ class DeliveryError(PaperboyError):
 
 
 class JournalError(PaperboyError):
-    """What is about to be sent cannot be written down."""
+    """The journal of the sender cannot be written."""
 
 
 class Stopping(PaperboyError):

@@ -1,4 +1,4 @@
-"""PURE. Signed links and return paths: each can do one thing, for one reader, and needs no login.
+"""PURE. Signed links and return paths. Each serves one purpose for one reader and needs no login.
 
 A token is made with a synthetic initialisation vector (the construction of RFC 5297, with BLAKE2s of RFC 7693
 in its keyed mode for both steps):
@@ -12,12 +12,12 @@ The purpose is part of the mac: a token made for one purpose never passes for an
 on every bit of the payload and on the purpose: two tokens share no part that can be seen, and nobody without
 the key learns who, what or when from them. The same input gives the same token.
 
-A return path is made in the same way from the number of a delivery: 12 bytes of mac and 8 hidden, as
-hexadecimal digits, because relays may change the case of a local part.
+A return path is made in the same way from the id of a delivery: 12 bytes of mac and 8 hidden, as hexadecimal
+digits, because relays may change the case of a local part.
 
-Every digest holds several tokens. So the hashes are prepared with key and purpose once, and `tokens` encodes
-all that it makes in one go; and what a reader says of papers is one purpose, whose token stands in the links
-of all cards.
+A digest contains several tokens. For speed, the hashes are prepared with key and purpose once, and `tokens`
+encodes all its tokens together. Feedback on papers is one purpose, so that the links of all cards share one
+token.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PAYLOAD = struct.Struct(">IQII")  # subscriber, argument, issued (s), epoch: as
 _DELIVERY = struct.Struct(">Q")
 _MAC_BYTES, _VERP_MAC_BYTES = 18, 12
 _PURPOSE_BYTES = 16
-_VERP, _MESSAGE_ID = "verp", "message-id"  # purposes that no link has
+_VERP, _MESSAGE_ID = "verp", "message-id"  # purposes that are not for links
 _LINK_STREAM, _VERP_STREAM = "link-stream", "verp-stream"
 _SIZES = {
     _VERP: _VERP_MAC_BYTES,
@@ -59,7 +59,7 @@ _RETURN_PATH = re.compile(rf"bounce\+([0-9a-f]{{{RETURN_PATH_DIGITS}}})", re.IGN
 
 
 class Purpose(StrEnum):
-    """What a link may do. It is the first part of the link's path, too."""
+    """The purpose of a link. Its value is also the first part of the link's path."""
 
     CONFIRM = "confirm"
     DECLINE = "decline"  # "I did not ask for this"
@@ -67,19 +67,19 @@ class Purpose(StrEnum):
     UNSUBSCRIBE = "unsubscribe"
     PAUSE = "pause"
     VIEW = "view"  # one digest in the browser; the argument is the delivery's id
-    OPINION = "opinion"  # tell what one thinks of papers; the rest of the path says of which, and what
-    FEED = "feed"  # read the papers of one's digests with a feed reader
+    FEEDBACK = "opinion"  # like, dislike, mute or follow; the rest of the path says what, and which paper
+    FEED = "feed"  # read the papers of the digests in a feed reader
     EXPORT = "export"
     ERASE = "erase"
 
 
-OPINIONS = ("like", "dislike", "mute", "follow")  # what the links of a card say
+FEEDBACK_ACTIONS = ("like", "dislike", "mute", "follow")  # the feedback links of a card
 LIFETIMES = {
     Purpose.CONFIRM: timedelta(days=7),
     Purpose.DECLINE: timedelta(days=30),
     Purpose.EXPORT: timedelta(hours=2),
     Purpose.ERASE: timedelta(hours=2),
-}  # the others live until the reader's link epoch is raised
+}  # other links work until the reader's link epoch is incremented
 
 
 def lifetime_in_words(purpose: Purpose) -> str:
@@ -94,7 +94,7 @@ LIFETIMES_IN_WORDS = {purpose.value: lifetime_in_words(purpose) for purpose in L
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a valid token allows. The caller still compares `epoch` with the reader's."""
+    """The content of a valid token. The caller must still compare `epoch` with the reader's."""
 
     purpose: Purpose
     subscriber_id: int
@@ -103,7 +103,7 @@ class Grant:
 
 
 class LinkSigner:
-    """Makes and checks tokens. The first key signs, every key verifies."""
+    """Signs and verifies tokens. The first key signs, all keys verify."""
 
     def __init__(self, keys: Sequence[str], base_url: str) -> None:
         self._keys = [_Key(key) for key in keys]
@@ -112,13 +112,14 @@ class LinkSigner:
     def token(
         self, purpose: Purpose, subscriber_id: int, issued: datetime, *, epoch: int = 0, argument: int = 0
     ) -> str:
+        """Return one token."""
         (token,) = self.tokens(subscriber_id, issued, epoch, [(purpose, argument)])
         return token.decode()
 
     def tokens(
         self, subscriber_id: int, issued: datetime, epoch: int, links: Iterable[tuple[Purpose, int]]
     ) -> tuple[bytes, ...]:
-        """A token for each purpose and argument."""
+        """Return a token for each purpose and argument."""
         second, begin = int(issued.timestamp()), self._keys[0].begin
         begin_stream = begin[_LINK_STREAM]
         plain, streams = [], []
@@ -133,27 +134,27 @@ class LinkSigner:
             streams.append(state.digest())
         raw = _xor(_FILLER.join(plain), _BETWEEN_STREAMS.join(streams))
         encoded = binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE)
-        return _cut(len(plain)).unpack(encoded)
+        return _splitter(len(plain)).unpack(encoded)
 
     def link(self, purpose: Purpose, token: str) -> str:
-        """The absolute link that a token makes."""
+        """Return the absolute URL with a token."""
         return f"{self._base_url}/{purpose}/{token}"
 
-    def opinion_links(self, paper_id: int, token: str) -> dict[str, str]:
-        """What a card lets its reader say of a paper, with a token for OPINION: the link of each word."""
-        start = self.link(Purpose.OPINION, token)
-        return {word: f"{start}/{word}/{paper_id}" for word in OPINIONS}
+    def feedback_links(self, paper_id: int, token: str) -> dict[str, str]:
+        """Return the URL of each feedback action on a paper, with a token for FEEDBACK."""
+        start = self.link(Purpose.FEEDBACK, token)
+        return {action: f"{start}/{action}/{paper_id}" for action in FEEDBACK_ACTIONS}
 
     def verify(self, purpose: Purpose, token: str, now: datetime) -> Grant:
         """Return what the token grants. Raise LinkForged or LinkExpired."""
-        payload = self._opened(purpose, _decode(token))
+        payload = self._decrypt(purpose, _decode(token))
         subscriber_id, argument, issued, epoch = _PAYLOAD.unpack(payload)
         lifetime = LIFETIMES.get(purpose)
         if lifetime and datetime.fromtimestamp(issued, UTC) + lifetime < now:
             raise LinkExpired
         return Grant(purpose, subscriber_id, argument, epoch)
 
-    def _opened(self, purpose: Purpose, raw: bytes) -> bytes:
+    def _decrypt(self, purpose: Purpose, raw: bytes) -> bytes:
         hidden, mac = raw[: _PAYLOAD.size], raw[_PAYLOAD.size :]
         for key in self._keys:
             payload = _xor(hidden, key.hash(_LINK_STREAM, mac))
@@ -162,21 +163,21 @@ class LinkSigner:
         raise LinkForged
 
     def return_path(self, delivery_id: int, domain: str) -> str:
-        """Return the VERP envelope sender of a delivery: only we can have made it, or read it."""
+        """Return the VERP envelope sender of a delivery. Only this installation can make or read it."""
         key, payload = self._keys[0], _DELIVERY.pack(delivery_id)
         mac = key.hash(_VERP, payload)
         return f"bounce+{(_xor(payload, key.hash(_VERP_STREAM, mac)) + mac).hex()}@{domain}"
 
     def message_id(self, delivery_id: int, domain: str) -> str:
-        """The Message-ID of a delivery: the same at each attempt, and of no meaning to anybody else."""
+        """Return the Message-ID of a delivery. It is the same at each attempt and reveals nothing."""
         return f"<{self._keys[0].hash(_MESSAGE_ID, _DELIVERY.pack(delivery_id)).hex()}@{domain}>"
 
     def delivery_of(self, return_path: str) -> int:
-        """Return the id of the delivery that one of our return paths names. Raise LinkForged for others."""
-        ours = _RETURN_PATH.fullmatch(return_path.rpartition("@")[0])
-        if not ours:
+        """Return the id of the delivery with this return path. Raise LinkForged if it is not one of ours."""
+        match = _RETURN_PATH.fullmatch(return_path.rpartition("@")[0])
+        if not match:
             raise LinkForged
-        raw = bytes.fromhex(ours[1])
+        raw = bytes.fromhex(match[1])
         hidden, mac = raw[: _DELIVERY.size], raw[_DELIVERY.size :]
         for key in self._keys:
             payload = _xor(hidden, key.hash(_VERP_STREAM, mac))
@@ -186,15 +187,15 @@ class LinkSigner:
 
 
 class _Key:
-    """One secret, ready to hash for any purpose."""
+    """A secret key with a prepared hash for each purpose."""
 
     def __init__(self, secret: str) -> None:
         self._key = hashlib.blake2b(secret.encode(), digest_size=32).digest()
         self.begin = {purpose: self._prepared(purpose).copy for purpose in (*Purpose, *_SIZES)}
 
     def _prepared(self, purpose: str) -> hashlib.blake2s:
-        # Half the time of BLAKE2b for so few bytes. The field makes it hash the block of the key now, and not
-        # once for each token.
+        # BLAKE2s takes half the time of BLAKE2b for so few bytes. Hashing the field now also hashes the key's
+        # block now, and not once for each token.
         field = purpose.encode().ljust(_PURPOSE_BYTES, b"\0")
         return hashlib.blake2s(field, digest_size=_SIZES.get(purpose, _MAC_BYTES), key=self._key)
 
@@ -205,15 +206,15 @@ class _Key:
         return state.digest()
 
 
-def _xor(one: bytes, other: bytes) -> bytes:
-    """Return `one` XOR `other`, from the first byte on, as far as `other` goes."""
-    mixed = int.from_bytes(one, "little") ^ int.from_bytes(other, "little")
-    return mixed.to_bytes(len(one), "little")
+def _xor(data: bytes, keystream: bytes) -> bytes:
+    """Return `data` XOR `keystream`. If the keystream is shorter, the rest of the data is not changed."""
+    mixed = int.from_bytes(data, "little") ^ int.from_bytes(keystream, "little")
+    return mixed.to_bytes(len(data), "little")
 
 
 @lru_cache
-def _cut(count: int) -> struct.Struct:
-    """Return what cuts tokens that were encoded together. The last character of each is the filler's."""
+def _splitter(count: int) -> struct.Struct:
+    """Return a struct that splits `count` tokens encoded together and drops the filler after each."""
     return struct.Struct(f"{TOKEN_CHARS}sx" * count)
 
 

@@ -1,4 +1,4 @@
-"""Structured logs, for people or for machines, in which no key and no reader's link ever stands."""
+"""Configuration of structured logs, and redaction of keys and signed links in them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from structlog.typing import EventDict, Processor
 from app.links import RETURN_PATH_DIGITS, TOKEN_CHARS
 from app.settings import Settings
 
-# Whoever reads a log must not be able to unsubscribe a reader, to call the API or to forge a bounce. Any run
-# of characters that is long enough to hold a token, a key or a return path is cut, whatever stands beside it:
-# also percent-encoded, and where quoted-printable or a header breaks the line. Its first letters stay, so
-# that lines on the same link can be matched.
+# Somebody with access to the logs must not be able to unsubscribe a reader, call the API or forge a bounce.
+# Every run of characters that is long enough to contain a token, a key or a return path is truncated, also
+# if it is percent-encoded or broken by quoted-printable or header lines. Its first characters stay, so that
+# lines about the same link can be matched.
 _LEAST_CHARS = min(TOKEN_CHARS, RETURN_PATH_DIGITS)  # a key has 46
 _SHOWN_CHARS = 7
 _LINE_BREAK = r"=?(?:\r?\n|(?:\\r)?\\n)[ \t]?"
 _SECRETS = re.compile(rf"(?:[\w-]|%[0-9A-Fa-f]{{2}}|{_LINE_BREAK}){{{_LEAST_CHARS},}}", re.ASCII)
 _HARMLESS = (int, float, type(None))
-# Of the web server's lines only these parameters are logged with their values: others may hold addresses,
-# interests and what somebody searches for.
+# Only these query parameters are logged with their values by the web server. Others may contain addresses,
+# interests and search terms.
 _HARMLESS_PARAMETERS = "page|day|source|code|state|kind|job|failed|limit|edition|said|of|v"
 _QUERY = re.compile(rf"([?&])(?!(?:{_HARMLESS_PARAMETERS})=)([^?&=\s\"]+)=[^&\s\"]+")
 _QUIET = ("httpx", "httpcore", "apscheduler", "alembic", "aiosmtplib", "mail.log")
 
 
 def configure(settings: Settings, level: str | None = None) -> None:
-    """Send all logs, our own and those of libraries, to standard error in one form.
+    """Send all logs, our own and those of libraries, to standard error in one format.
 
-    `level` is for a command that says itself what it did, and wants less than the settings do.
+    `level` overrides the level of the settings, for commands that print their own results.
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -54,7 +54,7 @@ def configure(settings: Settings, level: str | None = None) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level or settings.log_level)
-    # Whoever pastes BibTeX is told themselves what is wrong with it.
+    # Those who paste BibTeX get its errors in the response.
     logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
@@ -71,13 +71,13 @@ def _form(as_json: bool) -> list[Processor]:
 
 
 def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """A processor that leaves out what uvicorn says a second time, in colours."""
+    """Remove the second, coloured copy of uvicorn's messages. A structlog processor."""
     event.pop("color_message", None)
     return event
 
 
 def conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Cut secrets down to their first letters, and logged queries to their harmless parameters."""
+    """Truncate secrets, and remove the values of query parameters that may be private. A processor."""
     if event.get("logger") == "uvicorn.access":
         event["event"] = _QUERY.sub(r"\1\2=…", str(event["event"]))
     return {name: _concealed(value) for name, value in event.items()}
@@ -92,12 +92,12 @@ def _concealed(value: Any) -> Any:
         return [_concealed(inner) for inner in value]
     if isinstance(value, _HARMLESS):
         return value
-    shown = repr(value)  # as it would be written: an exception, bytes, a URL
-    concealed = _without_secrets(shown)
-    return value if concealed == shown else concealed
+    printed = repr(value)  # as it would be logged: an exception, bytes, a URL
+    concealed = _without_secrets(printed)
+    return value if concealed == printed else concealed
 
 
 def _without_secrets(text: str) -> str:
     if len(text) < _LEAST_CHARS:
         return text
-    return _SECRETS.sub(lambda found: found[0][:_SHOWN_CHARS] + "…", text)
+    return _SECRETS.sub(lambda match: match[0][:_SHOWN_CHARS] + "…", text)

@@ -1,4 +1,4 @@
-"""The composition root: nothing is made on import; `build` makes everything once."""
+"""The composition root: `build` creates the application, `create_app` the web app."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 def build(settings: Settings) -> Application:
-    """Assemble the application. The caller calls `app.db.dispose()` when done."""
+    """Build the application. The caller must call `app.db.dispose()` at the end."""
     interpreter.limit_malloc_arenas()
     signer = LinkSigner(settings.secret_keys, settings.base_url)
     renderer = Renderer(settings, signer)
@@ -54,9 +54,10 @@ def build(settings: Settings) -> Application:
 
 
 def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
-    """The web application on top of it: public pages, readers' pages, the admin API.
+    """Build the web app: public pages, readers' pages, feeds, webhooks and the admin API.
 
-    `answer_delay` is about how many seconds after the response a form that asks for mail is processed.
+    `answer_delay` is the approximate delay, in seconds after the response, before a form that asks for mail
+    is processed.
     """
     site = FastAPI(
         title=app.settings.site_name,
@@ -77,14 +78,15 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     site.state.library = ArchiveSearch(app.db, app.models)
     site.state.suggestions = paper_cards.Suggestions(app.db)
     site.state.newest = paper_cards.Newest(app.db)
-    # A size tells no secret: without cookies, no other site can have a page with one answered.
+    # Compressed sizes leak no secrets (BREACH): without cookies, other sites cannot request a page that
+    # contains one.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     site.add_middleware(security.SecurityMiddleware, common=security.headers(app.settings))
     errors.install(site)
     site.include_router(home.router)
     site.include_router(archive.router)
     site.include_router(subscriber.router)
-    site.include_router(paper_actions.router)  # before what takes any word in the same place
+    site.include_router(paper_actions.router)  # before feedback, whose routes match any action
     site.include_router(feedback.router)
     site.include_router(feeds.router)
     site.include_router(robots.router)
@@ -97,17 +99,17 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
 
 
 def warm_up(site: FastAPI) -> None:
-    """Make what the first preview and the first search would wait for: that may take seconds."""
+    """Build the indexes for the first preview and the first search, which may take seconds."""
     try:
         site.state.previews.of(Preferences(interests=(Interest("papers -draft"),)), clock.utcnow())
         site.state.library.refresh()
-    except Exception:  # it is made again when somebody asks for it
-        log.warning("not warmed up", exc_info=True)
+    except Exception:  # the first request tries again
+        log.warning("warming up failed; the first preview or search builds its index", exc_info=True)
 
 
 @asynccontextmanager
 async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
-    """The schedule runs as long as the web app is served, where the settings want it here."""
+    """Run the scheduler while the web app is served, if the settings enable it."""
     app: Application = site.state.paperboy
     if not app.settings.scheduler:
         yield

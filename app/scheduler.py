@@ -1,8 +1,8 @@
-"""The only APScheduler file: which function of the pipeline runs when.
+"""The schedule: when each function of the pipeline runs. The only file that uses APScheduler.
 
-There is no job store: who and what is due stands in our own tables, so every job only asks "what is due
-now?". Running one late, twice, or on several machines at once does no harm. What is to run once a night,
-on whichever machine, says so.
+There is no job store. Our own tables say what is due, and every job only asks "what is due now?". So a job
+may run late, twice, or on several machines at once. Jobs that must run once a night on one machine are marked
+`once_a_day`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A function of the pipeline, and the UTC minutes in which it runs, as cron writes them."""
+    """A function of the pipeline, and the UTC minutes in which it runs, in cron's notation."""
 
     work: Callable[[Application, datetime], object]
     minute: str
     hour: str = "*"
-    once_a_day: bool = False  # of all processes, on all machines
+    once_a_day: bool = False  # among all processes on all machines
 
     @property
     def name(self) -> str:
@@ -40,22 +40,22 @@ class Job:
 
 
 JOBS = (
-    # Three jobs, so that mails leave while others are planned or signed yet.
+    # Three jobs, so that mails are sent while others are still planned or signed.
     Job(pipeline.send, minute="*"),
     Job(pipeline.plan, minute="*"),
     Job(pipeline.sign_ahead, minute="*"),
-    Job(pipeline.answer_requests, minute="*"),  # forms that a process left behind when it ended
-    Job(pipeline.refresh, minute="*/5"),  # each source says itself when it wants to be asked next
+    Job(pipeline.answer_requests, minute="*"),  # forms that an ended process left
+    Job(pipeline.refresh, minute="*/5"),  # each source has its own time of the next poll
     Job(pipeline.read_bounces, minute="*/5"),
     Job(pipeline.summarise, minute="*/15"),
     Job(pipeline.learn, minute="43", hour="2", once_a_day=True),
     Job(pipeline.prune, minute="17", hour="3", once_a_day=True),
 )
-LONGEST = timedelta(hours=2)  # that a nightly job may take, before another machine begins it, too
+NIGHTLY_LEASE = timedelta(hours=2)  # after it, another machine may start the same nightly job
 
 
 def start(app: Application) -> BackgroundScheduler:
-    """Run every job in its minutes, from now on, in threads of this process."""
+    """Start the scheduler: run every job in its minutes, in threads of this process."""
     scheduler = BackgroundScheduler(timezone=UTC)
     for job in JOBS:
         scheduler.add_job(
@@ -65,7 +65,7 @@ def start(app: Application) -> BackgroundScheduler:
             id=job.name,
             coalesce=True,
             max_instances=1,
-            misfire_grace_time=None,  # late is better than not at all, after a laptop slept for instance
+            misfire_grace_time=None,  # run late rather than not at all, such as after a laptop slept
         )
     scheduler.start()
     app.when_planned.append(partial(_send_soon, app, scheduler))
@@ -74,7 +74,7 @@ def start(app: Application) -> BackgroundScheduler:
 
 
 def _send_soon(app: Application, scheduler: BackgroundScheduler) -> None:
-    """Begin `send` now, or have it look once more where it is under way."""
+    """Run `send` now, or have a running `send` check once more for mails."""
     app.more_to_send.set()
     if not app.sending.locked():
         with suppress(JobLookupError):
@@ -82,7 +82,7 @@ def _send_soon(app: Application, scheduler: BackgroundScheduler) -> None:
 
 
 def stop(app: Application, scheduler: BackgroundScheduler) -> None:
-    """Begin nothing more, and wait for what is under way: a mail in flight gets its answer."""
+    """Stop the scheduler. Running jobs finish first, so that a mail in flight gets its reply."""
     app.stopping.set()
     app.when_planned.clear()
     scheduler.shutdown(wait=True)
@@ -90,7 +90,7 @@ def stop(app: Application, scheduler: BackgroundScheduler) -> None:
 
 
 def run(app: Application, job: Job) -> None:
-    """Run a job now. Its failure is logged, and the next minute tries again."""
+    """Run a job now. A failure is logged, and the job runs again at its next time."""
     try:
         if job.once_a_day:
             _run_once_a_day(app, job, clock.utcnow())
@@ -102,6 +102,6 @@ def run(app: Application, job: Job) -> None:
 
 def _run_once_a_day(app: Application, job: Job, now: datetime) -> None:
     day = app.timeline(now).start.date().isoformat()
-    with locks.turn(app.db, f"{job.name} once a day", now, LONGEST, edition=day) as mine:
-        if mine:
+    with locks.hold(app.db, f"{job.name} once a day", now, NIGHTLY_LEASE, edition=day) as acquired:
+        if acquired:
             job.work(app, now)

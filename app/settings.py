@@ -19,7 +19,7 @@ _PLACEHOLDERS = ("change", "placeholder", "secret", "example", "password", "xxxx
 
 
 class SmtpSecurity(StrEnum):
-    """How a connection to the relay is protected."""
+    """The encryption of connections to the relay."""
 
     NONE = "none"
     OPPORTUNISTIC = "opportunistic"
@@ -28,14 +28,14 @@ class SmtpSecurity(StrEnum):
 
 
 class UncertainPolicy(StrEnum):
-    """What happens to a mail that was in flight when the sender died."""
+    """What to do with a mail that was in flight when the sender died."""
 
     RESEND = "resend"
     HOLD = "hold"
 
 
 class LogLevel(StrEnum):
-    """From which level on something is logged."""
+    """The lowest level that is logged."""
 
     DEBUG = "DEBUG"
     INFO = "INFO"
@@ -45,18 +45,18 @@ class LogLevel(StrEnum):
 
 
 class Settings(BaseSettings):
-    """Everything an operator can set. Sources, subscribers and keys live in the database instead."""
+    """The settings of the installation. Sources, subscribers and API keys are stored in the database."""
 
     model_config = SettingsConfigDict(env_prefix="PAPERBOY_", env_file=".env", extra="ignore", frozen=True)
 
-    # Who we are
+    # Identity
     base_url: str = "http://127.0.0.1:8000"
     site_name: str = "Paperboy"
     from_address: str = "paperboy@localhost.localdomain"
     postal_address: str = ""
     contact_address: str = ""
 
-    # Secrets: the first signs, all verify, so that a key can be rotated
+    # Secrets: the first signs, all verify, so that keys can be rotated
     secret_keys: Annotated[tuple[str, ...], NoDecode] = Field(default=(), repr=False)
 
     # Storage
@@ -71,14 +71,14 @@ class Settings(BaseSettings):
     smtp_connections: int = Field(default=10, ge=1, le=200)
     smtp_messages_per_connection: int = Field(default=100, ge=1)
     uncertain: UncertainPolicy = UncertainPolicy.RESEND
-    pause_at_failures: int = Field(default=30, ge=1, le=100)  # percent of the last answers
+    pause_at_failures: int = Field(default=30, ge=1, le=100)  # percent of the last replies
     journal_dir: str = "var/journal"
     journal_fsync: bool = False
 
-    # Signatures: comma-separated selector:file, each file a private key in PEM; empty where the relay signs
+    # Signatures: comma-separated selector:file, each file a private key in PEM; empty if the relay signs
     dkim_keys: Annotated[tuple[str, ...], NoDecode] = ()
 
-    # What comes back
+    # Bounces
     bounce_mailbox: str = Field(default="", repr=False)
     bounce_folder: str = ""
 
@@ -87,7 +87,7 @@ class Settings(BaseSettings):
     compose_ahead_minutes: int = Field(default=10, ge=0, le=240)
     default_zone: str = "UTC"
     default_hour: int = Field(default=8, ge=0, le=23)
-    default_beyond: int = Field(default=3, ge=0, le=30)  # papers that trend beyond a new reader's interests
+    default_beyond: int = Field(default=3, ge=0, le=30)  # trending papers that match none of the interests
 
     # Sources
     arxiv_categories: Annotated[tuple[str, ...], NoDecode] = ("cs.AI", "cs.CL", "cs.CV", "cs.LG")
@@ -95,7 +95,7 @@ class Settings(BaseSettings):
     user_agent_contact: str = ""
     allow_private_sources: Annotated[tuple[str, ...], NoDecode] = ()
 
-    # Summaries by a language model, of papers that no source sums up
+    # Summaries by a language model, of papers without a summary
     summary_url: str = ""
     summary_model: str = ""
     summary_key: str = Field(default="", repr=False)
@@ -144,18 +144,18 @@ class Settings(BaseSettings):
     @field_validator("from_address", "contact_address")
     @classmethod
     def _bare_address(cls, value: str, info: ValidationInfo) -> str:
-        """With its domain as DNS knows it: it stands in headers, where few relays take more than ASCII."""
+        """Encode the domain as IDNA, because few relays accept more than ASCII in headers."""
         if not value and info.field_name == "contact_address":
             return value
         if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
-            raise ValueError("must be an address alone; the name beside it is PAPERBOY_SITE_NAME")
+            raise ValueError("must be an address only; the sender's name is PAPERBOY_SITE_NAME")
         local, _, domain = value.rpartition("@")
         if not local.isascii():
-            raise ValueError("has letters outside ASCII before the @, which few relays take")
+            raise ValueError("has non-ASCII letters before the @, which few relays accept")
         try:
             return f"{local}@{domain.encode('idna').decode()}"
         except UnicodeError:
-            raise ValueError("has a domain that cannot be one") from None
+            raise ValueError("has an invalid domain") from None
 
     @field_validator("database_url")
     @classmethod
@@ -191,7 +191,7 @@ class Settings(BaseSettings):
             if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?:.+", key):
                 raise ValueError("must be selector:file, comma-separated")
         if len({key.partition(":")[0].lower() for key in value}) < len(value):
-            raise ValueError("names a selector twice: each key has its own")
+            raise ValueError("names a selector twice: use a different selector for each key")
         return value
 
     @field_validator("bounce_mailbox")
@@ -219,7 +219,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _name_the_model(self) -> Settings:
         if self.summary_url and not self.summary_model:
-            raise ValueError("PAPERBOY_SUMMARY_URL is set, and PAPERBOY_SUMMARY_MODEL is not")
+            raise ValueError("PAPERBOY_SUMMARY_URL is set, but PAPERBOY_SUMMARY_MODEL is not: set both")
         return self
 
     @model_validator(mode="after")
@@ -235,29 +235,32 @@ class Settings(BaseSettings):
 
     @property
     def relay_security(self) -> SmtpSecurity:
-        """`smtp_security`; but a password is told to nobody who may be anybody, if not by `none`."""
+        """Return `smtp_security`. With a password, STARTTLS is required where it would be optional."""
         if self.smtp_security is SmtpSecurity.OPPORTUNISTIC and self.smtp_username:
             return SmtpSecurity.STARTTLS
         return self.smtp_security
 
     @property
     def mail_domain(self) -> str:
-        """The domain of the From address: Message-IDs and List-Ids are made on it."""
+        """Return the domain of the From address. Message-IDs and List-Ids use it."""
         return self.from_address.rpartition("@")[2]
 
 
 def _has_a_login(url: str) -> bool:
-    """Whether a URL has all its parts; a password that is not encoded ends up in others, which are shown."""
+    """Return whether a URL has user, password and host, and its password is percent-encoded.
+
+    Parts of an unencoded password would end up in other parts of the URL, which are displayed.
+    """
     try:
         parts = urlsplit(url)
-        whole = bool(parts.username and parts.password and parts.hostname and parts.port != 0)
+        complete = bool(parts.username and parts.password and parts.hostname and parts.port != 0)
     except ValueError:
         return False
-    return whole and not (parts.query or parts.fragment or "@" in parts.path)
+    return complete and not (parts.query or parts.fragment or "@" in parts.path)
 
 
 def load(**overrides: object) -> Settings:
-    """Read the settings, or raise InvalidSettings with one line for each thing to mend."""
+    """Load the settings. Raise InvalidSettings with one line for each problem."""
     try:
         settings = Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:

@@ -1,6 +1,7 @@
-"""PURE. The values that cross from stage to stage, in the order in which they do.
+"""PURE. The values that packages pass to each other, in the order in which data flows.
 
-PaperRecord → (archive) → PaperView → Match, Trend → Pick → Digest → Letter → RenderedMail → Outgoing → Answer
+PaperRecord → (archive) → PaperView → Match, Trend → DigestItem → Digest → MailRequest → RenderedMail →
+OutgoingMail → SendResult
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 
 class SourceKind(StrEnum):
-    """What a source is, and so how its answers are read."""
+    """The kind of a source. It decides how responses are parsed."""
 
     HUGGINGFACE = "huggingface"
     ARXIV = "arxiv"  # the query API
@@ -23,7 +24,7 @@ class SourceKind(StrEnum):
 
 
 class Cadence(StrEnum):
-    """How often a reader wants a digest."""
+    """The days on which a reader gets a digest."""
 
     DAILY = "daily"
     WEEKDAYS = "weekdays"
@@ -31,26 +32,26 @@ class Cadence(StrEnum):
 
 
 class EmptyDigestPolicy(StrEnum):
-    """What a reader gets on a day when nothing matches."""
+    """What to send to a reader on a day without a matching paper."""
 
     SKIP = "skip"
     TRENDING = "trending"
 
 
 class MailKind(StrEnum):
-    """What a delivery carries; each kind is one folder in `templates/email/`."""
+    """The kind of a mail. Each kind has a folder in `templates/email/`."""
 
     DIGEST = "digest"
     CONFIRM = "confirm"
-    MANAGE = "manage"  # the link to one's preferences, asked for on the web
-    EXPORT = "export"  # the link that downloads what is stored about a reader
+    MANAGE = "manage"  # the link to the preferences, requested on the web
+    EXPORT = "export"  # the link that downloads the data stored about a reader
     ERASE = "erase"
-    NEW_LINKS = "new_links"  # all links sent before are void
+    NEW_LINKS = "new_links"  # all links sent before were revoked
 
 
 @dataclass(frozen=True, slots=True)
 class PaperRecord:
-    """One row of one source, cleaned but not yet recognised. Empty means that the source did not say."""
+    """One row of one source, sanitized but not yet matched with the archive. Empty fields are unknown."""
 
     title: str
     arxiv_id: str = ""  # without version
@@ -68,36 +69,36 @@ class PaperRecord:
     project_url: str = ""
     thumbnail_url: str = ""
     withdrawn: bool = False
-    listed_on: date | None = None  # the day on which the source shows it
-    rank: int | None = None  # its place on that day, from 1
+    listed_on: date | None = None  # the day on which the source lists it
+    rank: int | None = None  # its position on that day, from 1
     submitted_by: str = ""
     upvotes: int | None = None  # None: this source has no votes
     comments: int | None = None
     stars: int | None = None
-    version: int = 0  # arXiv's vN where known
-    as_of: date | None = None  # when this was so, where that is not the day of the listing
+    version: int = 0  # arXiv's vN, 0 if unknown
+    as_of: date | None = None  # the day of these values, if it is not the day of the listing
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A row that could not be used. `row` counts from 1; None is the whole answer, or its missing end."""
+    """A row that could not be used. `row` counts from 1. None means the whole response or its missing end."""
 
     reason: str  # a short fixed phrase, so that rejections can be counted by it
     row: int | None = None
     detail: str = ""
-    origin: str = ""  # the file or the source it came in
+    origin: str = ""  # the file or source that contains the row
 
 
 @dataclass(frozen=True, slots=True)
 class ParseResult:
-    """What a source's answer held. `rows` = len(records) + the rejected rows."""
+    """The parsed response of a source. `rows` = len(records) + number of rejected rows."""
 
     rows: int = 0
     records: tuple[PaperRecord, ...] = ()
     rejections: tuple[Rejection, ...] = ()
 
     def __add__(self, other: ParseResult) -> ParseResult:
-        """The next page of the same answer: its rows are counted on from the last."""
+        """Append the next page of the same response. Its row numbers continue after this one."""
         later = (
             rejection if rejection.row is None else replace(rejection, row=self.rows + rejection.row)
             for rejection in other.rejections
@@ -107,11 +108,11 @@ class ParseResult:
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """What storing did. Always: rows = papers_new + papers_merged + changed + unchanged + rejected rows.
+    """The counts of storing records: rows = papers_new + papers_merged + changed + unchanged + rejected rows.
 
-    A row is *merged* when it proved to be a paper known from elsewhere, *changed* when it altered
-    anything at all (a field, a listing, votes), *unchanged* when the archive had it already.
-    Rejections without a row number (an answer's missing end) are counted in `rejected` and are no rows.
+    A row is *merged* if it turned out to be a paper known from elsewhere, *changed* if it altered anything (a
+    field, a listing, votes), and *unchanged* if the archive had all of it. Rejections without a row number (a
+    response's missing end) count in `rejected` but not in `rows`.
     """
 
     rows: int = 0
@@ -138,17 +139,19 @@ class IngestSummary:
         )
 
     def of(self, origin: str) -> IngestSummary:
-        """Return the same with the file or source that the rejections came in."""
-        return replace(self, rejections=tuple(replace(each, origin=origin) for each in self.rejections))
+        """Return a copy whose rejections name the file or source that contains their rows."""
+        rejections = tuple(replace(rejection, origin=origin) for rejection in self.rejections)
+        return replace(self, rejections=rejections)
 
     def counts(self) -> dict[str, int]:
+        """Return the counts by name, as jobs record them."""
         names = ("rows", "papers_new", "papers_merged", "changed", "unchanged", "listings", "rejected")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
 class VoteSample:
-    """The votes of a paper, summed over its sources, as they stood from `at` on."""
+    """The votes of a paper, summed over its sources, from `at` until the next sample."""
 
     at: datetime
     upvotes: int
@@ -156,7 +159,7 @@ class VoteSample:
 
 @dataclass(frozen=True, slots=True)
 class PaperView:
-    """A paper of the archive as matching, composing and the templates see it."""
+    """A paper of the archive, as the packages after `papers` see it."""
 
     id: int
     title: str
@@ -166,7 +169,7 @@ class PaperView:
     categories: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     tldr: str = ""
-    tldr_by: str = ""  # the language model that wrote it; empty: a source
+    tldr_by: str = ""  # the language model that wrote `tldr`; empty: it is from a source
     arxiv_id: str = ""
     url: str = ""
     pdf_url: str = ""
@@ -178,13 +181,13 @@ class PaperView:
     listed_on: tuple[date, ...] = ()  # every day on which a source listed it, oldest first
     upvotes: int = 0
     comments: int = 0
-    votes: tuple[VoteSample, ...] = ()  # oldest first; empty where no source has votes
+    votes: tuple[VoteSample, ...] = ()  # oldest first; empty if no source has votes
     sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How a paper is doing: `score` in 0…1, and the words a reader sees for it."""
+    """How strongly a paper trends: `score` in 0…1, and the words that a reader sees."""
 
     score: float
     words: str
@@ -192,7 +195,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Why a paper fits one interest. `relevance` in 0…1 is comparable over interests."""
+    """How well a paper fits one interest, and why. `relevance` in 0…1 is comparable between interests."""
 
     relevance: float
     reason: str
@@ -200,7 +203,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """One interest of one reader: the text as typed, how much it weighs, and at most how many papers."""
+    """One interest of one reader: the text as typed, its weight, and its maximum of papers in a digest."""
 
     text: str
     weight: float = 1.0
@@ -209,20 +212,20 @@ class Interest:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What a reader said of a paper; or one that they pasted, which the archive may not know."""
+    """A reader's like or dislike of a paper of the archive, or of one that they pasted."""
 
     title: str
     abstract: str
     authors: tuple[str, ...]
     liked: bool
     at: datetime
-    paper_id: int | None = None  # as the archive knows it today
-    own_key: str = ""  # names a paper that is this reader's alone, among theirs
+    paper_id: int | None = None  # of the archive's paper, after merges
+    own_key: str = ""  # of a private paper, unique among this reader's
 
 
 @dataclass(frozen=True, slots=True)
 class DigestItem:
-    """A paper in a digest, with everything its card shows, fixed at the moment of composing."""
+    """A paper in a digest, with everything that its card shows. Fixed when the digest is composed."""
 
     paper_id: int
     title: str
@@ -237,16 +240,16 @@ class DigestItem:
     published_on: str = ""  # ISO day
     comments: int = 0
     score: float = 0.0
-    summary_by: str = ""  # the language model that wrote the summary; empty: a source, or the abstract itself
+    summary_by: str = ""  # the language model that wrote the summary; empty: a source or the abstract
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The picks under one interest, or those that are trending beyond all of them (`interest` empty)."""
+    """The items under one interest, or trending items that match none (`interest` is empty)."""
 
     interest: str
     picks: tuple[DigestItem, ...]
-    heading: str = ""  # of picks under no interest, where they are not those that are trending
+    heading: str = ""  # of items under no interest that are not there because they trend
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,57 +259,58 @@ class Digest:
     edition: str
     sections: tuple[Section, ...]
     note: str = ""  # e.g. why papers of several days are in it
-    considered: int = 0  # how many papers were looked at
+    considered: int = 0  # number of candidate papers
 
     @property
     def picks(self) -> tuple[DigestItem, ...]:
-        return tuple(pick for section in self.sections for pick in section.picks)
+        """Return the items of all sections, in order."""
+        return tuple(item for section in self.sections for item in section.picks)
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """No digest for this reader now, and the reason they and the operator are told."""
+    """The decision to send no digest, with the reason that the reader and the operator see."""
 
     reason: str
 
 
 class SkippedEdition(NamedTuple):
-    """An edition that had nothing to bring, and why."""
+    """An edition without a digest, and the reason."""
 
     edition: str
     reason: str
 
 
 class MailRequest(NamedTuple):
-    """A mail that is to be written: what goes into it. The same letter always gives the same bytes."""
+    """Everything that goes into a mail. The same request always gives the same bytes."""
 
-    delivery_id: int  # 0: outside of the ledger; its links grant nothing
+    delivery_id: int  # 0: not in the ledger; its links grant nothing
     kind: MailKind
     edition: str
     subscriber_id: int
     email: str
     link_epoch: int
-    issued_at: datetime  # when it was composed: its Date, and that of its links
-    digest: Digest | None = None  # None: every kind but a digest
-    message_id: str = ""  # empty: the one that follows from the delivery's id
-    unreadable: int = 0  # picks of the stored digest that could not be read back
-    signature: str = ""  # the DKIM-Signature header lines that were made ahead, and
-    signature_fingerprint: str = ""  # the fingerprint of what they sign
+    issued_at: datetime  # when it was composed: the time in its Date header and in its links
+    digest: Digest | None = None  # only of kind DIGEST
+    message_id: str = ""  # empty: derived from the delivery's id
+    unreadable: int = 0  # items of the stored digest that could not be read
+    signature: str = ""  # DKIM-Signature header lines, if signed ahead
+    signature_fingerprint: str = ""  # of the content that `signature` covers
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedMail:
-    """A mail as people read it. `headers` are those beyond From, To, Subject, Date and Message-ID."""
+    """A mail as text and HTML. `headers` are those besides From, To, Subject, Date and Message-ID."""
 
     subject: str
     text: str
     html: str
     headers: dict[str, str] = field(default_factory=dict)
-    left_out: int = 0  # picks that could not be rendered
+    left_out: int = 0  # items that could not be rendered
 
 
 class OutgoingMail(NamedTuple):
-    """A mail as it goes over the wire, and the envelope around it."""
+    """A mail as bytes, with its envelope."""
 
     delivery_id: int
     message_id: str
@@ -315,28 +319,28 @@ class OutgoingMail(NamedTuple):
     recipient: str
     data: bytes  # lines end in CRLF
     needs_smtputf8: bool = False
-    no_leading_dots: bool = False  # known of the data: looking for one in 30 kB takes 20 µs
+    no_leading_dots: bool = False  # True if `data` is known to need no dot-stuffing, whose search takes 20 µs
 
 
 class SendOutcome(StrEnum):
-    """What became of one attempt to hand a mail to the relay."""
+    """The outcome of one attempt to send a mail to the relay."""
 
     ACCEPTED = "accepted"
-    DEFERRED = "deferred"  # the relay says later, or the connection broke before the body left
-    HARD = "hard"  # there is no such mailbox
-    SOFT = "soft"  # this mail was refused; the address may well be fine
-    FULL = "full"  # so is a full mailbox
-    OUR_FAULT = "our_fault"  # the relay refuses us, whoever the reader is
-    UNCERTAIN = "uncertain"  # the connection broke after the body had begun to leave
-    UNREACHABLE = "unreachable"  # no connection could be made
-    UNSENDABLE = "unsendable"  # this mail cannot be made, or not be carried by this relay
-    WITHDRAWN = "withdrawn"  # the ledger said no at the last moment
-    HELD = "held"  # not tried: the run had stopped before its turn
+    DEFERRED = "deferred"  # a temporary refusal, or the connection broke before the body was sent
+    HARD_BOUNCE = "hard"  # the mailbox does not exist
+    SOFT_BOUNCE = "soft"  # this mail was refused, but the address may be valid
+    MAILBOX_FULL = "full"  # also a soft bounce
+    SENDER_REJECTED = "our_fault"  # the relay refuses us as a sender, whoever the recipient is
+    UNCERTAIN = "uncertain"  # the connection broke after sending of the body began
+    UNREACHABLE = "unreachable"  # no connection to the relay
+    UNSENDABLE = "unsendable"  # the mail cannot be composed, or this relay cannot carry it
+    WITHDRAWN = "withdrawn"  # no longer sendable when its turn came
+    NOT_ATTEMPTED = "held"  # the run stopped before its turn
 
 
 class SendResult(NamedTuple):
-    """A verdict with the relay's own words."""
+    """The outcome of an attempt, with the relay's reply."""
 
-    verdict: SendOutcome
+    outcome: SendOutcome
     code: int | None = None
     text: str = ""

@@ -32,7 +32,7 @@ def main() -> None:
         "abstract_length": round(counted.abstract_length, 2),
         "compounds": {" ".join(run): joined for run, joined in folded.compounds.items()},
         "shorts": {" ".join(run): short for run, short in folded.shorts.items()},
-        "apart": sorted(folded.apart),
+        "apart": sorted(folded.split_compounds),
     }
     text = json.dumps(shipped, ensure_ascii=False, separators=(",", ":"))
     model.BUNDLED_FREQUENCIES.write_text(text + "\n", encoding="utf-8")

@@ -32,7 +32,7 @@ import numpy as np
 from app.digests import compose, planning, ranking
 from app.relevance import matching, query_language, trending, vector_space
 from app.relevance.model import RelevanceModel
-from app.text.tokenizer import stems
+from app.text.tokenizer import content_stems
 from app.types import Interest, PaperView
 from benchmarks.relevance import Paper, view
 
@@ -56,7 +56,7 @@ def wanted(papers: list[Paper]) -> list[str]:
     """Interests: runs of two and three telling stems of titles, the newest papers' first."""
     runs = dict[str, None]()
     for paper in papers:
-        title = stems(paper["title"])
+        title = content_stems(paper["title"])
         for size in (2, 3):
             runs |= dict.fromkeys(" ".join(title[n : n + size]) for n in range(len(title) - size + 1))
     return list(runs)[:INTERESTS]

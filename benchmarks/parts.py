@@ -48,7 +48,7 @@ class Tally:
         return True
 
     def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
-        self.accepted += answer.verdict is SendOutcome.ACCEPTED
+        self.accepted += answer.outcome is SendOutcome.ACCEPTED
 
 
 def carry(port: int, mails: Sequence[OutgoingMail]) -> forks.Sender:

@@ -30,7 +30,7 @@ from app.papers import dedupe
 from app.relevance import query_language, trending
 from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
-from app.text.tokenizer import stems
+from app.text.tokenizer import content_stems
 from app.types import PaperView, Trend, VoteSample
 from benchmarks.likes import Taste
 
@@ -168,7 +168,7 @@ class Bm25:
         self._counted: dict[str, tuple[Counter[str], int]] = {}
 
     def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
-        wanted = [stem for text in interests for stem in set(stems(text))]
+        wanted = [stem for text in interests for stem in set(content_stems(text))]
         return [sum(self._gain(stem, *self._counts(paper)) for stem in wanted) for paper in papers]
 
     def _counts(self, paper: Paper) -> tuple[Counter[str], int]:
@@ -230,7 +230,7 @@ def sanity(history: list[Paper]) -> Sanity:
 
 def words(paper: Paper) -> list[str]:
     """The stems of a paper's title and abstract."""
-    return stems(f"{paper['title']} {paper['abstract']}")
+    return content_stems(f"{paper['title']} {paper['abstract']}")
 
 
 def same_title(a: str, b: str) -> bool:

@@ -10,7 +10,7 @@ from sqlmodel import Session, select
 from app.application import Application
 from app.delivery import ledger
 from app.papers import dedupe
-from app.storage.database import insert_new
+from app.storage.database import insert_or_ignore
 from app.storage.models import (
     Delivery,
     InterestQuery,
@@ -80,7 +80,7 @@ def reader(session: Session, email: str, interests: list[str], next_due_at: date
     session.add(row)
     session.flush()
     for position, text in enumerate(interests):
-        insert_new(session, InterestQuery, ["text"], text=text)
+        insert_or_ignore(session, InterestQuery, ["text"], text=text)
         query = session.exec(select(InterestQuery).where(InterestQuery.text == text)).one()
         session.add(InterestRow(subscriber_id=row.id, query_id=query.id, position=position))
     session.flush()

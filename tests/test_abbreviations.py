@@ -1,4 +1,4 @@
-"""Short forms are learned where papers agree on them, and nowhere else."""
+"""Abbreviations are learned if enough papers agree on them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from app.text.tokenizer import Token
 from app.types import PaperView
 
 
-def learned(*abstracts: str) -> Abbreviations:
-    """What an archive of these abstracts teaches."""
+def abbreviations_of(*abstracts: str) -> Abbreviations:
+    """Return the abbreviations learned from an archive of these abstracts."""
     return RelevanceModel.train([("", abstract) for abstract in abstracts]).abbreviations
 
 
-KNOWN = learned(
+LEARNED = abbreviations_of(
     *["We use reinforcement learning (RL) and finetuning."] * 3,
     *["Large language models (LLMs) need fine-tuning."] * 3,
     *["Multimodal large language models (MLLMs) see."] * 3,
@@ -40,7 +40,7 @@ KNOWN = learned(
     ],
 )
 def test_an_explanation_is_found(text: str, short: str, long: str) -> None:
-    """Small words may give no letter, and a plural is the same short form."""
+    """Small words may contribute no letter, and a plural is the same short form."""
     assert list(abbreviations.find_definitions(text)) == [(short, long)]
 
 
@@ -56,9 +56,9 @@ def test_an_explanation_is_found(text: str, short: str, long: str) -> None:
     ],
 )
 def test_other_brackets_explain_nothing(text: str) -> None:
-    """A bracket is a short form only right behind the words that spell it, in the same clause."""
-    found = list(abbreviations.find_definitions(text))
-    assert found == ([("OM", "our method")] if "OM" in text else [])
+    """A bracket defines a short form only directly after the words that spell it, in the same clause."""
+    definitions = list(abbreviations.find_definitions(text))
+    assert definitions == ([("OM", "our method")] if "OM" in text else [])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_other_brackets_explain_nothing(text: str) -> None:
     ],
 )
 def test_a_hostile_abstract_takes_no_time(unit: str) -> None:
-    """The longest that ingest lets in, made of words that may spell a short form in many ways, but do not."""
+    """The longest accepted abstract, of words that nearly spell a short form, takes under 2 seconds."""
     began = time.process_time()
     assert list(abbreviations.find_definitions((unit * 10_000)[:20_000])) == []
     assert time.process_time() - began < 2
@@ -87,31 +87,31 @@ def test_a_hostile_abstract_takes_no_time(unit: str) -> None:
     ],
 )
 def test_long_and_short_are_one_term(one: str, other: str) -> None:
-    """Also a long form that holds a short one, and what some write as one word."""
-    assert KNOWN.terms(one) == KNOWN.terms(other)
+    """So are a long form that contains a short one, and a compound."""
+    assert LEARNED.terms(one) == LEARNED.terms(other)
 
 
 def test_a_short_form_says_what_it_is_made_of() -> None:
-    """A paper that is folded into a longer form is still one on what that holds."""
-    known = learned(
+    """A short form implies the words and shorter forms in its long form."""
+    learned = abbreviations_of(
         *["Video diffusion models (VDMs) move."] * 3,
         *["Diffusion models (DMs) draw."] * 3,
         *["Multimodal large language models (MLLMs) see, large language models (LLMs) read."] * 3,
     )
-    assert known.parts["dm"] == ("diffus", "diffus model", "model")
-    assert {"dm", "video", "diffus", "video diffus"} < {*known.parts["vdm"]}
-    assert {"llm", "multimod", "languag model"} < {*known.parts["mllm"]}
+    assert learned.expansions["dm"] == ("diffus", "diffus model", "model")
+    assert {"dm", "video", "diffus", "video diffus"} < {*learned.expansions["vdm"]}
+    assert {"llm", "multimod", "languag model"} < {*learned.expansions["mllm"]}
 
 
 def test_a_compound_says_the_words_that_it_is_made_of() -> None:
-    """A name that three papers have does not hide the words from whoever looks for one of them."""
-    corpus = RelevanceModel.train(
+    """A compound that is usually split still matches each of its words."""
+    model = RelevanceModel.train(
         [("", "LongVideo is a name."), ("", "We watch long videos."), ("", "Cats purr.")] * 3
     )
-    assert corpus.abbreviations.terms("long videos") == ["longvideo"]
-    assert corpus.abbreviations.parts["longvideo"] == ("long", "video")
+    assert model.abbreviations.terms("long videos") == ["longvideo"]
+    assert model.abbreviations.expansions["longvideo"] == ("long", "video")
     index, query = (
-        matching.MatchIndex([PaperView(1, "Seen", "They watch long videos.")], corpus),
+        matching.MatchIndex([PaperView(1, "Seen", "They watch long videos.")], model),
         parse("videos"),
     )
     assert set(index.match([query])[0]) == {1}
@@ -119,27 +119,31 @@ def test_a_compound_says_the_words_that_it_is_made_of() -> None:
 
 
 def test_what_is_usually_one_word_says_nothing_besides() -> None:
-    """Few write "data set": a paper on datasets is not one on data, and whoever excludes data may get it."""
-    corpus = RelevanceModel.train([("", "A dataset."), ("", "Cats purr.")] * 4 + [("", "A data set.")] * 3)
-    assert corpus.abbreviations.terms("data set") == corpus.abbreviations.terms("dataset")
-    assert "dataset" not in corpus.abbreviations.parts
-    index = matching.MatchIndex([PaperView(1, "A Dataset of Cats")], corpus)
+    """ "data set" is rare, so a paper on datasets does not match data and is not excluded by it."""
+    model = RelevanceModel.train([("", "A dataset."), ("", "Cats purr.")] * 4 + [("", "A data set.")] * 3)
+    assert model.abbreviations.terms("data set") == model.abbreviations.terms("dataset")
+    assert "dataset" not in model.abbreviations.expansions
+    index = matching.MatchIndex([PaperView(1, "A Dataset of Cats")], model)
     assert index.match([parse("data"), parse("cats -data")]) == [{}, index.match([parse("cats")])[0]]
 
 
 def test_a_long_form_may_hold_a_compound() -> None:
-    """ "supervised fine-tuning" is SFT, however the last word is written."""
-    known = learned(
+    """ "supervised fine-tuning" is SFT in each spelling of the last word."""
+    learned = abbreviations_of(
         "Supervised finetuning (SFT) works.",
         *["Supervised fine-tuning (SFT) works."] * 3,
         *["We finetune, and fine-tune."] * 3,
     )
-    assert known.terms("SFT") == known.terms("supervised fine-tuning") == known.terms("supervised finetuning")
+    assert (
+        learned.terms("SFT")
+        == learned.terms("supervised fine-tuning")
+        == learned.terms("supervised finetuning")
+    )
 
 
 def test_two_papers_are_too_few() -> None:
-    """What fewer than three explain may be a slip."""
-    assert learned(*["We use reinforcement learning (RL)."] * 2).shorts == {}
+    """A definition in fewer than three papers may be an error."""
+    assert abbreviations_of(*["We use reinforcement learning (RL)."] * 2).shorts == {}
 
 
 @pytest.mark.parametrize(
@@ -151,15 +155,15 @@ def test_two_papers_are_too_few() -> None:
     ],
 )
 def test_a_short_form_of_two_meanings_stays_itself(one: str, other: str) -> None:
-    """Neither is folded into it, however alike they are; a slip of one paper does not count."""
-    assert learned(*[one] * 3, *[other] * 3).shorts == {}
-    assert learned(*[one] * 4, *[other] * 2).shorts == {}
-    assert learned(*[one] * 4, other).shorts == learned(*[one] * 3).shorts != {}
+    """Neither long form is replaced by it. A deviation in one paper does not count."""
+    assert abbreviations_of(*[one] * 3, *[other] * 3).shorts == {}
+    assert abbreviations_of(*[one] * 4, *[other] * 2).shorts == {}
+    assert abbreviations_of(*[one] * 4, other).shorts == abbreviations_of(*[one] * 3).shorts != {}
 
 
 def test_a_long_form_with_a_word_that_says_nothing_is_not_learned() -> None:
-    """ "use" is no telling word to `words`: "computer use agent" would fold every "computer agent"."""
-    assert ("comput", "agent") not in learned(*["A computer use agent (CUA) clicks."] * 3).shorts
+    """ "use" is a stop word: "computer use agent" would otherwise replace every "computer agent"."""
+    assert ("comput", "agent") not in abbreviations_of(*["A computer use agent (CUA) clicks."] * 3).shorts
 
 
 # Whoever writes the short form finds the long one, and the other way round.
@@ -170,13 +174,13 @@ PAPERS = [
 ]
 
 
-@pytest.mark.parametrize("wish", ["RL", "reinforcement learning", "RLs"])
-def test_an_interest_finds_both_forms_and_quotes_what_is_there(wish: str) -> None:
-    """Its reason has the words of the paper, not those of the interest."""
-    corpus = RelevanceModel.train(
+@pytest.mark.parametrize("interest", ["RL", "reinforcement learning", "RLs"])
+def test_an_interest_finds_both_forms_and_quotes_what_is_there(interest: str) -> None:
+    """The reason quotes the words of the paper, not those of the interest."""
+    model = RelevanceModel.train(
         [("Robots", "Reinforcement learning (RL) of robots."), *[("Cats", "They purr.")] * 9] * 3
     )
-    index, query = matching.MatchIndex(PAPERS, corpus), parse(wish)
+    index, query = matching.MatchIndex(PAPERS, model), parse(interest)
     assert set(index.match([query])[0]) == {1, 2}
     reasons = [index.reason(query, number) for number in (1, 2)]
     assert reasons == ["“reinforcement learning” in the abstract", "“RL” in the abstract"]
@@ -198,8 +202,8 @@ WORDS = [
 
 @given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
 def test_folded_words_keep_their_places(text: str) -> None:
-    """They are the same terms with and without places, and none overlaps the next."""
-    tokens: list[Token] = KNOWN.tokens(text)
-    assert [token.stem for token in tokens] == KNOWN.terms(text)
+    """Terms with positions equal those without, and do not overlap."""
+    tokens: list[Token] = LEARNED.tokens(text)
+    assert [token.stem for token in tokens] == LEARNED.terms(text)
     assert all(one.end <= other.start for one, other in itertools.pairwise(tokens))
     assert all(text[token.start : token.end].strip() for token in tokens)

@@ -65,7 +65,7 @@ def name_of(path: Path) -> str:
 
 
 def imports_of(path: Path) -> set[str]:
-    """Dotted names of everything that a module imports, wherever in it."""
+    """Return the dotted names of everything that a module imports, at any level."""
     imported = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -81,18 +81,18 @@ def is_or_is_in(name: str, parents: tuple[str, ...] | set[str]) -> bool:
 
 @pytest.mark.parametrize("path", [path for path in MODULES if is_or_is_in(name_of(path), PURE)], ids=name_of)
 def test_deciding_is_pure(path: Path) -> None:
-    """No database, network, clock, environment or randomness: the same values give the same answer."""
+    """Pure modules use no database, network, clock, environment or randomness."""
     assert not {name for name in imports_of(path) if is_or_is_in(name, IMPURE)}
 
 
 def test_pure_modules_exist() -> None:
-    """A module that was renamed must not drop out of the test above."""
+    """Every listed module exists, so that none drops out of the test above when it is renamed."""
     names = {name_of(path) for path in MODULES}
     assert set(PURE) <= names
 
 
 def test_modules_that_call_themselves_pure_are_held_to_it() -> None:
-    """The word stands at the beginning of their docstring."""
+    """Every module whose docstring begins with PURE is listed."""
     claimed = {
         name_of(path)
         for path in MODULES
@@ -103,7 +103,7 @@ def test_modules_that_call_themselves_pure_are_held_to_it() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 def test_each_package_names_its_modules(package: Path) -> None:
-    """Its docstring is the map by which somebody new finds the file for a change."""
+    """A package's docstring lists its modules."""
     dotted = ".".join(("app", *package.relative_to(ROOT).parts))
     described = set(re.findall(r"[a-z_]+", importlib.import_module(dotted).__doc__ or ""))
     modules = {path.stem for path in package.glob("*.py")} | {
@@ -113,7 +113,7 @@ def test_each_package_names_its_modules(package: Path) -> None:
 
 
 def test_the_clock_is_read_in_one_place() -> None:
-    """Everything else is given the time."""
+    """Only `clock` reads the time."""
     readers = {
         name_of(path)
         for path in MODULES
@@ -125,7 +125,7 @@ def test_the_clock_is_read_in_one_place() -> None:
 
 
 def test_only_the_scheduler_imports_apscheduler() -> None:
-    """When things run is decided in one file."""
+    """Only `scheduler` imports APScheduler."""
     importing = [
         path for path in MODULES if any(is_or_is_in(name, {"apscheduler"}) for name in imports_of(path))
     ]

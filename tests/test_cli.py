@@ -601,7 +601,7 @@ def test_a_key_is_shown_once(run: Run, app: Application) -> None:
     """It works, it is listed without itself, and it ends when it is revoked."""
     told = says(run("key", "create", "grafana", "--scope", "read", "--scope", "send", "--json"))
     with app.db.read() as session:
-        holder = api_keys.holder(session, told["key"], clock.utcnow())
+        holder = api_keys.authenticate(session, told["key"], clock.utcnow())
     assert holder is not None
     assert holder.scopes == {Scope.READ, Scope.SEND}
     listed = run("key", "list")
@@ -611,7 +611,7 @@ def test_a_key_is_shown_once(run: Run, app: Application) -> None:
     assert "already" in run("key", "create", "grafana", "--scope", "read", code=1).stderr
     run("key", "revoke", "grafana")
     with app.db.read() as session:
-        assert api_keys.holder(session, told["key"], clock.utcnow()) is None
+        assert api_keys.authenticate(session, told["key"], clock.utcnow()) is None
         assert session.exec(select(ApiKey)).one().revoked_at
     run("key", "revoke", "grafana", code=1)
 

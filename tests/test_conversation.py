@@ -105,7 +105,7 @@ class Played:
 
     @property
     def verdicts(self) -> list[SendOutcome]:
-        return [answer.verdict for answer in self.answers]
+        return [answer.outcome for answer in self.answers]
 
 
 def play(
@@ -220,7 +220,7 @@ def test_a_mail_that_is_too_large(settings: Settings) -> None:
         await peer.hears("QUIT")
 
     (answer,) = play(settings, 1, script).answers
-    assert answer.verdict is SendOutcome.UNSENDABLE
+    assert answer.outcome is SendOutcome.UNSENDABLE
     assert "takes 20 at most" in answer.text
 
 
@@ -290,7 +290,7 @@ def test_a_refused_recipient(settings: Settings) -> None:
 
     played = play(settings, 2, script)
     assert played.answers == [
-        SendResult(SendOutcome.HARD, 550, "5.1.1 no such user"),
+        SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"),
         SendResult(ACCEPTED, 250, "taken"),
     ]
 
@@ -335,12 +335,16 @@ def test_our_fault_and_yet_354(settings: Settings) -> None:
         await peer.hears(".")
         await peer.hears_nothing_more()
 
-    assert play(settings, 2, script).verdicts == [SendOutcome.OUR_FAULT, SendOutcome.HELD]
+    assert play(settings, 2, script).verdicts == [SendOutcome.SENDER_REJECTED, SendOutcome.NOT_ATTEMPTED]
 
 
 @pytest.mark.parametrize(
     ("reply", "verdict"),
-    [("451 4.7.1 later", DEFERRED), ("552 5.2.2 full", SendOutcome.FULL), ("554 5.6.0 no", SendOutcome.SOFT)],
+    [
+        ("451 4.7.1 later", DEFERRED),
+        ("552 5.2.2 full", SendOutcome.MAILBOX_FULL),
+        ("554 5.6.0 no", SendOutcome.SOFT_BOUNCE),
+    ],
 )
 @pytest.mark.parametrize("stage", ["data", "dot"])
 def test_a_mail_refused_late(settings: Settings, reply: str, verdict: SendOutcome, stage: str) -> None:
@@ -416,7 +420,7 @@ def test_an_end_right_after_the_greeting(settings: Settings, ending: Callable[[P
         ending(peer)
 
     played = play(settings, 10, *[script] * 9)
-    assert set(played.verdicts) <= {DEFERRED, SendOutcome.UNREACHABLE, SendOutcome.HELD, ACCEPTED}
+    assert set(played.verdicts) <= {DEFERRED, SendOutcome.UNREACHABLE, SendOutcome.NOT_ATTEMPTED, ACCEPTED}
     assert played.verdicts[0] in (DEFERRED, SendOutcome.UNREACHABLE)
 
 

@@ -536,7 +536,9 @@ def test_a_pause_holds_what_was_claimed_already(app: Application, now: datetime)
         assert ledger.claim(session, owner="me", now=now)
 
 
-@pytest.mark.parametrize("verdict", [SendOutcome.HELD, SendOutcome.DEFERRED, SendOutcome.HARD])
+@pytest.mark.parametrize(
+    "verdict", [SendOutcome.NOT_ATTEMPTED, SendOutcome.DEFERRED, SendOutcome.HARD_BOUNCE]
+)
 def test_an_answer_that_comes_after_the_end_changes_nothing(
     app: Application, now: datetime, verdict: SendOutcome
 ) -> None:
@@ -559,7 +561,7 @@ def test_an_answer_that_comes_after_the_end_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    "verdict", [SendOutcome.ACCEPTED, SendOutcome.HARD, SendOutcome.DEFERRED, SendOutcome.UNCERTAIN]
+    "verdict", [SendOutcome.ACCEPTED, SendOutcome.HARD_BOUNCE, SendOutcome.DEFERRED, SendOutcome.UNCERTAIN]
 )
 def test_an_answer_names_nobody_who_was_erased_meanwhile(
     app: Application, now: datetime, verdict: SendOutcome

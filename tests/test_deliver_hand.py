@@ -367,7 +367,8 @@ def test_with_fsync_a_mail_is_announced_first(app: Application, now: datetime, s
 
 def refused(times: int) -> list[SendResult]:
     return [
-        SendResult(SendOutcome.SOFT, 554, f"5.7.1 <reader{n}@example.org>: not wanted") for n in range(times)
+        SendResult(SendOutcome.SOFT_BOUNCE, 554, f"5.7.1 <reader{n}@example.org>: not wanted")
+        for n in range(times)
     ]
 
 
@@ -395,7 +396,7 @@ def test_a_storm_says_what_it_is_made_of() -> None:
     storm = sender_ledger.CircuitBreaker(30)
     said = [
         storm.add(answer)
-        for answer in [SendResult(SendOutcome.HARD, 550, "5.1.1 no such user"), *refused(19)]
+        for answer in [SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), *refused(19)]
     ]
     assert said[-1] == (
         "20 of the last 20 answers of the relay were refusals; 19 of them: 554 5.7.1 …: not wanted"

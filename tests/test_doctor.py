@@ -77,7 +77,7 @@ def test_a_healthy_service_has_no_finding_but_good_ones(
     """Everything was looked at, and all is well."""
     with app.db.write() as session:
         shelves.source(session, now).polled_at = now
-    with job_runs.recorded(app.db, "refresh", now):
+    with job_runs.record(app.db, "refresh", now):
         pass
     found = examine(app, now, names)
     assert {finding.check: finding.said for finding in found.values() if finding.level is not Level.OK} == {}
@@ -224,10 +224,10 @@ def test_a_service_without_sources_is_found(app: Application, now: datetime) -> 
 
 def test_a_failed_job_is_found_until_it_works_again(app: Application, now: datetime) -> None:
     """Only the newest run of a job says how it is."""
-    with job_runs.recorded(app.db, "refresh", now) as run:
+    with job_runs.record(app.db, "refresh", now) as run:
         run.fail("arxiv", "it answered 503")
     assert remembered(app, now)["job refresh"].level is Level.WARNING
-    with job_runs.recorded(app.db, "refresh", now):
+    with job_runs.record(app.db, "refresh", now):
         pass
     assert remembered(app, now)["job refresh"].level is Level.OK
 

@@ -15,11 +15,13 @@ from app.relevance.highlights import PaperText
 from app.relevance.query_language import Query, parse
 from app.relevance.vector_space import Matrix
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import stems, telling, tokenise
+from app.text.tokenizer import content_stems, tokenise, without_stopwords
 from app.types import PaperView
 
 ABBREVIATIONS = Abbreviations(
-    {("fine", "tune"): "finetun"}, {("larg", "languag", "model"): "llm"}, apart=frozenset({"finetun"})
+    {("fine", "tune"): "finetun"},
+    {("larg", "languag", "model"): "llm"},
+    split_compounds=frozenset({"finetun"}),
 )
 PAPER = PaperView(
     1,
@@ -103,13 +105,15 @@ def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
     """Return (excluded, rejected) of one paper, found word by word without an index."""
     text_of_paper, texts = PaperText(paper, ABBREVIATIONS), [paper.title, paper.abstract]
     written = [[token.stem for token in tokenise(text)] for text in texts]
-    folded_texts = [ABBREVIATIONS.fold(stems(text)) for text in texts]
-    implied = {part for text in folded_texts for stem in text for part in ABBREVIATIONS.parts.get(stem, ())}
+    folded_texts = [ABBREVIATIONS.fold(content_stems(text)) for text in texts]
+    implied = {
+        part for text in folded_texts for stem in text for part in ABBREVIATIONS.expansions.get(stem, ())
+    }
 
     def is_mentioned(phrase: Sequence[str]) -> bool:
-        folded = ABBREVIATIONS.fold(telling(phrase))
+        folded = ABBREVIATIONS.fold(without_stopwords(phrase))
         literally = any(map(is_in, [phrase] * 2, written))
-        if len(telling(phrase)) == 1 < len(phrase):
+        if len(without_stopwords(phrase)) == 1 < len(phrase):
             return literally
         return literally or any(map(is_in, [folded] * 2, folded_texts)) or " ".join(folded) in implied
 

@@ -1,4 +1,4 @@
-"""The sentence that tells most is found, and is the paper's own."""
+"""Summaries: the most informative sentence of an abstract, word for word."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from app.text import summarizer
     ],
 )
 def test_sentences_end_where_a_reader_says_that_they_end(marked: str) -> None:
-    """A full stop alone does not say so."""
+    """Full stops in abbreviations, numbers and initials end no sentence."""
     assert summarizer.sentences(marked.replace("|", " ")) == marked.split("|")
 
 
 def test_a_space_that_was_forgotten() -> None:
-    """One abstract in a hundred lacks one, and some are empty."""
+    """A missing space after a sentence (1 % of abstracts) and an empty abstract are handled."""
     assert summarizer.sentences("It lacks a space.We add one.") == ["It lacks a space.", "We add one."]
     assert summarizer.sentences("") == []
     assert summarizer.sentences(" . ") == ["."]
@@ -51,14 +51,14 @@ ABSTRACT = (
 
 
 def test_what_is_introduced_tells_more_than_how_it_was_before() -> None:
-    """Neither the opening, nor a detail, nor where the code lies."""
+    """The chosen sentence is not the opening, a detail or the link to the code."""
     assert summarizer.summarize("Bookmark: Reading Long Documents Page by Page", ABSTRACT) == (
         "To close this gap, we introduce Bookmark, a reader that keeps an index of all the pages it ever saw."
     )
 
 
 def test_without_an_introduction_the_finding_tells() -> None:
-    """A study introduces nothing: its own "we" is what to look for."""
+    """In a study that introduces nothing, a sentence with "we" is chosen."""
     text = (
         "Larger models are said to forget less. The claim is often repeated without evidence. "
         "Over two years and nine model families, we show that forgetting depends on the data order alone. "
@@ -68,7 +68,7 @@ def test_without_an_introduction_the_finding_tells() -> None:
 
 
 def test_a_brief_sentence_brings_the_next() -> None:
-    """A name by itself tells nothing; but the way to the code is not what it needs."""
+    """A brief sentence is joined with the next one, unless that is about the code."""
     text = "We introduce Bookmark. It keeps an index of the pages it has seen. Others do not."
     assert (
         summarizer.summarize("Bookmark", text)
@@ -79,17 +79,17 @@ def test_a_brief_sentence_brings_the_next() -> None:
 
 
 def test_a_long_sentence_is_cut_between_clauses() -> None:
-    """And shows that it was."""
+    """A cut summary ends in an ellipsis."""
     clause = "which keeps an index of all the pages that it has seen so far, "
-    told = summarizer.summarize("Bookmark", "We introduce Bookmark, " + clause * 9 + "and more.")
-    assert told.endswith("it has seen so far …")
-    assert 200 < len(told) <= summarizer.LIMIT
+    summary = summarizer.summarize("Bookmark", "We introduce Bookmark, " + clause * 9 + "and more.")
+    assert summary.endswith("it has seen so far …")
+    assert 200 < len(summary) <= summarizer.LIMIT
     assert len(summarizer.summarize("Bookmark", "a" * 2_000)) <= summarizer.LIMIT
 
 
 @pytest.mark.parametrize("aside", ["(e.g., all kinds of pages)", "(pages, notes, and what stands between)"])
 def test_a_cut_leaves_no_bracket_open(aside: str) -> None:
-    """What stands in it is said in passing, and the comma of "e.g.," parts no clauses."""
+    """The cut is before a bracket, and the comma of "e.g.," separates no clauses."""
     text = (
         f"We introduce Bookmark, {'which keeps an index of all that it has seen ' * 6}{aside}, page by page."
     )
@@ -97,26 +97,26 @@ def test_a_cut_leaves_no_bracket_open(aside: str) -> None:
 
 
 def test_no_abstract_no_summary() -> None:
-    """Nothing is made up."""
+    """Without an abstract the summary is empty."""
     assert summarizer.summarize("Bookmark", "") == ""
 
 
 def test_only_the_way_to_the_code_is_better_than_nothing() -> None:
-    """It is still the abstract's own."""
+    """An abstract with nothing else gives the sentence about the code."""
     assert summarizer.summarize("Bookmark", "Code is available online.") == "Code is available online."
 
 
 @given(title=st.text(max_size=80), abstract=st.text(alphabet="ab. W!?()\n…,", max_size=900))
 def test_whatever_it_says_stands_in_the_abstract(title: str, abstract: str) -> None:
-    """Word for word, and never longer than the limit."""
-    told = summarizer.summarize(title, abstract)
-    assert len(told) <= summarizer.LIMIT
-    assert "".join(told.removesuffix(" …").split()) in "".join(abstract.split())
+    """A summary is a part of the abstract and not longer than LIMIT."""
+    summary = summarizer.summarize(title, abstract)
+    assert len(summary) <= summarizer.LIMIT
+    assert "".join(summary.removesuffix(" …").split()) in "".join(abstract.split())
 
 
 @pytest.mark.parametrize("unit", [".", "a. ", "(. ", "e.g. ", 'x." ', "Ab.Cd "])
 def test_a_hostile_abstract_takes_no_time(unit: str) -> None:
-    """The longest that ingest lets in, made of what the rules look at most."""
+    """The longest accepted abstract, of patterns that are slow to match, takes under 3 seconds."""
     began = time.process_time()
     summarizer.summarize("Bookmark", (unit * 20_000)[:20_000])
     assert time.process_time() - began < 3

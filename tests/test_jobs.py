@@ -1,4 +1,4 @@
-"""The schedule: every job in its minutes, and one that fails takes nothing with it."""
+"""The schedule: every job runs in its minutes, and a failing job does not affect others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.mailserver import MailServer
 
 
 def test_each_job_has_its_minutes(app: Application) -> None:
-    """Sending every minute, asking every five, learning and pruning at night; never two of one at a time."""
+    """Each job has its cron fields, and at most one instance of it runs at a time."""
     background = scheduler.start(app)
     try:
         planned = {job.id: job for job in background.get_jobs()}
@@ -45,7 +45,7 @@ def test_each_job_has_its_minutes(app: Application) -> None:
 
 
 def test_jobs_are_functions_of_the_pipeline() -> None:
-    """The scheduler decides when, never what."""
+    """Every job is a public function of the pipeline."""
     verbs = [
         pipeline.send,
         pipeline.plan,
@@ -61,7 +61,7 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
 
 
 def test_a_job_that_fails_is_not_the_end(app: Application) -> None:
-    """It is logged, and the next minute tries again."""
+    """A failure is logged, and the job runs again at its next time."""
     called = []
 
     def broken(_app: Application, now: datetime) -> None:
@@ -75,7 +75,7 @@ def test_a_job_that_fails_is_not_the_end(app: Application) -> None:
 
 
 def test_stopping_waits_for_what_is_under_way(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mail that is being sent is sent to its end."""
+    """`stop` waits for running jobs, so that a mail in flight is finished."""
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     def slow(_app: Application, _now: datetime) -> None:
@@ -92,24 +92,24 @@ def test_stopping_waits_for_what_is_under_way(app: Application, monkeypatch: pyt
     assert ended.is_set()
 
 
-@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("enabled", [True, False])
 def test_the_web_app_runs_the_schedule_where_the_settings_want_it(
-    wanted: bool, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    enabled: bool, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With `paperboy worker` beside it, it does not."""
+    """The web app starts the scheduler only if the settings enable it."""
     monkeypatch.setattr(scheduler, "JOBS", ())
     started: list[Application] = []
     begin = scheduler.start
     monkeypatch.setattr(scheduler, "start", lambda app: started.append(app) or begin(app))
-    built = main.build(settings.model_copy(update={"scheduler": wanted}))
+    built = main.build(settings.model_copy(update={"scheduler": enabled}))
     with TestClient(main.create_app(built)) as client:
         assert client.get("/healthz").status_code == 200
-    assert started == ([built] if wanted else [])
+    assert started == ([built] if enabled else [])
     built.db.dispose()
 
 
 def test_a_nightly_job_runs_once_a_day_on_all_machines(app: Application, settings: Settings) -> None:
-    """Two machines tick at the same minute: the second finds it done. What failed may be tried again."""
+    """On the second machine it does not run again, unless it failed."""
     other, runs = main.build(settings), []
 
     def nightly(machine: Application, _now: datetime) -> None:
@@ -129,14 +129,14 @@ def test_a_nightly_job_runs_once_a_day_on_all_machines(app: Application, setting
 
 
 def test_nightly_jobs_say_so() -> None:
-    """The others ask what is due: who comes second finds nothing."""
+    """Only the nightly jobs are limited to once a day."""
     assert {job.name for job in scheduler.JOBS if job.once_a_day} == {"learn", "prune"}
 
 
 def test_mails_leave_while_others_are_planned(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planning goes on to Bob only when Alice's digest has arrived."""
+    """Alice's digest is sent while Bob's is still planned."""
     monkeypatch.setattr(planning, "SHARD", 1)
     monkeypatch.setattr(clock, "_ahead", now - clock.system_time())
     with app.db.write() as session:

@@ -53,7 +53,7 @@ def test_a_dead_sender_is_told_of(folder: Path) -> None:
     sender = Journal(folder, OWNER)
     begin(sender, 1, 2)
     end(sender, 1)
-    end(sender, 3, answer=SendResult(SendOutcome.HARD, 550, "5.1.1 no such user"))
+    end(sender, 3, answer=SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"))
     die(sender)
     assert journal.any_left_behind(folder)
     assert told(folder) == AbandonedJournal(
@@ -62,7 +62,7 @@ def test_a_dead_sender_is_told_of(folder: Path) -> None:
         {2: ("<2@paperboy.test>", "A subject")},
         (
             AttemptResult(1, QUEUED, 1001.25, "<1@paperboy.test>", "A subject"),
-            AttemptResult(3, SendResult(SendOutcome.HARD, 550, "5.1.1 no such user"), 1001.25),
+            AttemptResult(3, SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), 1001.25),
         ),
     )
     assert not journal.any_left_behind(folder)
@@ -169,7 +169,7 @@ def test_hostile_words_make_no_lines(folder: Path) -> None:
     words = "x\n00000000\tB\t9\ty\t" + "é" * 2000
     sender = Journal(folder, OWNER)
     begin(sender, 1)
-    end(sender, 1, answer=SendResult(SendOutcome.SOFT, 554, words))
+    end(sender, 1, answer=SendResult(SendOutcome.SOFT_BOUNCE, 554, words))
     die(sender)
     (ending,) = told(folder).ended
     assert ending.answer.text.startswith("x 00000000\tB\t9\ty\téé")
@@ -200,7 +200,7 @@ def test_a_full_disk_stops_before_the_body_leaves(folder: Path, monkeypatch: pyt
         begin(sender, *range(1, 1000))
     begun = sorted(sender.open)
     disk.size = sender._ready  # by now another has taken the rest
-    longest = SendResult(SendOutcome.SOFT, 554, "é" * 5000)
+    longest = SendResult(SendOutcome.SOFT_BOUNCE, 554, "é" * 5000)
     end(sender, *begun, answer=longest)
     die(sender)
     remains = told(folder)

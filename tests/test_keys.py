@@ -1,4 +1,4 @@
-"""Keys are shown once, kept as a hash, and end when they are revoked."""
+"""API keys are shown once, stored as a hash, and can be revoked."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from app.storage.models import ApiKey, Scope
 
 
 def test_a_key_names_its_holder_and_is_nowhere_in_the_database(app: Application, now: datetime) -> None:
-    """Who reads the database cannot call the API."""
+    """Access to the database does not allow calls of the API."""
     with app.db.write() as session:
         row, key = api_keys.create(session, "grafana", [Scope.SEND, Scope.READ, Scope.READ], now)
         assert row.scopes == ["read", "send"]
     assert key.startswith("pb_")
     with app.db.read() as session:
-        holder = api_keys.holder(session, key, now)
+        holder = api_keys.authenticate(session, key, now)
         stored = session.exec(select(ApiKey)).one()
     assert holder is not None
     assert (holder.name, holder.scopes) == ("grafana", {Scope.READ, Scope.SEND})
@@ -30,25 +30,25 @@ def test_a_key_names_its_holder_and_is_nowhere_in_the_database(app: Application,
 
 @pytest.mark.parametrize("forged", ["", "pb_", "pb_" + "A" * 43, "grafana", "é", "pb_é"])
 def test_an_unknown_key_has_no_holder(app: Application, now: datetime, forged: str) -> None:
-    """Whatever is sent, the answer is the same."""
+    """An unknown or malformed key gives None."""
     with app.db.write() as session:
         api_keys.create(session, "grafana", [Scope.READ], now)
-        assert api_keys.holder(session, forged, now) is None
+        assert api_keys.authenticate(session, forged, now) is None
 
 
 def test_a_revoked_key_has_no_holder_and_its_name_is_free(app: Application, now: datetime) -> None:
-    """Rotating is: revoke, and create under the same name."""
+    """A key is rotated by revoking it and creating another one with the same name."""
     with app.db.write() as session:
         _, old = api_keys.create(session, "grafana", [Scope.READ], now)
         api_keys.revoke(session, "grafana", now)
         _, new = api_keys.create(session, "grafana", [Scope.READ], now)
-        assert api_keys.holder(session, old, now) is None
-        assert api_keys.holder(session, new, now) is not None
-        assert [row.revoked_at for row in api_keys.listed(session)] == [now, None]
+        assert api_keys.authenticate(session, old, now) is None
+        assert api_keys.authenticate(session, new, now) is not None
+        assert [row.revoked_at for row in api_keys.list_keys(session)] == [now, None]
 
 
 def test_two_keys_in_use_never_share_a_name(app: Application, now: datetime) -> None:
-    """The audit names the key, so a name has to say which."""
+    """Names in use are unique, because the audit log identifies keys by name."""
     with app.db.write() as session:
         api_keys.create(session, "grafana", [Scope.READ], now)
         with pytest.raises(Conflict):
@@ -56,7 +56,7 @@ def test_two_keys_in_use_never_share_a_name(app: Application, now: datetime) -> 
 
 
 def test_a_key_needs_a_name_and_a_scope(app: Application, now: datetime) -> None:
-    """The message says which field to change."""
+    """The error names the field to change."""
     with app.db.write() as session:
         for name, scopes, field in [
             (" ", [Scope.READ], "name"),
@@ -69,28 +69,28 @@ def test_a_key_needs_a_name_and_a_scope(app: Application, now: datetime) -> None
 
 
 def test_revoking_what_is_not_there_says_so(app: Application, now: datetime) -> None:
-    """A misspelt name must not look like success."""
+    """Revoking an unknown name raises NotFound."""
     with app.db.write() as session, pytest.raises(NotFound):
         api_keys.revoke(session, "grafana", now)
 
 
 def test_use_is_noted_once_a_minute(app: Application, now: datetime) -> None:
-    """Reading a thousand times writes once."""
+    """`last_used_at` is written at most once a minute."""
     with app.db.write() as session:
         row, key = api_keys.create(session, "grafana", [Scope.READ], now)
-        fresh = api_keys.holder(session, key, now)
+        fresh = api_keys.authenticate(session, key, now)
         assert fresh is not None
         assert fresh.is_stale(now)
         assert row.id is not None
-        api_keys.note_use(session, row.id, now)
-        used = api_keys.holder(session, key, now)
+        api_keys.touch(session, row.id, now)
+        used = api_keys.authenticate(session, key, now)
         assert used is not None
         assert not used.is_stale(now + timedelta(seconds=59))
         assert used.is_stale(now + timedelta(seconds=60))
 
 
 def test_a_secret_is_good_enough_for_the_settings() -> None:
-    """What `paperboy key secret` prints is accepted, and never the same twice."""
-    first, second = api_keys.secret(), api_keys.secret()
+    """The settings accept a secret from `paperboy key secret`, and each one differs."""
+    first, second = api_keys.new_secret(), api_keys.new_secret()
     assert first != second
     assert Settings(_env_file=None, secret_keys=(first, second)).secret_keys == (first, second)

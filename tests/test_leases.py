@@ -1,4 +1,4 @@
-"""One process at a time."""
+"""Locks with a lease."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ HOUR = timedelta(hours=1)
 
 
 def test_a_lease_is_held_by_one_until_it_is_given_back_or_runs_out(app: Application, now: datetime) -> None:
-    """Alice holds it, prolongs it, gives it back; a crashed Bob loses it in time."""
+    """Alice acquires, renews and releases it. Bob crashes, and his lease expires."""
     with app.db.write() as session:
-        assert locks.take(session, "refresh", "alice", now, HOUR)
-        assert not locks.take(session, "refresh", "bob", now, HOUR)
-        assert locks.take(session, "prune", "bob", now, HOUR), "another job is another lease"
-        assert locks.take(session, "refresh", "alice", now + HOUR, HOUR)
-        assert not locks.take(session, "refresh", "bob", now + HOUR, HOUR)
-        locks.give_back(session, "refresh", "bob")
-        assert not locks.take(session, "refresh", "bob", now + HOUR, HOUR), "only one's own"
-        locks.give_back(session, "refresh", "alice")
-        assert locks.take(session, "refresh", "bob", now, HOUR)
-        assert locks.take(session, "refresh", "alice", now + HOUR, HOUR), "it ran out"
+        assert locks.acquire(session, "refresh", "alice", now, HOUR)
+        assert not locks.acquire(session, "refresh", "bob", now, HOUR)
+        assert locks.acquire(session, "prune", "bob", now, HOUR), "another job is another lease"
+        assert locks.acquire(session, "refresh", "alice", now + HOUR, HOUR)
+        assert not locks.acquire(session, "refresh", "bob", now + HOUR, HOUR)
+        locks.release(session, "refresh", "bob")
+        assert not locks.acquire(session, "refresh", "bob", now + HOUR, HOUR), "only one's own"
+        locks.release(session, "refresh", "alice")
+        assert locks.acquire(session, "refresh", "bob", now, HOUR)
+        assert locks.acquire(session, "refresh", "alice", now + HOUR, HOUR), "it ran out"
 
 
 def test_a_turn_ends_with_its_block(app: Application, now: datetime) -> None:
-    """Alice works; Bob sees that, and does not give back what is hers; her failing frees it at once."""
+    """Bob cannot get or release Alice's lock. It is released at once when her block fails."""
 
     def work() -> None:
-        with locks.turn(app.db, "learn", now, HOUR) as alices:
+        with locks.hold(app.db, "learn", now, HOUR) as alices:
             for _ in range(2):
-                with locks.turn(app.db, "learn", now, HOUR) as bobs:
+                with locks.hold(app.db, "learn", now, HOUR) as bobs:
                     assert (alices, bobs) == (True, False)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         work()
-    with locks.turn(app.db, "learn", now, HOUR) as bobs:
+    with locks.hold(app.db, "learn", now, HOUR) as bobs:
         assert bobs
 
 
 def test_a_process_that_lives_keeps_its_lease(app: Application, now: datetime) -> None:
-    """Nobody gets a lease of this process, or one whose holder does not say which process it is."""
+    """A lease of a live process, or of a holder without a process id, is not taken before its end."""
     with app.db.write() as session:
-        mine = live_processes.new_holder()
-        assert locks.take(session, "learn", mine, now, HOUR)
-        assert locks.take(session, "prune", "host:1:abc", now, HOUR)
-        assert [live_processes.is_alive(session, holder) for holder in (mine, "host:1:abc")] == [None, None]
+        own = live_processes.new_holder()
+        assert locks.acquire(session, "learn", own, now, HOUR)
+        assert locks.acquire(session, "prune", "host:1:abc", now, HOUR)
+        assert [live_processes.is_alive(session, holder) for holder in (own, "host:1:abc")] == [None, None]
     with app.db.write() as session:
-        assert not locks.take(session, "learn", live_processes.new_holder(), now, HOUR)
-        assert not locks.take(session, "prune", live_processes.new_holder(), now, HOUR)
+        assert not locks.acquire(session, "learn", live_processes.new_holder(), now, HOUR)
+        assert not locks.acquire(session, "prune", live_processes.new_holder(), now, HOUR)

@@ -1,4 +1,4 @@
-"""Logs tell what happened, and no secret."""
+"""Logs contain no secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.conftest import SECRET
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """Other tests have logs of their own."""
+    """Restore the logging configuration of other tests."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     yield
@@ -33,10 +33,10 @@ def _as_before() -> Iterator[None]:
 def test_neither_links_nor_keys_are_written(
     settings: Settings, now: datetime, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not in a message, a field, an exception, nor a line of the web server's."""
+    """Tokens and keys are redacted in messages, fields, exceptions and access logs."""
     logs.configure(settings)
     token = LinkSigner([SECRET], "").token(Purpose.UNSUBSCRIBE, 7, now)
-    key = api_keys.PREFIX + api_keys.secret()
+    key = api_keys.PREFIX + api_keys.new_secret()
     structlog.get_logger("app").info("called", path=f"/unsubscribe/{token}", headers={"Authorization": [key]})
     logging.getLogger("uvicorn.access").info(
         '%s - "%s %s HTTP/%s" %d', "127.0.0.1", "GET", f"/view/{token}?x=1", "1.1", 200
@@ -72,11 +72,11 @@ def test_neither_links_nor_keys_are_written(
 def test_a_secret_is_recognised_whatever_it_is_glued_to(
     now: datetime, written: str, secret: str, spelling: str
 ) -> None:
-    """Twelve characters in a row of it are more than anybody may read."""
+    """A secret is redacted in any encoding and context: no 12 characters in a row remain."""
     signer = LinkSigner([SECRET], "")
     secrets = {
         "token": signer.token(Purpose.UNSUBSCRIBE, 7, now),
-        "key": api_keys.PREFIX + api_keys.secret(),
+        "key": api_keys.PREFIX + api_keys.new_secret(),
         "return path": signer.return_path(7, "x").removeprefix("bounce+").removesuffix("@x"),
     }
     bare = secrets[secret]
@@ -92,35 +92,35 @@ def test_a_secret_is_recognised_whatever_it_is_glued_to(
         "an exception": ValueError(text),
         "a name": {text: 1},
     }
-    shown = str(logs.conceal(None, "", {"event": "x", "said": wrapped.get(spelling, text)}))
-    visible = unquote(re.sub(r"=?(\\r)?\\n ?", "", shown))
+    redacted = str(logs.conceal(None, "", {"event": "x", "said": wrapped.get(spelling, text)}))
+    visible = unquote(re.sub(r"=?(\\r)?\\n ?", "", redacted))
     assert not any(bare[at : at + 12] in visible for at in range(len(bare) - 12))
-    assert "…" in shown
+    assert "…" in redacted
 
 
 def test_what_is_no_secret_stays_readable(now: datetime) -> None:
-    """Names, paths, numbers and sentences are what logs are read for."""
-    said = {
-        "event": "no model was learned; the one before it serves on",
+    """Names, paths, numbers and sentences are not redacted."""
+    event = {
+        "event": "training the model failed; the previous model stays in use",
         "path": "/api/v1/subscribers/17/deliveries?limit=100&state=committing",
         "at": now,
         "count": 17,
         "names": ["app.subscribers.preferences", "ix_subscriber_due"],
         "error": ValueError("broken"),
-        "sentence": "Papers of the last seven days\nare shown on the front page, most votes first.",
+        "sentence": "Papers of the last seven days\nare redacted on the front page, most votes first.",
     }
-    assert logs.conceal(None, "", dict(said)) == said
+    assert logs.conceal(None, "", dict(event)) == event
 
 
 def test_logs_are_for_machines_where_the_settings_say_so(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One JSON object a line, ours and the libraries' alike."""
+    """With `log_json`, each line is a JSON object, for our logs and those of libraries."""
     logs.configure(settings.model_copy(update={"log_json": True}))
     structlog.get_logger("app.storage.job_runs").info("run ended", job="refresh")
     twice = {"color_message": "Started \x1b[36m%s\x1b[0m"}
     logging.getLogger("uvicorn.error").warning("Started %s", "server", extra=twice)
-    ours, theirs = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    ours, uvicorns = (json.loads(line) for line in capsys.readouterr().err.splitlines())
     assert (ours["event"], ours["job"], ours["level"], ours["logger"]) == (
         "run ended",
         "refresh",
@@ -128,12 +128,12 @@ def test_logs_are_for_machines_where_the_settings_say_so(
         "app.storage.job_runs",
     )
     assert ours["timestamp"].endswith("Z")
-    assert (theirs["event"], theirs["level"]) == ("Started server", "warning")
-    assert "color_message" not in theirs
+    assert (uvicorns["event"], uvicorns["level"]) == ("Started server", "warning")
+    assert "color_message" not in uvicorns
 
 
 def test_the_level_is_kept(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    """A command that says itself what it did wants less."""
+    """A command may set another level than the settings."""
     logs.configure(settings, level="WARNING")
     structlog.get_logger("app").info("quiet")
     structlog.get_logger("app").warning("loud")

@@ -14,7 +14,7 @@ from app.errors import InvalidInterest
 from app.relevance import matching
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
-from app.text.tokenizer import stems
+from app.text.tokenizer import content_stems
 from app.types import PaperView
 from tests import corpora
 
@@ -311,7 +311,7 @@ def test_a_reason_says_nothing_twice(interest: str) -> None:
     index = matching.MatchIndex(short, corpora.trained_model())
     for number in matches(interest, index):
         reason = reason_for(interest, number, index)
-        quoted = [stem for words in re.findall("“(.*?)”", reason) for stem in stems(words)]
+        quoted = [stem for words in re.findall("“(.*?)”", reason) for stem in content_stems(words)]
         assert len(set(quoted)) == len(quoted), reason
 
 

@@ -1,4 +1,4 @@
-"""Migrations make exactly the tables that the models describe, and can be taken back."""
+"""Migrations create exactly the tables of the models, and can be reverted."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def tables_of(url: str) -> set[str]:
 
 
 def test_models_and_migrations_agree(database_url: str) -> None:
-    """`alembic check` finds nothing that a new revision would have to change."""
+    """`alembic check` finds no difference."""
     command.check(config_of(database_url))
 
 
 def test_down_and_up_again(database_url: str) -> None:
-    """Downgrading removes every table; upgrading makes the same ones again."""
+    """Downgrading removes every table, and upgrading creates the same ones again."""
     before = tables_of(database_url)
     command.downgrade(config_of(database_url), "base")
     assert tables_of(database_url) == set()
@@ -43,7 +43,7 @@ def test_down_and_up_again(database_url: str) -> None:
 
 
 def test_several_processes_may_migrate_at_once(database_url: str, tmp_path: Path) -> None:
-    """A service and its workers start together: one makes the tables, the others wait for it."""
+    """If a service and its workers start together, one migrates and the others wait."""
     before = tables_of(database_url)
     command.downgrade(config_of(database_url), "base")
     migrate = [sys.executable, "-c", "from app.cli import main; main()", "migrate"]

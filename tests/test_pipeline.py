@@ -1,4 +1,4 @@
-"""Who is due gets one digest, for one edition, whatever happens around it."""
+"""Each due reader gets one digest per edition, also after failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VIDEO = "Video Diffusion in Real Time"
 
 @pytest.fixture
 def app(app: Application) -> Application:
-    """An archive with two papers of today, and Alice, who is due at eight and likes agents."""
+    """Return the application with two papers of today, and Alice, who is due at eight and likes agents."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
         for title in (AGENTS, VIDEO):
@@ -64,7 +64,7 @@ def list_paper(app: Application, title: str, day: date) -> None:
 
 
 def test_a_due_reader_gets_what_matches(app: Application) -> None:
-    """One delivery, with the right paper and its reason, and the next due time is tomorrow at eight."""
+    """One delivery has the matching paper and its reason. The next due time is tomorrow at eight."""
     assert plan(app, NOW) == {"planned": 1}
     (delivery,) = deliveries(app)
     assert titles(app, delivery) == [AGENTS]
@@ -76,14 +76,14 @@ def test_a_due_reader_gets_what_matches(app: Application) -> None:
 
 
 def test_planning_twice_changes_nothing(app: Application) -> None:
-    """A tick that is repeated finds nobody due."""
+    """Planning again finds nobody due."""
     plan(app, NOW)
     assert plan(app, NOW) == {}
     assert len(deliveries(app)) == 1
 
 
 def test_two_processes_plan_one_digest_each_reader(app: Application) -> None:
-    """Two ticks at the same moment on one database: every reader is planned exactly once."""
+    """Two concurrent runs on one database plan every reader exactly once."""
     with app.db.write() as session:
         for number in range(30):
             shelves.reader(session, f"reader{number}@example.org", [f"agents {number}"], NOW)
@@ -95,7 +95,7 @@ def test_two_processes_plan_one_digest_each_reader(app: Application) -> None:
 
 
 def test_the_same_paper_never_comes_twice(app: Application) -> None:
-    """Tomorrow there is nothing new for Alice, and the ledger says so."""
+    """The next day there is nothing new for Alice, and her edition is skipped."""
     plan(app, NOW)
     plan(app, NOW + timedelta(days=1))
     first, second = deliveries(app)
@@ -107,7 +107,7 @@ def test_the_same_paper_never_comes_twice(app: Application) -> None:
 
 
 def test_parting_papers_brings_none_back(app: Application) -> None:
-    """What was sent while it stood for another paper, too, was sent, however late it is listed itself."""
+    """A paper sent while merged counts as sent after the merge is undone, however late it is listed."""
     page = PaperRecord("Pigeons that Plan in Cities", abstract="We teach pigeons to plan.", listed_on=TODAY)
     own = replace(page, arxiv_id="2611.00001", listed_on=None)
     later = NOW + timedelta(days=30)
@@ -126,7 +126,7 @@ def test_parting_papers_brings_none_back(app: Application) -> None:
 
 
 def test_a_paper_of_a_failed_digest_comes_with_the_next(app: Application) -> None:
-    """What was given up was never read, so it is not a repeat."""
+    """The papers of an abandoned digest were never read, so they may be sent again."""
     plan(app, NOW)
     with app.db.write() as session:
         session.exec(select(Delivery)).one().state = DeliveryState.FAILED
@@ -135,7 +135,7 @@ def test_a_paper_of_a_failed_digest_comes_with_the_next(app: Application) -> Non
 
 
 def test_after_an_outage_one_digest_holds_what_was_missed(app: Application) -> None:
-    """Three days without a tick make one digest, not three."""
+    """After three days without planning there is one digest, not three."""
     list_paper(app, "Language Agents that Remember", TODAY + timedelta(days=2))
     plan(app, NOW + timedelta(days=3))
     (delivery,) = deliveries(app)
@@ -144,7 +144,7 @@ def test_after_an_outage_one_digest_holds_what_was_missed(app: Application) -> N
 
 
 def test_two_interests_are_two_sections(app: Application) -> None:
-    """Bob's interests are not blended into one."""
+    """Each of Bob's interests has its own section."""
     with app.db.write() as session:
         bob = shelves.reader(session, "bob@example.org", ["video diffusion", "agents"], NOW)
     plan(app, NOW)
@@ -156,7 +156,7 @@ def test_two_interests_are_two_sections(app: Application) -> None:
 
 
 def test_a_broken_reader_stops_no_other(app: Application) -> None:
-    """An interest that can no longer be read is written down as the reason; Alice gets her mail."""
+    """An invalid interest is stored as the reason for Bob's skipped edition. Alice gets her mail."""
     with app.db.write() as session:
         broken = shelves.reader(session, "carol@example.org", ["!!!"], NOW)
     plan(app, NOW)
@@ -166,7 +166,7 @@ def test_a_broken_reader_stops_no_other(app: Application) -> None:
 
 
 def test_an_interest_that_cannot_be_understood_costs_itself_alone(app: Application) -> None:
-    """Carol gets what her other interest brings, and is told which one to write anew."""
+    """Carol gets the papers of her other interest, and a note about the invalid one."""
     with app.db.write() as session:
         carol = shelves.reader(session, "carol@example.org", ["!!!", "agents"], NOW)
     plan(app, NOW)
@@ -177,7 +177,7 @@ def test_an_interest_that_cannot_be_understood_costs_itself_alone(app: Applicati
 
 
 def test_a_reader_who_cannot_be_planned_stops_no_other(app: Application) -> None:
-    """A zone that the world has abolished: Alice gets her mail, and Bob is looked at again in an hour."""
+    """Bob has an unknown time zone: Alice gets her mail, and Bob is retried in an hour."""
     with app.db.write() as session:
         bob = shelves.reader(session, "bob@example.org", ["agents"], NOW, zone="Mars/Olympus")
     assert plan(app, NOW) == {"planned": 1, "not_planned": 1}
@@ -189,7 +189,7 @@ def test_a_reader_who_cannot_be_planned_stops_no_other(app: Application) -> None
 
 
 def test_nobody_waits_while_interests_are_matched(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes long: meanwhile readers sign up, and the sender writes down what became of mails."""
+    """Matching is slow, so no transaction is open meanwhile and others can write."""
     real, written = matching.MatchIndex.match, list[str]()
 
     def while_others_write(index: matching.MatchIndex, queries: Sequence[Query]) -> list[dict[int, float]]:
@@ -205,7 +205,7 @@ def test_nobody_waits_while_interests_are_matched(app: Application, monkeypatch:
 
 
 def test_a_pause_ends_by_itself_and_begins_with_the_next_hour(app: Application) -> None:
-    """Nobody gets a digest at the moment of waking, but at their own hour."""
+    """After a pause, the next digest comes at the reader's usual hour."""
     with app.db.write() as session:
         alice = session.exec(select(Subscriber)).one()
         alice.state, alice.paused_until, alice.next_due_at = SubscriberState.PAUSED, NOW, None
@@ -216,14 +216,14 @@ def test_a_pause_ends_by_itself_and_begins_with_the_next_hour(app: Application) 
 
 @pytest.mark.parametrize("state", [state for state in SubscriberState if state is not SubscriberState.ACTIVE])
 def test_nobody_but_the_active_is_planned_for(app: Application, state: SubscriberState) -> None:
-    """Pending, paused, gone: no digest, whatever their due time says."""
+    """Pending, paused and unsubscribed readers get no digest, even if they are due."""
     with app.db.write() as session:
         session.exec(select(Subscriber)).one().state = state
     assert plan(app, NOW) == {}
 
 
 def test_a_weekly_reader_looks_back_on_the_week(app: Application) -> None:
-    """A paper of last Saturday is in Friday's weekly digest."""
+    """Friday's weekly digest contains a paper of last Saturday."""
     list_paper(app, "Language Agents on Saturday", date(2026, 11, 14))
     with app.db.write() as session:
         weekly = {"cadence": Cadence.WEEKLY, "weekday": 4}
@@ -247,7 +247,7 @@ def test_a_weekly_reader_looks_back_on_the_week(app: Application) -> None:
 def test_what_is_kept_for_the_next_digest_is_in_it(
     app: Application, rhythm: dict[str, Any], listed: date, waits: bool
 ) -> None:
-    """A thin digest waits only where the next one still finds its papers, whenever that is due."""
+    """A digest with too few papers is skipped only if its papers can still be in the next one."""
     list_paper(app, "Pigeons that Plan", listed)
     with app.db.write() as session:
         bob = shelves.reader(session, "bob@example.org", ["pigeons"], NOW, min_papers=2, **rhythm)
@@ -257,18 +257,18 @@ def test_what_is_kept_for_the_next_digest_is_in_it(
         due = session.get_one(Subscriber, bob).next_due_at
     assert due
     plan(app, due)
-    made = [
+    sent = [
         row for row in deliveries(app) if row.subscriber_id == bob and row.state is not DeliveryState.SKIPPED
     ]
-    first, *_ = digests = [titles(app, row) for row in made]
+    first, *_ = digests = [titles(app, row) for row in sent]
     assert first == (["Pigeons that Remember", "Pigeons that Plan"] if waits else ["Pigeons that Plan"])
     assert [title for digest in digests for title in digest].count("Pigeons that Plan") == 1
-    told = "No digest came on Friday, 20 November: 1 of at least 2 papers: kept for the next digest."
-    assert shelves.digest(app, made[0]).note == (told if waits else "")
+    note = "No digest came on Friday, 20 November: 1 of at least 2 papers: kept for the next digest."
+    assert shelves.digest(app, sent[0]).note == (note if waits else "")
 
 
 def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailServer) -> None:
-    """The whole way: one mail arrives, the ledger balances, the run tells what it did."""
+    """One mail arrives, the ledger is consistent, and the run has its counts."""
     assert pipeline.send_due(app, NOW)["sent"] == 1
     assert len(mail_server.messages) == 1
     with app.db.read() as session:
@@ -277,7 +277,7 @@ def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailS
 
 
 def test_a_preview_needs_no_reader_and_writes_nothing(app: Application) -> None:
-    """What somebody with these interests would get on a day; on the day before there was nothing."""
+    """A preview shows the digest of a day. On the day before there are no papers."""
     digest = pipeline.preview(app, Preferences(interests=(Interest("video"),)), NOW)
     assert isinstance(digest, Digest)
     assert [pick.title for pick in digest.picks] == [VIDEO]
@@ -291,7 +291,7 @@ def test_a_preview_needs_no_reader_and_writes_nothing(app: Application) -> None:
 
 
 def test_an_interest_named_twice_is_one_section(app: Application) -> None:
-    """A preview takes whatever was typed, and still shows each paper once."""
+    """A preview with a duplicate interest shows each paper once."""
     digest = pipeline.preview(
         app,
         Preferences(
@@ -308,7 +308,7 @@ def test_an_interest_named_twice_is_one_section(app: Application) -> None:
 
 @pytest.mark.parametrize("minutes", [1, 24 * 60])
 def test_pruning_never_brings_a_paper_back(app: Application, minutes: int) -> None:
-    """When the delivery that proves a paper was sent is gone, the paper is too old to be a candidate."""
+    """When the delivery of a paper is pruned, the paper is too old to be a candidate."""
     plan(app, NOW)
     later = NOW + timedelta(days=app.settings.retention_days, minutes=minutes)
     with app.db.write() as session:
@@ -322,7 +322,7 @@ def test_pruning_never_brings_a_paper_back(app: Application, minutes: int) -> No
 
 
 def test_a_bounce_that_came_later_goes_with_its_delivery(app: Application) -> None:
-    """Otherwise the one that is younger would keep all that is older from being pruned."""
+    """A younger bounce event does not prevent the pruning of older deliveries."""
     plan(app, NOW)
     with app.db.write() as session:
         (delivery,) = session.exec(select(Delivery)).all()
@@ -336,7 +336,7 @@ def test_a_bounce_that_came_later_goes_with_its_delivery(app: Application) -> No
 
 
 def test_pruning_goes_in_short_transactions(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stop in between keeps what is done; the next night goes on with the rest."""
+    """A stop between transactions keeps what is deleted. The next night continues."""
     monkeypatch.setattr(retention, "AT_ONCE", 2)
     with app.db.write() as session:
         reader = shelves.reader(session, "bob@example.org", [], NOW)
@@ -344,11 +344,11 @@ def test_pruning_goes_in_short_transactions(app: Application, monkeypatch: pytes
         skips = [ledger.Entry(reader, f"{at:%Y-%m-%d}", at, Skip("quiet")) for at in days]
         ledger.enter(session, skips, days[0])
         session.add_all(Event(at=at, kind="changed", subscriber_id=reader) for at in days)
-    prune_some = ledger.prune_deliveries
+    prune_batch = ledger.prune_deliveries
 
     def prune_and_stop(session: Session, before: datetime) -> Counter[str]:
         app.stopping.set()
-        return prune_some(session, before)
+        return prune_batch(session, before)
 
     with monkeypatch.context() as stopping:
         stopping.setattr(ledger, "prune_deliveries", prune_and_stop)

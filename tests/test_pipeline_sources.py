@@ -1,4 +1,4 @@
-"""Asking the sources and reading files: what is stored, what is remembered, and what a fault costs."""
+"""Polling sources and reading files: stored papers, stored state, and behaviour on faults."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 @pytest.fixture(autouse=True)
 def _no_waiting() -> Iterator[None]:
-    """Tries again at once."""
+    """Make retries immediate."""
     stamina.set_testing(True, attempts=2)
     yield
     stamina.set_testing(False)
 
 
 class World:
-    """Hugging Face and arXiv, small: two papers a day, and one feed. Any host may be made to fail."""
+    """Fake Hugging Face, arXiv and feed, with two papers a day. Any host can be made to fail."""
 
     def __init__(self) -> None:
-        self.asked: list[httpx.URL] = []
+        self.requests: list[httpx.URL] = []
         self.broken: dict[str, httpx.Response | Exception] = {}
         self.upvotes = 5
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(request.url)
+        self.requests.append(request.url)
         host = request.url.host
         if fault := self.broken.get(host):
             if isinstance(fault, Exception):
@@ -58,7 +58,7 @@ class World:
             )
             return httpx.Response(200, text=answers.feed(entry), headers={"etag": '"today"'})
         if host == "export.arxiv.org":
-            number = 30000 + len(self.asked)
+            number = 30000 + len(self.requests)
             return httpx.Response(
                 200, text=answers.api(answers.api_entry(f"2611.{number}v1", f"Paper {number}"))
             )
@@ -75,15 +75,15 @@ class World:
         headers = {"link": '<https://huggingface.co/next>; rel="next"'} if page == 0 else {}
         return httpx.Response(200, text=answers.hf(row), headers=headers)
 
-    def days_asked(self) -> list[str]:
-        return [url.params["date"] for url in self.asked if url.params.get("p") == "0"]
+    def requested_days(self) -> list[str]:
+        return [url.params["date"] for url in self.requests if url.params.get("p") == "0"]
 
-    def asked_of(self, host: str) -> list[httpx.URL]:
-        return [url for url in self.asked if url.host == host]
+    def requests_to(self, host: str) -> list[httpx.URL]:
+        return [url for url in self.requests if url.host == host]
 
 
 async def _at_once(_seconds: float) -> None:
-    """Waiting takes no time in tests."""
+    """Sleep for no time."""
 
 
 async def _resolve(host: str, port: int) -> list[str]:
@@ -97,7 +97,7 @@ def world() -> World:
 
 @pytest.fixture
 def live(app: Application, world: World) -> Application:
-    """The application on that world."""
+    """Return the application with these fake servers."""
     settings = app.settings.model_copy(update={"backfill_days": 4})
     return replace(app, settings=settings, http=HttpTransport(httpx.MockTransport(world), _at_once, _resolve))
 
@@ -110,32 +110,32 @@ def source(app: Application, kind: SourceKind) -> Source:
 def test_the_first_refresh_seeds_the_sources_and_fills_the_last_days(
     live: Application, world: World, now: datetime
 ) -> None:
-    """Hugging Face by day and page; arXiv's feed for today, its query API for the days before."""
-    refreshed = pipeline.refresh(live, now)
-    assert refreshed.polled == ("Hugging Face Daily Papers", "arXiv announcements")
-    assert refreshed.failed == {}
-    assert world.days_asked() == ["2026-11-16", "2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20"]
-    assert len(world.asked_of("export.arxiv.org")) == 4
-    assert refreshed.summary.papers_new == 5 * 2 + 4 + 1
+    """Hugging Face is read by day and page, arXiv's feed for today, and its query API for earlier days."""
+    result = pipeline.refresh(live, now)
+    assert result.polled == ("Hugging Face Daily Papers", "arXiv announcements")
+    assert result.failed == {}
+    assert world.requested_days() == ["2026-11-16", "2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20"]
+    assert len(world.requests_to("export.arxiv.org")) == 4
+    assert result.summary.papers_new == 5 * 2 + 4 + 1
     with live.db.read() as session:
         run = session.exec(select(JobRun)).one()
         days = {listing.listed_on for listing in session.exec(select(Listing))}
-    assert run.counts["papers_new"] == refreshed.summary.papers_new
+    assert run.counts["papers_new"] == result.summary.papers_new
     assert days == {date(2026, 11, day) for day in range(16, 21)}
 
 
 def test_a_source_is_asked_when_it_is_due_and_then_only_for_what_can_be_new(
     live: Application, world: World, now: datetime
 ) -> None:
-    """Yesterday and today once more, whose votes grow; arXiv's feed by its ETag."""
+    """A later poll reads yesterday and today again, for their votes, and arXiv's feed with its ETag."""
     pipeline.refresh(live, now)
-    world.asked.clear()
+    world.requests.clear()
     assert pipeline.refresh(live, now + timedelta(minutes=5)).polled == ()
-    assert world.asked == []
+    assert world.requests == []
     world.upvotes = 9
     again = pipeline.refresh(live, now + timedelta(hours=1))
-    assert world.days_asked() == ["2026-11-19", "2026-11-20"]
-    assert world.asked_of("export.arxiv.org") == []
+    assert world.requested_days() == ["2026-11-19", "2026-11-20"]
+    assert world.requests_to("export.arxiv.org") == []
     assert (again.summary.papers_new, again.summary.changed) == (0, 4)
     with live.db.read() as session:
         row = session.exec(select(VoteCount).where(VoteCount.at == now + timedelta(hours=1))).first()
@@ -144,14 +144,14 @@ def test_a_source_is_asked_when_it_is_due_and_then_only_for_what_can_be_new(
 
 
 def test_days_missed_in_an_outage_are_caught_up(live: Application, world: World, now: datetime) -> None:
-    """Ten days later, from the watermark on, over two weekends; no day is left out."""
+    """After ten days, every day since the watermark is read, over two weekends."""
     pipeline.refresh(live, now)
-    world.asked.clear()
+    world.requests.clear()
     pipeline.refresh(live, now + timedelta(days=10))
-    assert world.days_asked()[0] == "2026-11-19"
-    assert world.days_asked()[-1] == "2026-11-30"
+    assert world.requested_days()[0] == "2026-11-19"
+    assert world.requested_days()[-1] == "2026-11-30"
     # arXiv: Mon 23 to Fri 27 without Thanksgiving; today's own list comes by the feed.
-    assert len(world.asked_of("export.arxiv.org")) == 4
+    assert len(world.requests_to("export.arxiv.org")) == 4
     assert source(live, SourceKind.ARXIV_FEED).watermark == date(2026, 11, 29)
     assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 28)
 
@@ -159,11 +159,11 @@ def test_days_missed_in_an_outage_are_caught_up(live: Application, world: World,
 def test_one_failing_source_stops_no_other_and_backs_off(
     live: Application, world: World, now: datetime
 ) -> None:
-    """Its error is kept, its next poll comes later each time, and a good one clears it."""
+    """Its error is stored, its next poll is delayed more each time, and a successful poll clears both."""
     world.broken["huggingface.co"] = httpx.Response(500)
-    refreshed = pipeline.refresh(live, now)
-    assert list(refreshed.failed) == ["Hugging Face Daily Papers"]
-    assert refreshed.summary.papers_new == 5
+    result = pipeline.refresh(live, now)
+    assert list(result.failed) == ["Hugging Face Daily Papers"]
+    assert result.summary.papers_new == 5
     failing = source(live, SourceKind.HUGGINGFACE)
     assert (failing.failures, failing.next_poll_at) == (1, now + timedelta(minutes=5))
     assert "HTTP 500" in (failing.last_error or "")
@@ -177,7 +177,7 @@ def test_one_failing_source_stops_no_other_and_backs_off(
 
 
 def test_rows_are_counted_over_all_pages_of_a_day(live: Application, world: World, now: datetime) -> None:
-    """Each page has a bad first row: two rejections, with the numbers that they have in the day."""
+    """Each page has a bad first row. The two rejections have row numbers within the day."""
     real = world.daily
 
     def spoiled(request: httpx.Request) -> httpx.Response:
@@ -186,9 +186,9 @@ def test_rows_are_counted_over_all_pages_of_a_day(live: Application, world: Worl
 
     world.daily = spoiled  # type: ignore[method-assign]
     live = replace(live, settings=live.settings.model_copy(update={"backfill_days": 0}))
-    told = pipeline.refresh(live, now, source_id=_seeded(live, now)).summary
-    assert [one.row for one in told.rejections] == [1, 3, 1, 3]
-    assert (told.rows, told.papers_new, told.rejected) == (8, 4, 4)
+    summary = pipeline.refresh(live, now, source_id=_seeded(live, now)).summary
+    assert [rejection.row for rejection in summary.rejections] == [1, 3, 1, 3]
+    assert (summary.rows, summary.papers_new, summary.rejected) == (8, 4, 4)
 
 
 def _seeded(app: Application, now: datetime) -> int:
@@ -197,21 +197,21 @@ def _seeded(app: Application, now: datetime) -> int:
 
 
 def test_hugging_face_is_one_source(live: Application, now: datetime) -> None:
-    """Under a second name its votes would count twice."""
+    """A second source for Hugging Face is refused, because votes would count twice."""
     _seeded(live, now)
     with live.db.write() as session, pytest.raises(Conflict, match="“Days” is this source already"):
         source_registry.add(session, "Again", SourceKind.HUGGINGFACE, {}, now)
 
 
 def test_a_login_page_is_a_fault_and_not_an_empty_day(live: Application, world: World, now: datetime) -> None:
-    """The watermark stays, so the day is read when the source is well again."""
+    """The watermark does not move, so the day is read when the source works again."""
     world.broken["huggingface.co"] = httpx.Response(200, text="<!DOCTYPE html><html>Sign in</html>")
     assert "web page" in pipeline.refresh(live, now).failed["Hugging Face Daily Papers"]
     assert source(live, SourceKind.HUGGINGFACE).watermark is None
 
 
 def test_arxivs_429_holds_for_all_of_its_sources(live: Application, world: World, now: datetime) -> None:
-    """Ten minutes, also for one that was not due."""
+    """All arXiv sources wait ten minutes, also one that was not due."""
     with live.db.write() as session:
         query = source_registry.add(session, "Pigeons", SourceKind.ARXIV, {"query": "all:pigeon"}, now)
         query.next_poll_at = now + timedelta(minutes=1)
@@ -223,7 +223,7 @@ def test_arxivs_429_holds_for_all_of_its_sources(live: Application, world: World
 
 
 def test_an_operators_feed_and_query_are_polled(live: Application, world: World, now: datetime) -> None:
-    """The feed's own days count; the query is asked for each day's submissions."""
+    """A feed's entries have their own days. A query is sent for each day's submissions."""
     with live.db.write() as session:
         feed = source_registry.add(session, "Birds", SourceKind.FEED, {"url": "https://birds.test/rss"}, now)
         query = source_registry.add(session, "Pigeons", SourceKind.ARXIV, {"query": "all:pigeon"}, now)
@@ -231,58 +231,58 @@ def test_an_operators_feed_and_query_are_polled(live: Application, world: World,
     assert pipeline.refresh(live, now, source_id=ids[0]).summary.papers_new == 2
     summary = pipeline.refresh(live, now, source_id=ids[1]).summary
     assert (summary.papers_new, summary.papers_merged) == (4, 1), "one has the DOI that the feed had"
-    asked = world.asked_of("export.arxiv.org")[0].params["search_query"]
-    assert asked == "(all:pigeon) AND submittedDate:[202611121900 TO 202611131900]"
+    search_query = world.requests_to("export.arxiv.org")[0].params["search_query"]
+    assert search_query == "(all:pigeon) AND submittedDate:[202611121900 TO 202611131900]"
 
 
 def test_a_paused_source_is_not_asked(live: Application, world: World, now: datetime) -> None:
-    """Until it is resumed."""
+    """A paused source is not polled until it is resumed."""
     pipeline.refresh(live, now)
-    world.asked.clear()
+    world.requests.clear()
     with live.db.write() as session:
-        for one in source_registry.listed(session):
-            source_registry.pause(session, one)
+        for row in source_registry.listed(session):
+            source_registry.pause(session, row)
     assert pipeline.refresh(live, now + timedelta(days=1)).polled == ()
-    assert world.asked == []
+    assert world.requests == []
 
 
 def test_what_is_read_from_files_is_not_asked(app: Application, now: datetime, folder: Path) -> None:
-    """It has no address."""
+    """A source for files has no URL and is not polled."""
     pipeline.read_files(app, [folder / "4-page.txt"], now)
     with pytest.raises(Conflict, match="read from files"):
         pipeline.refresh(app, now, source_id=source(app, SourceKind.PAGE).id)
 
 
 def test_only_one_process_asks_a_source_at_a_time(live: Application, world: World, now: datetime) -> None:
-    """The other comes back; a lease that its holder left behind runs out."""
+    """A second process does not poll it. The lease of a dead process expires."""
     with live.db.write() as session:
         source_registry.seed(session, ["cs.CL"], now)
         for name in map(source_registry.lease_of, source_registry.listed(session)):
-            locks.take(session, name, "another process", now, timedelta(minutes=30))
+            locks.acquire(session, name, "another process", now, timedelta(minutes=30))
     assert pipeline.refresh(live, now).busy
-    assert world.asked == []
+    assert world.requests == []
     assert not pipeline.refresh(live, now + timedelta(minutes=30)).busy
 
 
 def test_a_fault_in_the_middle_keeps_what_was_read_before_it(
     live: Application, world: World, now: datetime
 ) -> None:
-    """Each day is stored by itself, and the next poll goes on there."""
+    """Each day is stored separately, and the next poll continues at the failed day."""
     real = world.daily
 
     def until_thursday(request: httpx.Request) -> httpx.Response:
         return httpx.Response(500) if request.url.params["date"] >= "2026-11-19" else real(request)
 
     world.daily = until_thursday  # type: ignore[method-assign]
-    refreshed = pipeline.refresh(live, now)
-    assert "Hugging Face Daily Papers" in refreshed.failed
+    result = pipeline.refresh(live, now)
+    assert "Hugging Face Daily Papers" in result.failed
     assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 18)
 
 
 def test_a_day_that_cannot_be_read_keeps_no_other_from_readers(
     live: Application, world: World, now: datetime
 ) -> None:
-    """Yesterday and today are read; the watermark waits, and what was missed comes when the day is well."""
+    """Later days are still read. The watermark stays, and the failed day is read when it works again."""
     real = world.daily
 
     def but_tuesday(request: httpx.Request) -> httpx.Response:
@@ -290,18 +290,18 @@ def test_a_day_that_cannot_be_read_keeps_no_other_from_readers(
 
     world.daily = but_tuesday  # type: ignore[method-assign]
     assert "HTTP 500" in pipeline.refresh(live, now).failed["Hugging Face Daily Papers"]
-    assert set(world.days_asked()) == {"2026-11-16", "2026-11-17", "2026-11-19", "2026-11-20"}
+    assert set(world.requested_days()) == {"2026-11-16", "2026-11-17", "2026-11-19", "2026-11-20"}
     assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 16)
     world.daily = real  # type: ignore[method-assign]
-    world.asked.clear()
+    world.requests.clear()
     assert pipeline.refresh(live, now + timedelta(hours=1)).failed == {}
-    assert set(world.days_asked()) == {"2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20"}
+    assert set(world.requested_days()) == {"2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20"}
 
 
 def test_todays_announcement_does_not_wait_for_the_missed_days(
     live: Application, world: World, now: datetime
 ) -> None:
-    """The query API is often down; the feed is not."""
+    """A failing query API does not delay the feed."""
     world.broken["export.arxiv.org"] = httpx.Response(500)
     assert "arXiv announcements" in pipeline.refresh(live, now).failed
     with live.db.read() as session:
@@ -318,7 +318,7 @@ def test_todays_announcement_does_not_wait_for_the_missed_days(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One file of each kind, and two that cannot be read."""
+    """Return a folder with one file of each kind and two unreadable ones."""
     place = tmp_path / "saved"
     place.mkdir()
     rows = [answers.hf_row("2611.00001"), 17, answers.hf_row("2611.00002", "Owls at Noon")]
@@ -336,18 +336,18 @@ def _tables(session: Session) -> list[dict[str, object]]:
 
 
 def test_files_are_read_and_what_cannot_be_is_told(app: Application, now: datetime, folder: Path) -> None:
-    """The rest goes on; every row is counted as one thing."""
-    read = pipeline.read_files(app, [*sorted(folder.iterdir()), folder / "missing.json"], now)
-    assert read.files == 6
-    assert [Path(name).name for name in read.unreadable] == ["2-login.json", "missing.json"]
-    told = [(Path(r.origin).name, r.reason, r.row) for r in read.summary.rejections]
-    assert told == [
+    """Unreadable files are reported, the others are read, and every row is counted once."""
+    result = pipeline.read_files(app, [*sorted(folder.iterdir()), folder / "missing.json"], now)
+    assert result.files == 6
+    assert [Path(name).name for name in result.unreadable] == ["2-login.json", "missing.json"]
+    rejections = [(Path(r.origin).name, r.reason, r.row) for r in result.summary.rejections]
+    assert rejections == [
         ("1-daily-2026-11-19.json", "the row is not an object", 2),
         ("2-login.json", "the file cannot be read", None),
         ("5-feed.xml", "the answer was cut off", None),
         ("missing.json", "the file cannot be read", None),
     ]
-    counts = read.summary.counts()
+    counts = result.summary.counts()
     assert counts == {
         "rows": 8,
         "papers_new": 5,
@@ -360,7 +360,7 @@ def test_files_are_read_and_what_cannot_be_is_told(app: Application, now: dateti
 
 
 def test_reading_files_again_changes_nothing(app: Application, now: datetime, folder: Path) -> None:
-    """Not tomorrow either."""
+    """Reading the same files again changes nothing, also on the next day."""
     pipeline.read_files(app, sorted(folder.iterdir()), now)
     with app.db.read() as session:
         before = _tables(session)
@@ -371,7 +371,7 @@ def test_reading_files_again_changes_nothing(app: Application, now: datetime, fo
 
 
 def test_files_of_a_polled_source_are_its_own_days(live: Application, now: datetime, folder: Path) -> None:
-    """A day read from a file and polled later is one listing."""
+    """A day that is read from a file and polled later gives one listing."""
     pipeline.read_files(live, [folder / "1-daily-2026-11-19.json"], now)
     assert pipeline.refresh(live, now).failed == {}
     with live.db.read() as session:
@@ -381,7 +381,7 @@ def test_files_of_a_polled_source_are_its_own_days(live: Application, now: datet
 
 
 def test_the_operators_word_on_kind_and_day_counts(app: Application, now: datetime, tmp_path: Path) -> None:
-    """A page saved last year."""
+    """The given kind and day apply to a page that was saved last year."""
     page = tmp_path / "page.txt"
     page.write_text(answers.PAGE)
     pipeline.read_files(app, [page], now, kind=SourceKind.PAGE, day=date(2025, 3, 1))

@@ -1,4 +1,4 @@
-"""Which processes live, by the locks that end with them."""
+"""Detection of live processes by locks that end with them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def folder(app: Application) -> Path:
 
 
 def test_a_process_without_a_lock_is_dead(app: Application, now: datetime) -> None:
-    """Its lease is free at once; a holder that names no process keeps it to its end."""
+    """Its lease is free at once. A holder without a process id keeps its lease to the end."""
     with app.db.write() as session:
-        assert locks.take(session, "learn", DEAD, now, HOUR)
-        assert locks.take(session, "prune", "host:1:abc", now, HOUR)
+        assert locks.acquire(session, "learn", DEAD, now, HOUR)
+        assert locks.acquire(session, "prune", "host:1:abc", now, HOUR)
     with app.db.write() as session:
-        assert locks.take(session, "learn", live_processes.new_holder(), now, HOUR)
-        assert not locks.take(session, "prune", live_processes.new_holder(), now, HOUR)
+        assert locks.acquire(session, "learn", live_processes.new_holder(), now, HOUR)
+        assert not locks.acquire(session, "prune", live_processes.new_holder(), now, HOUR)
         assert live_processes.is_alive(session, DEAD) is False
 
 
 def test_the_lock_is_given_back(app: Application) -> None:
-    """With the end of the service; and taken again should it go on."""
+    """`dispose` releases the lock, and `announce` takes it again."""
     for _ in range(2):
         app.db.presence.announce()
         app.db.presence.announce()
@@ -43,29 +43,29 @@ def test_the_lock_is_given_back(app: Application) -> None:
 
 @pytest.mark.once
 def test_nobody_else_reads_the_locks(app: Application) -> None:
-    """The folder and its files are the owner's alone. What dead processes left is removed."""
+    """Only the owner can access the folder and its files. Files of dead processes are removed."""
     folder(app).mkdir(mode=0o700)
     left = folder(app) / "0123456789ab-000000.lock"
     left.touch()
     app.db.presence.announce()
-    (mine,) = folder(app).iterdir()
-    assert mine != left
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder(app), mine)] == [0o700, 0o600]
+    (lock_file,) = folder(app).iterdir()
+    assert lock_file != left
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder(app), lock_file)] == [0o700, 0o600]
 
 
 @pytest.mark.once
 def test_a_file_system_without_locks(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is called dead there: leases end with their time."""
+    """No process is declared dead there, so leases end only with their time."""
 
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(live_processes.fcntl, "flock", no_locks)
     with app.db.write() as session:
-        assert locks.take(session, "learn", DEAD, now, HOUR)
-        assert not locks.take(session, "learn", live_processes.new_holder(), now, HOUR)
+        assert locks.acquire(session, "learn", DEAD, now, HOUR)
+        assert not locks.acquire(session, "learn", live_processes.new_holder(), now, HOUR)
         assert live_processes.is_alive(session, DEAD) is None
-        assert locks.take(session, "learn", live_processes.new_holder(), now + HOUR, HOUR)
+        assert locks.acquire(session, "learn", live_processes.new_holder(), now + HOUR, HOUR)
     assert list(folder(app).iterdir()) == []

@@ -127,7 +127,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     ),
     "record refused": lambda s: ledger.record_results(
         s,
-        endings(SendOutcome.HARD)[:3],
+        endings(SendOutcome.HARD_BOUNCE)[:3],
         owner="sender",
         now=NOW,
         policy=RESEND,

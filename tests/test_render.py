@@ -15,7 +15,7 @@ from jinja2 import UndefinedError
 from jinja2.exceptions import SecurityError
 
 from app.errors import DeliveryError
-from app.links import OPINIONS, LinkSigner, Purpose
+from app.links import FEEDBACK_ACTIONS, LinkSigner, Purpose
 from app.mail import render
 from app.mail.render import Renderer
 from app.settings import Settings
@@ -277,11 +277,11 @@ def test_each_paper_has_links_to_say_what_one_thinks_of_it(
     for part in (mail.text, mail.html):
         found = [each for each in LINK.findall(part) if each[2]]
         assert [(wish, int(paper)) for _, _, wish, paper in found] == [
-            (wish, pick.paper_id) for pick in samples.digest().picks for wish in OPINIONS
+            (wish, pick.paper_id) for pick in samples.digest().picks for wish in FEEDBACK_ACTIONS
         ]
-        assert {name for name, *_ in found} == {Purpose.OPINION}
+        assert {name for name, *_ in found} == {Purpose.FEEDBACK}
         (token,) = {token for _, token, *_ in found}
-        assert signer.verify(Purpose.OPINION, token, now).subscriber_id == 7
+        assert signer.verify(Purpose.FEEDBACK, token, now).subscriber_id == 7
 
 
 def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:

@@ -310,7 +310,7 @@ def test_a_folder_that_is_not_there_is_told(app: Application, folder: Path) -> N
 def test_one_process_reads_at_a_time(app: Application, folder: Path) -> None:
     """The other leaves everything where it is, and records nothing."""
     drop(folder, "1.eml", LETTER)
-    with locks.turn(app.db, processing.JOB, NOW, processing.LASTING):
+    with locks.hold(app.db, processing.JOB, NOW, processing.LASTING):
         assert pipeline.read_bounces(app, NOW) == {}
     assert (folder / "1.eml").exists()
 
@@ -466,14 +466,16 @@ def test_the_relays_last_word_goes_the_same_way(app: Application) -> None:
     """A refusal at RCPT and the notice of it count once."""
     (path,) = send(app)
     delivery = app.signer.delivery_of(path)
-    answer = SendResult(SendOutcome.HARD, 550, "5.1.1 no such user")
+    answer = SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user")
     with app.db.write() as session:
         bounces.record_refusal(session, delivery, alice(app).id or 0, answer, NOW)
     assert suppressed(app) == "bounced: 550 5.1.1 no such user"
     assert take(app, dsn(path)) == {"known": 1}
 
 
-@pytest.mark.parametrize("verdict", [SendOutcome.FULL, SendOutcome.SOFT, SendOutcome.UNSENDABLE])
+@pytest.mark.parametrize(
+    "verdict", [SendOutcome.MAILBOX_FULL, SendOutcome.SOFT_BOUNCE, SendOutcome.UNSENDABLE]
+)
 def test_a_soft_last_word_only_counts(app: Application, verdict: SendOutcome) -> None:
     """And what we could not write is no bounce at all."""
     (path,) = send(app)

@@ -1,4 +1,4 @@
-"""Every run leaves a record, and a broken one most of all."""
+"""Every run of a job is recorded, also a failed one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def stored(app: Application, run_id: int) -> JobRun:
 
 
 def test_a_run_is_on_record_while_it_runs_and_after(app: Application, now: datetime) -> None:
-    """A run without an end is one that runs, or that was killed."""
-    with job_runs.recorded(app.db, "refresh", now) as run:
+    """A run without an end time is running or was killed."""
+    with job_runs.record(app.db, "refresh", now) as run:
         assert stored(app, run.id).ended_at is None
         run.add({"rows": 3})
         run.add({"rows": 2, "papers_new": 1})
@@ -32,10 +32,10 @@ def test_a_run_is_on_record_while_it_runs_and_after(app: Application, now: datet
 
 
 def test_an_exception_is_recorded_and_goes_on_its_way(app: Application, now: datetime) -> None:
-    """What was counted before it is kept."""
+    """Counts from before the exception are stored."""
 
     def break_down() -> None:
-        with job_runs.recorded(app.db, "refresh", now) as run:
+        with job_runs.record(app.db, "refresh", now) as run:
             run.add({"rows": 1})
             raise ZeroDivisionError("by nothing")
 
@@ -48,16 +48,16 @@ def test_an_exception_is_recorded_and_goes_on_its_way(app: Application, now: dat
 
 
 def test_one_part_failing_is_noted_and_the_run_goes_on(app: Application, now: datetime) -> None:
-    """Each failure is a line that names the part."""
-    with job_runs.recorded(app.db, "refresh", now) as run:
+    """Each failure is a line with the name of the part."""
+    with job_runs.record(app.db, "refresh", now) as run:
         run.fail("hf", SourceError("it answered 503"))
         run.fail("arxiv", SourceError("it answered 429"))
     assert stored(app, run.id).error == "hf: it answered 503\narxiv: it answered 429"
 
 
 def test_rejections_are_listed_up_to_a_bound(app: Application, now: datetime) -> None:
-    """A source with a million bad rows does not fill the database; the counts say how many there were."""
-    with job_runs.recorded(app.db, "refresh", now) as run:
+    """A source with a million bad rows does not fill the database. All of them are counted."""
+    with job_runs.record(app.db, "refresh", now) as run:
         for page in range(3):
             run.add({"rejected": 300})
             rejected = (Rejection("no title", 300 * page + row, origin="hf") for row in range(1, 301))

@@ -1,4 +1,4 @@
-"""Parsers in a child process: limited, replaced, and gone with their parent."""
+"""Parsers in child processes: their limits, their replacement, and their end with the parent."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ pytestmark = pytest.mark.once
 def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each call a second of CPU time, and as much of the clock as a busy machine may need."""
     monkeypatch.setattr(sandbox, "SECONDS", 1)
-    monkeypatch.setattr(sandbox, "PATIENCE", 60)
+    monkeypatch.setattr(sandbox, "WALL_SECONDS_PER_CPU_SECOND", 60)
 
 
 def endless() -> None:
-    """Compute for ever."""
+    """Compute forever."""
     while True:
         pass
 
 
 def large(megabytes: int) -> int:
-    """Take memory."""
+    """Allocate memory and return its size in bytes."""
     return len(bytearray(megabytes * 1_000_000))
 
 
@@ -40,7 +40,7 @@ def process() -> int:
 
 
 def test_a_call_is_answered_by_another_process_that_is_kept() -> None:
-    """To start one takes longer than most feeds do."""
+    """A child is reused, because starting one takes longer than parsing most feeds."""
     first = sandbox.run(process)
     assert first != os.getpid()
     assert sandbox.run(process) == first
@@ -48,7 +48,7 @@ def test_a_call_is_answered_by_another_process_that_is_kept() -> None:
 
 
 def test_what_a_function_raises_is_raised() -> None:
-    """And the process goes on."""
+    """An exception of the function is raised, and the child is reused."""
     child = sandbox.run(process)
     with pytest.raises(json.JSONDecodeError):
         sandbox.run(json.loads, "[")
@@ -57,7 +57,7 @@ def test_what_a_function_raises_is_raised() -> None:
 
 @pytest.mark.usefixtures("one_second")
 def test_what_takes_too_long_is_ended_and_holds_up_nobody() -> None:
-    """Others are answered meanwhile, and by a new process afterwards."""
+    """A call over the limit is killed. Other calls are answered meanwhile, and a new child replaces it."""
     with ThreadPoolExecutor() as pool:
         stuck = pool.submit(sandbox.run, endless)
         assert sandbox.run(large, 1) == 1_000_000
@@ -67,16 +67,16 @@ def test_what_takes_too_long_is_ended_and_holds_up_nobody() -> None:
 
 
 def test_what_takes_too_much_memory_is_ended() -> None:
-    """What it had is free again: the process is another one."""
+    """A child over the memory limit is replaced by a new one."""
     with pytest.raises(ParsingTooExpensive):
         sandbox.run(large, sandbox.MEGABYTES + 1)
     assert sandbox.run(large, 1) == 1_000_000
 
 
 def test_a_child_has_no_secrets_and_ends_with_its_parent() -> None:
-    """Also where the parent is killed and cannot say goodbye."""
+    """A child gets no environment variables, and ends even if its parent is killed."""
     code = (
-        "import os, sys; from app import sandbox; "
+        "import os, sys; from app.runtime import sandbox; "
         "print(sandbox.run(os.getpid), sandbox.run(os.getenv, 'PAPERBOY_SECRET_KEYS'), flush=True); "
         "sys.stdin.read()"
     )

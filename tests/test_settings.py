@@ -1,4 +1,4 @@
-"""Settings are explained where operators look, and refused with a line for each thing to mend."""
+"""Settings are documented in `.env.example`, and each wrong one is reported on its own line."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ EXAMPLE = ROOT / ".env.example"
 
 @pytest.fixture(autouse=True)
 def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No variable of this machine's environment and no `.env` has a say."""
+    """Remove this machine's environment variables and `.env`."""
     for name in Settings.model_fields:
         monkeypatch.delenv(f"PAPERBOY_{name.upper()}", raising=False)
     monkeypatch.chdir(tmp_path)
 
 
-def explained() -> dict[str, str]:
+def example_values() -> dict[str, str]:
     lines = re.findall(r"^PAPERBOY_([A-Z_]+)=(.*)$", EXAMPLE.read_text(), re.MULTILINE)
     return {name.lower(): value for name, value in lines}
 
 
 def test_the_example_explains_every_setting_in_order() -> None:
-    """A setting that is not in `.env.example` does not exist for an operator."""
-    assert list(explained()) == list(Settings.model_fields)
+    """`.env.example` lists the settings in the order of `Settings`."""
+    assert list(example_values()) == list(Settings.model_fields)
 
 
 def test_the_example_shows_the_defaults() -> None:
-    """Copying the file changes nothing."""
+    """The values in the example are the defaults."""
     assert Settings(_env_file=EXAMPLE) == Settings(_env_file=None)
 
 
 def test_every_setting_has_a_comment() -> None:
-    """A name alone does not say what happens."""
+    """Each setting in the example has a comment."""
     block = re.compile(r"(?:^#(?! ──).*\n)+(?:^PAPERBOY_.*\n)+", re.MULTILINE)
     commented = "".join(block.findall(EXAMPLE.read_text()))
-    bare = [name for name in explained() if f"PAPERBOY_{name.upper()}=" not in commented]
+    bare = [name for name in example_values() if f"PAPERBOY_{name.upper()}=" not in commented]
     assert bare == []
 
 
 def test_without_a_secret_it_does_not_start() -> None:
-    """Links signed with no secret could be made by anybody."""
+    """Without a secret anybody could sign links."""
     with pytest.raises(InvalidSettings, match="PAPERBOY_SECRET_KEYS is not set"):
         settings.load()
 
 
 @pytest.mark.parametrize("weak", ["short", "please-change-me-please-change-me-please", "x" * 40])
 def test_placeholder_secrets_are_refused(weak: str) -> None:
-    """What stands in some example on the internet is no secret."""
+    """Short secrets and those from examples are refused."""
     with pytest.raises(InvalidSettings, match="short or placeholder"):
         settings.load(secret_keys=(GOOD, weak))
 
@@ -86,14 +86,14 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator reads which variable to mend."""
+    """The error names the environment variable."""
     monkeypatch.setenv(f"PAPERBOY_{name.upper()}", value)
     with pytest.raises(InvalidSettings, match=f"^PAPERBOY_{name.upper()}: "):
         settings.load(secret_keys=(GOOD,))
 
 
 def test_addresses_of_ours_are_as_dns_knows_them() -> None:
-    """They stand in headers, where relays without SMTPUTF8 take ASCII only."""
+    """Domains are encoded as IDNA, because relays without SMTPUTF8 accept only ASCII in headers."""
     ours = settings.load(
         secret_keys=(GOOD,), from_address="digest@bücher.example", contact_address="help@bücher.example"
     )
@@ -105,7 +105,7 @@ def test_addresses_of_ours_are_as_dns_knows_them() -> None:
 
 
 def test_an_endpoint_needs_a_model() -> None:
-    """It cannot be asked without naming one."""
+    """An endpoint for summaries without a model is refused."""
     with pytest.raises(InvalidSettings, match="PAPERBOY_SUMMARY_MODEL is not"):
         settings.load(secret_keys=(GOOD,), summary_url="https://model.test/v1")
     chosen = settings.load(secret_keys=(GOOD,), summary_url="https://model.test/v1/", summary_model="small-1")
@@ -113,7 +113,7 @@ def test_an_endpoint_needs_a_model() -> None:
 
 
 def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In an environment variable there is no other way."""
+    """An environment variable with commas becomes a tuple."""
     monkeypatch.setenv("PAPERBOY_ARXIV_CATEGORIES", "cs.CL, stat.ML,,")
     monkeypatch.setenv("PAPERBOY_SECRET_KEYS", f"{GOOD},{GOOD[::-1]}")
     loaded = settings.load()
@@ -123,14 +123,14 @@ def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("password", ["hunter2", "p%40ss%2Fword%23"])
 def test_a_mailbox_has_a_login(password: str) -> None:
-    """With whatever password, once it is encoded."""
+    """Any percent-encoded password is accepted."""
     url = f"imaps://bounces%40paperboy.test:{password}@mail.paperboy.test:993/INBOX/Bounces"
     assert settings.load(secret_keys=(GOOD,), bounce_mailbox=url).bounce_mailbox == url
 
 
 @pytest.mark.parametrize("login", ["", "me@", "me:@", "me:hunter2/x@", "me:p@hunter2/x@", "me:hunter2#x@"])
 def test_a_password_that_is_not_encoded_is_refused_unseen(login: str) -> None:
-    """Parts of it would be taken for the host, the port or the folder, and be shown as such."""
+    """Otherwise parts of it would be taken for host, port or folder, and displayed."""
     with pytest.raises(InvalidSettings, match="written as %40") as refused:
         settings.load(secret_keys=(GOOD,), bounce_mailbox=f"imaps://{login}mail.paperboy.test/INBOX")
     assert "hunter2" not in str(refused.value)
@@ -138,7 +138,7 @@ def test_a_password_that_is_not_encoded_is_refused_unseen(login: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["http://wiki.lab", "wiki lab", "10.0.0.0/99", "-", "wiki.lab:80"])
 def test_private_sources_are_hosts_and_networks(wrong: str) -> None:
-    """An entry that could never fit would allow nothing, silently."""
+    """An invalid entry is refused, because it would never match."""
     good = settings.load(secret_keys=(GOOD,), allow_private_sources="wiki.lab, 10.0.0.0/8,fd00::/8,10.1.2.3")
     assert good.allow_private_sources == ("wiki.lab", "10.0.0.0/8", "fd00::/8", "10.1.2.3")
     with pytest.raises(InvalidSettings, match="PAPERBOY_ALLOW_PRIVATE_SOURCES"):
@@ -146,9 +146,9 @@ def test_private_sources_are_hosts_and_networks(wrong: str) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """A settings object may end up in a log."""
-    shown = repr(
+    """The representation of the settings contains no secrets."""
+    text = repr(
         Settings(_env_file=None, secret_keys=(GOOD,), smtp_password="hunter2hunter2", summary_key="hunter2")
     )
-    assert GOOD not in shown
-    assert "hunter2" not in shown
+    assert GOOD not in text
+    assert "hunter2" not in text

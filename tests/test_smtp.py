@@ -99,7 +99,7 @@ def test_nothing_is_sent_when_the_ledger_says_no(settings: Settings, mail_server
 
     one = only(settings, 1)
     answers = send(one, mail(1), mail(2), commit=only_the_second)
-    assert [answer.verdict for answer in answers] == [SendOutcome.WITHDRAWN, SendOutcome.ACCEPTED]
+    assert [answer.outcome for answer in answers] == [SendOutcome.WITHDRAWN, SendOutcome.ACCEPTED]
     assert [len(mail_server.messages), mail_server.connections] == [1, 2]
     assert mail_server.swallowed == []
 
@@ -116,7 +116,7 @@ def test_what_was_taken_back_costs_no_connection(settings: Settings, mail_server
             await pool.drain()
 
     asyncio.run(run())
-    left = [number for number, answer in book.answers.items() if answer.verdict is SendOutcome.ACCEPTED]
+    left = [number for number, answer in book.answers.items() if answer.outcome is SendOutcome.ACCEPTED]
     assert sorted(left) == [1, 4]
     assert [len(mail_server.messages), mail_server.connections] == [2, 1]
 
@@ -129,7 +129,7 @@ def test_many_that_are_taken_back_at_the_last_moment(
     answers = send(
         only(settings, 3), *(mail(n) for n in range(40)), commit=lambda _: False, new_loop=new_loop
     )
-    assert {answer.verdict for answer in answers} == {SendOutcome.WITHDRAWN}
+    assert {answer.outcome for answer in answers} == {SendOutcome.WITHDRAWN}
 
 
 def test_a_ledger_that_fails_stops_the_mail(settings: Settings, mail_server: MailServer) -> None:
@@ -160,7 +160,10 @@ def test_a_book_that_cannot_be_read(settings: Settings, mail_server: MailServer)
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(run())
-    assert {answer.verdict for answer in book.answers.values()} <= {SendOutcome.WITHDRAWN, SendOutcome.HELD}
+    assert {answer.outcome for answer in book.answers.values()} <= {
+        SendOutcome.WITHDRAWN,
+        SendOutcome.NOT_ATTEMPTED,
+    }
     assert (len(book.answers), mail_server.messages) == (3, [])
 
 
@@ -183,8 +186,8 @@ def test_a_book_that_cannot_be_written(settings: Settings, mail_server: MailServ
 
     with pytest.raises(OSError, match="no space left"):
         asyncio.run(run())
-    verdicts = [book.answers[number].verdict for number in range(10)]
-    assert verdicts == [SendOutcome.ACCEPTED] * 4 + [SendOutcome.HELD] * 6
+    verdicts = [book.answers[number].outcome for number in range(10)]
+    assert verdicts == [SendOutcome.ACCEPTED] * 4 + [SendOutcome.NOT_ATTEMPTED] * 6
     assert len(mail_server.messages) == 4
 
 
@@ -207,8 +210,8 @@ def test_stopping(settings: Settings, mail_server: MailServer) -> None:
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         runner.run(run())
-    assert [book.answers[number].verdict for number in range(6)] == [SendOutcome.ACCEPTED] + [
-        SendOutcome.HELD
+    assert [book.answers[number].outcome for number in range(6)] == [SendOutcome.ACCEPTED] + [
+        SendOutcome.NOT_ATTEMPTED
     ] * 5
 
 
@@ -236,8 +239,8 @@ def test_being_ended_in_flight(settings: Settings, mail_server: MailServer) -> N
         with pytest.raises(asyncio.CancelledError):
             runner.run(run())
     ended.set()
-    verdicts = [book.answers[number].verdict for number in range(3)]
-    assert verdicts == [SendOutcome.UNCERTAIN, SendOutcome.HELD, SendOutcome.HELD]
+    verdicts = [book.answers[number].outcome for number in range(3)]
+    assert verdicts == [SendOutcome.UNCERTAIN, SendOutcome.NOT_ATTEMPTED, SendOutcome.NOT_ATTEMPTED]
 
 
 def test_leaving_without_order(settings: Settings, mail_server: MailServer) -> None:
@@ -250,7 +253,7 @@ def test_leaving_without_order(settings: Settings, mail_server: MailServer) -> N
                 await pool.submit(mail(number))
 
     asyncio.run(run())
-    assert {answer.verdict for answer in book.answers.values()} == {SendOutcome.HELD}
+    assert {answer.outcome for answer in book.answers.values()} == {SendOutcome.NOT_ATTEMPTED}
     assert mail_server.messages == []
 
 
@@ -284,7 +287,7 @@ def test_connections_are_kept_and_renewed(settings: Settings, mail_server: MailS
     """Twelve mails over one connection that is renewed after five make three."""
     kept = settings.model_copy(update={"smtp_connections": 1, "smtp_messages_per_connection": 5})
     answers = send(kept, *(mail(n) for n in range(12)))
-    assert {answer.verdict for answer in answers} == {SendOutcome.ACCEPTED}
+    assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
     assert mail_server.connections == 3
 
 
@@ -293,7 +296,7 @@ def test_a_refused_mail_spares_the_connection(settings: Settings, mail_server: M
     one = only(settings, 1)
     mail_server.reply("rcpt", "550 5.1.1 unknown", to="bob@example.org")
     answers = send(one, mail(1, "bob@example.org"), mail(2), mail(3, "bob@example.org"), mail(4))
-    assert [answer.verdict for answer in answers] == [SendOutcome.HARD, SendOutcome.ACCEPTED] * 2
+    assert [answer.outcome for answer in answers] == [SendOutcome.HARD_BOUNCE, SendOutcome.ACCEPTED] * 2
     assert mail_server.connections == 1
 
 
@@ -301,7 +304,7 @@ def test_strict_providers_get_few_connections(settings: Settings, mail_server: M
     """At most five at a time to Google, over all its domains, while others use the rest."""
     domains = ("gmail.com", "googlemail.com")
     answers = send(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)))
-    assert {answer.verdict for answer in answers} == {SendOutcome.ACCEPTED}
+    assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
     assert mail_server.connections <= fair_queue.STRICT_CONNECTIONS
 
 
@@ -316,7 +319,7 @@ def test_a_relay_that_wants_fewer_connections_gets_fewer(settings: Settings, mai
     """It refuses all but the first: that one carries everything."""
     mail_server.allow_connections(1)
     answers = send(settings, *(mail(n) for n in range(20)))
-    assert {answer.verdict for answer in answers} == {SendOutcome.ACCEPTED}
+    assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
 
 
 def test_an_absent_relay(settings: Settings) -> None:
@@ -327,15 +330,15 @@ def test_an_absent_relay(settings: Settings) -> None:
     assert (warning["log_level"], warning["event"]) == ("warning", "no connection to the relay")
     assert (warning["host"], warning["port"]) == (settings.smtp_host, settings.smtp_port)
     assert "no connection" in warning["error"]
-    (tried,) = (answer for answer in answers if answer.verdict is not SendOutcome.HELD)
-    assert tried.verdict is SendOutcome.UNREACHABLE
+    (tried,) = (answer for answer in answers if answer.outcome is not SendOutcome.NOT_ATTEMPTED)
+    assert tried.outcome is SendOutcome.UNREACHABLE
     assert "no connection" in tried.text
 
 
 def test_a_relay_that_refuses_us_at_the_door(settings: Settings, mail_server: MailServer) -> None:
     """A 5xx greeting is about us, not about a reader."""
     mail_server.reply("connect", "554 5.7.1 no mail from you")
-    assert send(settings, mail())[0].verdict is SendOutcome.OUR_FAULT
+    assert send(settings, mail())[0].outcome is SendOutcome.SENDER_REJECTED
 
 
 def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> None:
@@ -343,17 +346,17 @@ def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> 
     mail_server.reply("rcpt", "550 5.7.26 not authenticated", times=1)
     one = only(settings, 1)
     answers = send(one, mail(1), mail(2), mail(3))
-    assert [answer.verdict for answer in answers] == [
-        SendOutcome.OUR_FAULT,
-        SendOutcome.HELD,
-        SendOutcome.HELD,
+    assert [answer.outcome for answer in answers] == [
+        SendOutcome.SENDER_REJECTED,
+        SendOutcome.NOT_ATTEMPTED,
+        SendOutcome.NOT_ATTEMPTED,
     ]
 
 
 def test_a_sender_address_that_is_unknown_is_our_fault(settings: Settings, mail_server: MailServer) -> None:
     """5.1.1 at MAIL speaks of our address: the reader must not be suppressed for it."""
     mail_server.reply("mail", "550 5.1.1 unknown sender")
-    assert send(settings, mail())[0].verdict is SendOutcome.OUR_FAULT
+    assert send(settings, mail())[0].outcome is SendOutcome.SENDER_REJECTED
 
 
 @pytest.mark.parametrize(
@@ -372,7 +375,7 @@ def test_a_broken_connection(
     mail_server.drop(stage, times=1)
     one = only(settings, 1)
     answers = send(one, mail(1), mail(2))
-    assert [answer.verdict for answer in answers] == [verdict, SendOutcome.ACCEPTED]
+    assert [answer.outcome for answer in answers] == [verdict, SendOutcome.ACCEPTED]
 
 
 @pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
@@ -382,21 +385,21 @@ def test_a_relay_that_wants_a_password(settings: Settings) -> None:
         at = settings.model_copy(update={"smtp_port": server.port})
         for password, verdict in (
             ("open sesame", SendOutcome.ACCEPTED),
-            ("wrong", SendOutcome.OUR_FAULT),
-            ("", SendOutcome.OUR_FAULT),
+            ("wrong", SendOutcome.SENDER_REJECTED),
+            ("", SendOutcome.SENDER_REJECTED),
         ):
             login = {"smtp_username": "paperboy" if password else "", "smtp_password": password}
-            assert send(at.model_copy(update=login), mail())[0].verdict is verdict
+            assert send(at.model_copy(update=login), mail())[0].outcome is verdict
         assert len(server.messages) == 1
 
 
 def test_required_encryption_is_required(settings: Settings, mail_server: MailServer) -> None:
     """Without STARTTLS nothing is said in the clear; opportunistic settings go on without it."""
     strict = settings.model_copy(update={"smtp_security": "starttls"})
-    assert send(strict, mail())[0].verdict is SendOutcome.UNREACHABLE
+    assert send(strict, mail())[0].outcome is SendOutcome.UNREACHABLE
     assert mail_server.messages == []
     lenient = settings.model_copy(update={"smtp_security": "opportunistic"})
-    assert send(lenient, mail())[0].verdict is SendOutcome.ACCEPTED
+    assert send(lenient, mail())[0].outcome is SendOutcome.ACCEPTED
 
 
 @pytest.fixture(scope="module")
@@ -444,7 +447,7 @@ def test_encryption(
         server.offers_pipelining = pipelining
         one = over(server, settings, security, smtp_connections=1)
         answers = send(one, *mails, new_loop=new_loop)
-        assert {answer.verdict for answer in answers} == {SendOutcome.ACCEPTED}
+        assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
         assert [received.data for received in server.messages] == [one.data for one in mails]
         assert [server.encrypted, server.connections] == [5, 1]
 
@@ -464,9 +467,9 @@ def test_a_certificate_that_proves_nothing(
     with encrypting(certificate, at_once=security == "tls") as server:
         (answer,) = send(over(server, settings, security), mail())
         if security == "opportunistic":
-            assert (answer.verdict, server.encrypted) == (SendOutcome.ACCEPTED, 1)
+            assert (answer.outcome, server.encrypted) == (SendOutcome.ACCEPTED, 1)
         else:
-            assert (answer.verdict, server.messages) == (SendOutcome.UNREACHABLE, [])
+            assert (answer.outcome, server.messages) == (SendOutcome.UNREACHABLE, [])
             assert "certificate" in answer.text
 
 
@@ -481,16 +484,16 @@ def test_a_password_is_told_only_to_whom_it_belongs(
     login = {"smtp_username": "paperboy", "smtp_password": "open sesame"}
     with encrypting(certificate, password="open sesame") as server:
         (answer,) = send(over(server, settings, "opportunistic", **login), mail())
-    assert (answer.verdict, server.told) == (SendOutcome.UNREACHABLE, [])
+    assert (answer.outcome, server.told) == (SendOutcome.UNREACHABLE, [])
 
 
 def test_an_address_outside_ascii(settings: Settings, mail_server: MailServer) -> None:
     """It goes out where SMTPUTF8 is offered, and fails where it is not."""
     wide = mail(1, "jürgen@example.org", needs_smtputf8=True)
-    assert send(settings, wide)[0].verdict is SendOutcome.ACCEPTED
+    assert send(settings, wide)[0].outcome is SendOutcome.ACCEPTED
     assert mail_server.messages[0].recipient == "jürgen@example.org"
     mail_server.offers_smtputf8 = False
-    assert send(settings, wide)[0].verdict is SendOutcome.UNSENDABLE
+    assert send(settings, wide)[0].outcome is SendOutcome.UNSENDABLE
 
 
 def test_a_relays_words_are_cleaned(settings: Settings, mail_server: MailServer) -> None:

@@ -104,7 +104,7 @@ def test_a_card_says_who_wrote_it(app: Application, now: datetime) -> None:
     """In both parts of the mail, and on the page of the day."""
     add(app, now, "Bookmark")
     pipeline.summarise(Endpoint().on(app), now)
-    mail = pipeline.show(app, pipeline.preview(app, Preferences(), now), "alice@example.org", now)
+    mail = pipeline.render_digest(app, pipeline.preview(app, Preferences(), now), "alice@example.org", now)
     assert f"{SENTENCE} (Summary by {MODEL})" in " ".join(mail.text.split())
     assert f"Summary by {MODEL}" in mail.html
     with TestClient(main.create_app(app), base_url="https://paperboy.test") as visitor:
@@ -282,7 +282,7 @@ def test_one_process_at_a_time(app: Application, now: datetime) -> None:
     """Each paper costs money."""
     add(app, now, "Bookmark")
     endpoint = Endpoint()
-    with locks.turn(app.db, llm_summaries.JOB, now, timedelta(minutes=5)):
+    with locks.hold(app.db, llm_summaries.JOB, now, timedelta(minutes=5)):
         assert not pipeline.summarise(endpoint.on(app), now)
     assert endpoint.asked == []
 

@@ -1,4 +1,4 @@
-"""Links do one thing, for one reader, for a while."""
+"""Signed links: one purpose, one reader, a limited time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def signer() -> LinkSigner:
 
 
 def test_a_token_grants_what_it_was_made_for(signer: LinkSigner, now: datetime) -> None:
-    """Who, what and which epoch come back out of it."""
+    """The grant has the reader, the argument and the epoch."""
     token = signer.token(Purpose.VIEW, 7, now, epoch=2, argument=99)
     grant = signer.verify(Purpose.VIEW, token, now)
     assert (grant.subscriber_id, grant.argument, grant.epoch) == (7, 99, 2)
@@ -29,14 +29,14 @@ def test_a_token_grants_what_it_was_made_for(signer: LinkSigner, now: datetime) 
 
 @pytest.mark.parametrize("other", [purpose for purpose in Purpose if purpose is not Purpose.UNSUBSCRIBE])
 def test_a_token_never_passes_for_another_purpose(signer: LinkSigner, now: datetime, other: Purpose) -> None:
-    """A forwarded unsubscribe link cannot read, change or erase anything."""
+    """A forwarded unsubscribe link cannot be used to read, change or erase data."""
     token = signer.token(Purpose.UNSUBSCRIBE, 7, now)
     with pytest.raises(LinkForged):
         signer.verify(other, token, now)
 
 
 def test_every_single_character_matters(signer: LinkSigner, now: datetime) -> None:
-    """Changing any one character makes the token worthless."""
+    """Changing any character invalidates the token."""
     token = signer.token(Purpose.CONFIRM, 7, now)
     for place, char in enumerate(token):
         forged = token[:place] + ("A" if char != "A" else "B") + token[place + 1 :]
@@ -45,11 +45,11 @@ def test_every_single_character_matters(signer: LinkSigner, now: datetime) -> No
 
 
 def test_tokens_made_together_are_those_made_alone(signer: LinkSigner, now: datetime) -> None:
-    """Each of its own purpose, and of no other, in the order in which they were asked for."""
-    links = [(Purpose.VIEW, 99), (Purpose.OPINION, 0), (Purpose.PAUSE, 2**64 - 1)]
-    made = [token.decode() for token in signer.tokens(7, now, 2, links)]
-    assert made == [signer.token(purpose, 7, now, epoch=2, argument=number) for purpose, number in links]
-    for token, (purpose, number) in zip(made, links, strict=True):
+    """`tokens` returns what `token` returns for each purpose, in order."""
+    links = [(Purpose.VIEW, 99), (Purpose.FEEDBACK, 0), (Purpose.PAUSE, 2**64 - 1)]
+    tokens = [token.decode() for token in signer.tokens(7, now, 2, links)]
+    assert tokens == [signer.token(purpose, 7, now, epoch=2, argument=number) for purpose, number in links]
+    for token, (purpose, number) in zip(tokens, links, strict=True):
         assert signer.verify(purpose, token, now).argument == number
         for other in set(Purpose) - {purpose}:
             with pytest.raises(LinkForged):
@@ -58,13 +58,13 @@ def test_tokens_made_together_are_those_made_alone(signer: LinkSigner, now: date
 
 @pytest.mark.parametrize("rubbish", ["", "x", "é" * TOKEN_CHARS, "=" * TOKEN_CHARS, "A" * 5000, " " * 51])
 def test_rubbish_is_forged(signer: LinkSigner, now: datetime, rubbish: str) -> None:
-    """Whatever is in the URL, the answer is the same."""
+    """Malformed tokens raise LinkForged."""
     with pytest.raises(LinkForged):
         signer.verify(Purpose.CONFIRM, rubbish, now)
 
 
 def test_a_confirmation_expires_and_unsubscribing_never_does(signer: LinkSigner, now: datetime) -> None:
-    """Leaving must work from a mail of any age."""
+    """Confirmations expire, but unsubscribing works from a mail of any age."""
     later = now + timedelta(days=3650)
     with pytest.raises(LinkExpired):
         signer.verify(Purpose.CONFIRM, signer.token(Purpose.CONFIRM, 7, now), later)
@@ -72,7 +72,7 @@ def test_a_confirmation_expires_and_unsubscribing_never_does(signer: LinkSigner,
 
 
 def test_keys_rotate(signer: LinkSigner, now: datetime) -> None:
-    """A new first key signs; links of the old one still work until it is removed."""
+    """The first key signs. Links of an old key work until it is removed."""
     token = signer.token(Purpose.UNSUBSCRIBE, 7, now)
     assert LinkSigner([NEW, OLD], "").verify(Purpose.UNSUBSCRIBE, token, now).subscriber_id == 7
     with pytest.raises(LinkForged):
@@ -80,7 +80,7 @@ def test_keys_rotate(signer: LinkSigner, now: datetime) -> None:
 
 
 def test_a_return_path_names_its_delivery_only_when_we_made_it(signer: LinkSigner) -> None:
-    """Anybody can write to the bounce address; only a signed one says whose mail it was."""
+    """Anybody can write to the bounce address, but only a signed return path identifies a delivery."""
     path = signer.return_path(1234, "paperboy.test")
     assert signer.delivery_of(path.upper()) == 1234
     digits = path.partition("@")[0].removeprefix("bounce+")
@@ -112,43 +112,43 @@ def raw(token: str) -> bytes:
 
 
 def test_neighbours_have_nothing_in_common_that_can_be_seen(signer: LinkSigner, now: datetime) -> None:
-    """Neither readers nor deliveries can be counted, and one reader's links cannot be told to be theirs."""
+    """Tokens of neighbouring ids, or of one reader, share no visible part."""
     purposes = (Purpose.VIEW, Purpose.PREFERENCES, Purpose.UNSUBSCRIBE)
-    made = {
+    tokens = {
         raw(signer.token(purpose, reader, now + timedelta(seconds=later), epoch=epoch, argument=delivery))
         for purpose in purposes for reader in (7, 8) for delivery in (1000, 1001)
         for epoch in (0, 1) for later in (0, 1)
     }  # fmt: skip
-    assert len(made) == 48
-    alike = [bits_alike(one, other) for one, other in combinations(made, 2)]
+    assert len(tokens) == 48
+    alike = [bits_alike(one, other) for one, other in combinations(tokens, 2)]
     assert min(alike) > 0.3
     assert max(alike) < 0.7
-    for one, other in combinations(made, 2):
+    for one, other in combinations(tokens, 2):
         assert not any(one[at : at + 4] == other[at : at + 4] for at in range(len(one) - 3))
 
 
 def test_no_number_stands_in_a_token(signer: LinkSigner, now: datetime) -> None:
-    """Not the reader, the delivery, the epoch nor the time, in any order of bytes."""
+    """A token contains neither reader, delivery, epoch nor time, in any byte order."""
     numbers = (0x0A0B0C0D, 0x10_2030_4050, int(now.timestamp()), 0x01020304)
-    made = raw(signer.token(Purpose.VIEW, numbers[0], now, epoch=numbers[3], argument=numbers[1]))
+    token = raw(signer.token(Purpose.VIEW, numbers[0], now, epoch=numbers[3], argument=numbers[1]))
     for number in numbers:
         for order in ("big", "little"):
-            assert number.to_bytes(5, order).strip(b"\0") not in made  # type: ignore[arg-type]
+            assert number.to_bytes(5, order).strip(b"\0") not in token  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("keys", [[OLD], [OLD, NEW], [NEW, OLD]], ids=["one key", "a second", "rotated"])
 def test_every_single_bit_of_a_token_matters(now: datetime, keys: list[str]) -> None:
-    """Whatever is changed, it is refused, by whichever key it is read."""
-    made = raw(LinkSigner([OLD], "").token(Purpose.CONFIRM, 7, now))
+    """Flipping any bit invalidates the token, with any set of keys."""
+    token = raw(LinkSigner([OLD], "").token(Purpose.CONFIRM, 7, now))
     reads = LinkSigner(keys, "")
-    for bit in range(8 * len(made)):
-        changed = (int.from_bytes(made) ^ 1 << bit).to_bytes(len(made))
+    for bit in range(8 * len(token)):
+        changed = (int.from_bytes(token) ^ 1 << bit).to_bytes(len(token))
         with pytest.raises(LinkForged):
             reads.verify(Purpose.CONFIRM, base64.urlsafe_b64encode(changed).decode().rstrip("="), now)
 
 
 def test_a_token_has_one_spelling(signer: LinkSigner, now: datetime) -> None:
-    """The last character has bits to spare: with any of them set, it is another token, and forged."""
+    """The last character has unused bits. A token with any of them set is refused."""
     token = signer.token(Purpose.CONFIRM, 7, now)
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     for char in set(letters) - {token[-1]}:
@@ -157,14 +157,14 @@ def test_a_token_has_one_spelling(signer: LinkSigner, now: datetime) -> None:
 
 
 def test_the_largest_numbers_fit(signer: LinkSigner, now: datetime) -> None:
-    """As wide as the columns: an epoch that was raised for ever does not come round again."""
+    """Each field is as wide as its column, so an epoch never wraps around."""
     token = signer.token(Purpose.VIEW, 2**31 - 1, now, epoch=2**31 - 1, argument=2**63 - 1)
     grant = signer.verify(Purpose.VIEW, token, now)
     assert (grant.subscriber_id, grant.epoch, grant.argument) == (2**31 - 1, 2**31 - 1, 2**63 - 1)
 
 
 def test_return_paths_tell_neither_order_nor_number(signer: LinkSigner) -> None:
-    """Two mails in a row cannot be told from two mails a year apart."""
+    """Return paths of consecutive deliveries share no visible part."""
     paths = [signer.return_path(number, "paperboy.test") for number in range(1000, 1100)]
     local = [path.partition("@")[0] for path in paths]
     assert {len(each) for each in local} == {47}
@@ -176,7 +176,7 @@ def test_return_paths_tell_neither_order_nor_number(signer: LinkSigner) -> None:
 
 
 def test_every_digit_of_a_return_path_matters(signer: LinkSigner) -> None:
-    """A guessed neighbour of a real one bounces nobody's mail."""
+    """Changing any digit of a return path invalidates it."""
     path = signer.return_path(1234, "paperboy.test")
     for place in range(len("bounce+"), path.index("@")):
         forged = path[:place] + ("0" if path[place] != "0" else "1") + path[place + 1 :]
@@ -185,7 +185,7 @@ def test_every_digit_of_a_return_path_matters(signer: LinkSigner) -> None:
 
 
 def test_return_paths_outlive_a_new_key() -> None:
-    """What comes back after a rotation still finds its mail, until the old key is removed."""
+    """Return paths of an old key work until it is removed."""
     path = LinkSigner([OLD], "").return_path(1234, "paperboy.test")
     assert LinkSigner([NEW, OLD], "").delivery_of(path) == 1234
     with pytest.raises(LinkForged):

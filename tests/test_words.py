@@ -1,4 +1,4 @@
-"""A text's words are the same words however they are written."""
+"""Tokenizing: different spellings of a word give the same stem."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from app.text import tokenizer
     ],
 )
 def test_one_word_has_one_stem(one: str, other: str) -> None:
-    """Case, accents, endings, hyphens and spelling do not matter, nor the plural of a short form."""
-    assert tokenizer.stems(one) == tokenizer.stems(other)
+    """Case, accents, endings, hyphens, British spelling and the plural of a short form make no difference."""
+    assert tokenizer.content_stems(one) == tokenizer.content_stems(other)
 
 
 @pytest.mark.parametrize(
@@ -46,20 +46,20 @@ def test_one_word_has_one_stem(one: str, other: str) -> None:
     ],
 )
 def test_other_words_stay_others(one: str, other: str) -> None:
-    """What only looks like a plural is none."""
-    assert tokenizer.stems(one) != tokenizer.stems(other)
+    """Words that only look like plurals keep their s."""
+    assert tokenizer.content_stems(one) != tokenizer.content_stems(other)
 
 
 @given(st.text(max_size=200))
 def test_words_know_where_they_stand(text: str) -> None:
-    """One character for one character, in any script; the quick way finds the same words."""
+    """Token positions are valid in any script, and `content_stems` finds the same words as `tokenise`."""
     assert len(tokenizer.fold_accents(text)) == len(text)
-    found = tokenizer.tokenise(text)
-    assert all(0 <= token.start < token.end <= len(text) for token in found)
-    assert all(one.end <= other.start for one, other in itertools.pairwise(found))
-    assert tokenizer.stems(text) == tokenizer.telling(token.stem for token in found)
+    tokens = tokenizer.tokenise(text)
+    assert all(0 <= token.start < token.end <= len(text) for token in tokens)
+    assert all(one.end <= other.start for one, other in itertools.pairwise(tokens))
+    assert tokenizer.content_stems(text) == tokenizer.without_stopwords(token.stem for token in tokens)
 
 
 def test_pairs_are_neighbours() -> None:
-    """In the order of the text."""
+    """Bigrams are in the order of the text."""
     assert list(tokenizer.bigrams(["a", "b", "c"])) == ["a b", "b c"]

@@ -19,7 +19,7 @@ from app.bounces.notices import Notice
 from app.delivery import suppression
 from app.errors import LinkForged
 from app.links import LinkSigner
-from app.storage.database import insert_new
+from app.storage.database import insert_or_ignore
 from app.storage.models import Delivery, DeliveryState, Event, Subscriber
 from app.storage.models import SubscriberState as State
 from app.text import sanitize
@@ -70,9 +70,9 @@ def record_refusal(
     For the ledger, for each delivery that ended in failure.
     """
     said = f"{answer.code or ''} {answer.text}".strip()
-    if answer.verdict is SendOutcome.HARD:
+    if answer.outcome is SendOutcome.HARD_BOUNCE:
         record_hard(session, delivery_id, subscriber_id, said, now)
-    elif answer.verdict in (SendOutcome.SOFT, SendOutcome.FULL):
+    elif answer.outcome in (SendOutcome.SOFT_BOUNCE, SendOutcome.MAILBOX_FULL):
         record_soft(session, delivery_id, subscriber_id, said, now)
 
 
@@ -148,7 +148,7 @@ def _noted(
 
     No address stays in a server's words: they may be told after their reader was erased, and name others.
     """
-    row = insert_new(
+    row = insert_or_ignore(
         session,
         Event,
         ["key"],

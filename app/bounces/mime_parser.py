@@ -203,4 +203,4 @@ def _decode(raw: bytes, charset: str) -> str:
 
 def _plain(markup: str) -> str:
     """HTML as its words, roughly: good enough to be searched, never shown as HTML."""
-    return characters.unescaped(_TAG.sub(" ", _LINE_TAG.sub("\n", markup)))
+    return characters.unescape_html(_TAG.sub(" ", _LINE_TAG.sub("\n", markup)))

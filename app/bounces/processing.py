@@ -70,12 +70,12 @@ def read(context: BounceContext, now: datetime) -> Counter[str]:
     """
     if not (context.settings.bounce_mailbox or context.settings.bounce_folder):
         return Counter()
-    with locks.turn(context.db, JOB, now, LASTING) as mine, ExitStack() as open_boxes:
+    with locks.hold(context.db, JOB, now, LASTING) as mine, ExitStack() as open_boxes:
         faults: list[tuple[str, Exception]] = []
         boxes = list(_opened(context, now, open_boxes, faults)) if mine else []
         if not (faults or any(names for _, names in boxes)):
             return Counter()
-        with job_runs.recorded(context.db, JOB, now) as run:
+        with job_runs.record(context.db, JOB, now) as run:
             for name, fault in faults:
                 run.fail(name, fault)
             for box, names in boxes:
@@ -104,7 +104,11 @@ def _boxes(context: BounceContext, now: datetime) -> Iterator[AbstractContextMan
 
 
 def _empty(
-    context: BounceContext, now: datetime, box: NoticeSource, names: Sequence[str], run: job_runs.Recording
+    context: BounceContext,
+    now: datetime,
+    box: NoticeSource,
+    names: Sequence[str],
+    run: job_runs.JobRunRecorder,
 ) -> None:
     try:
         for start in range(0, len(names), AT_ONCE):
@@ -117,7 +121,11 @@ def _empty(
 
 
 def _empty_some(
-    context: BounceContext, now: datetime, box: NoticeSource, names: Sequence[str], run: job_runs.Recording
+    context: BounceContext,
+    now: datetime,
+    box: NoticeSource,
+    names: Sequence[str],
+    run: job_runs.JobRunRecorder,
 ) -> None:
     """Settle each mail in a transaction of its own; then remove those that are settled, and keep the rest."""
     settled: list[str] = []
@@ -136,7 +144,7 @@ def _empty_some(
     box.keep(kept)
 
 
-def _settled(context: BounceContext, raw: bytes, now: datetime, run: job_runs.Recording) -> Counter[str]:
+def _settled(context: BounceContext, raw: bytes, now: datetime, run: job_runs.JobRunRecorder) -> Counter[str]:
     """What a mail came to. One that breaks what reads it is kept, and does not stop the others."""
     try:
         counts, rejections = apply(context, bounces.read_mail(raw), now)

@@ -92,7 +92,7 @@ def add(email: Address, reason: Why) -> None:
     email, now = readers.normalise_address(email), clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         list_of.suppress(session, email, reason, now)
-        audit_log.note(
+        audit_log.record(
             session, output.ACTOR, "suppression.add", list_of.address_hash(email), now, reason=reason
         )
     output.out().print(f"No mail goes to {output.escaped(email)} from now on.")
@@ -105,7 +105,7 @@ def lift(email: Address, reason: Why) -> None:
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not readers.trust_again(session, email, now):
             raise NotFound("this address is not suppressed")
-        audit_log.note(
+        audit_log.record(
             session, output.ACTOR, "suppression.lift", list_of.address_hash(email), now, reason=reason
         )
     output.out().print(f"Mail goes to {output.escaped(email)} again.")

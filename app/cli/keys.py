@@ -34,7 +34,7 @@ def create(
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         row, key = held.create(session, name, scope, now, expires or None)
-        audit_log.note(session, output.ACTOR, "key.create", row.name, now, scopes=" ".join(row.scopes))
+        audit_log.record(session, output.ACTOR, "key.create", row.name, now, scopes=" ".join(row.scopes))
     if as_json:
         told = {"name": row.name, "scopes": row.scopes, "key": key, "expires_at": row.expires_at}
         output.print_json(told)
@@ -48,7 +48,7 @@ def create(
 def list_keys(as_json: output.AsJson = False) -> None:
     """Every key there ever was, without the keys themselves."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        rows = held.listed(session)
+        rows = held.list_keys(session)
     if as_json:
         output.print_json([row.model_dump(exclude={"key_hash"}) for row in rows])
         return
@@ -74,14 +74,14 @@ def revoke(name: Name) -> None:
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         held.revoke(session, name, now)
-        audit_log.note(session, output.ACTOR, "key.revoke", name, now)
+        audit_log.record(session, output.ACTOR, "key.revoke", name, now)
     output.out().print(f"The key “{output.escaped(name)}” is revoked.")
 
 
 @keys.command()
 def secret() -> None:
     """Print a new secret for PAPERBOY_SECRET_KEYS."""
-    typer.echo(held.secret())
+    typer.echo(held.new_secret())
 
 
 @keys.command("dkim")
@@ -102,7 +102,7 @@ def new_dkim_key(
     if any("," in key for key in keys):
         raise InvalidInput("the name of the file must not have a comma in it", "file")
     made = settings.load(
-        dkim_keys=keys, secret_keys=(held.secret(),)
+        dkim_keys=keys, secret_keys=(held.new_secret(),)
     )  # refuses a selector that cannot be one
     dkim.create(algorithm, path)
     (key,) = dkim.load(keys[-1:])

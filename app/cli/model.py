@@ -20,7 +20,7 @@ def learn(as_json: output.AsJson = False) -> None:
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         with app.db.write() as session:
-            audit_log.note(session, output.ACTOR, "model.learn", "", now)
+            audit_log.record(session, output.ACTOR, "model.learn", "", now)
         lesson = pipeline.learn(app, now)
     if as_json:
         output.print_json(asdict(lesson))

@@ -140,4 +140,4 @@ def configured(*, needs_secret: bool = True) -> Settings:
     except InvalidSettings:
         if needs_secret:
             raise
-        return settings.load(secret_keys=(api_keys.secret(),))
+        return settings.load(secret_keys=(api_keys.new_secret(),))

@@ -152,7 +152,7 @@ def preview(
         if isinstance(digest, Skip):
             output.need_papers(app)
         if html and isinstance(digest, Digest):
-            mail = pipeline.show(app, digest, "you@example.org", now)
+            mail = pipeline.render_digest(app, digest, "you@example.org", now)
             html.write_text(mail.html, "utf-8")
     if as_json:
         output.print_json(_document(digest))
@@ -220,7 +220,7 @@ def send(
 
 def _show_due(*, as_json: bool) -> None:
     with output.open_application() as app:
-        due = pipeline.foresee(app, clock.utcnow())
+        due = pipeline.preview_due(app, clock.utcnow())
     if as_json:
         output.print_json([{"email": each.email, **_document(each.digest)} for each in due])
         return
@@ -284,7 +284,7 @@ def add_source(
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         source = source_registry.add(session, name, kind, config, now)
-        audit_log.note(session, output.ACTOR, "source.add", source.name, now, kind=source.kind)
+        audit_log.record(session, output.ACTOR, "source.add", source.name, now, kind=source.kind)
     output.out().print(f"Added the source “{output.escaped(source.name)}”.")
 
 
@@ -294,7 +294,7 @@ def pause_source(name: SourceName) -> None:
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         source_registry.pause(session, source_registry.named(session, name))
-        audit_log.note(session, output.ACTOR, "source.pause", name, now)
+        audit_log.record(session, output.ACTOR, "source.pause", name, now)
     output.out().print(f"“{output.escaped(name)}” is paused.")
 
 
@@ -304,5 +304,5 @@ def resume_source(name: SourceName) -> None:
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         source_registry.resume(session, source_registry.named(session, name), now)
-        audit_log.note(session, output.ACTOR, "source.resume", name, now)
+        audit_log.record(session, output.ACTOR, "source.resume", name, now)
     output.out().print(f"“{output.escaped(name)}” is asked again.")

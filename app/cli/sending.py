@@ -64,7 +64,7 @@ def pause(reason: Why, edition: Which = ledger.EVERYTHING) -> None:
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.pause(session, reason, now, edition)
-        audit_log.note(session, output.ACTOR, "sending.pause", edition, now, reason=reason)
+        audit_log.record(session, output.ACTOR, "sending.pause", edition, now, reason=reason)
     output.out().print(f"{_named(edition)} is paused.")
 
 
@@ -75,7 +75,7 @@ def resume(edition: Which = ledger.EVERYTHING) -> None:
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not ledger.resume(session, edition):
             raise NotFound(f"{_named(edition).lower()} is not paused")
-        audit_log.note(session, output.ACTOR, "sending.resume", edition, now)
+        audit_log.record(session, output.ACTOR, "sending.resume", edition, now)
     output.out().print(f"{_named(edition)} goes on.")
 
 
@@ -87,7 +87,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, as 2026-11-
         if not any(ledger.counts(session, [edition])[edition].values()):
             raise NotFound(f"no digest of the edition {edition} was ever due")
         ended = ledger.cancel(session, edition)
-        audit_log.note(session, output.ACTOR, "edition.cancel", edition, now, ended=ended)
+        audit_log.record(session, output.ACTOR, "edition.cancel", edition, now, ended=ended)
     mails = "mail" if ended == 1 else "mails"
     output.out().print(f"{ended} {mails} of the edition {output.escaped(edition)} cancelled.")
 
@@ -98,7 +98,7 @@ def release(delivery: Annotated[int, typer.Argument(help="The delivery's number.
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.resend(session, delivery, now)
-        audit_log.note(session, output.ACTOR, "delivery.release", delivery, now)
+        audit_log.record(session, output.ACTOR, "delivery.release", delivery, now)
     output.out().print(f"Delivery {delivery} leaves with the next run.")
 
 

@@ -79,7 +79,7 @@ def add(
         wants = _preferences(app, interest, given)
         with app.db.write() as session:
             reader = readers.get(session, readers.add(session, email, wants, now))
-            audit_log.note(session, output.ACTOR, "subscriber.add", reader.id, now)
+            audit_log.record(session, output.ACTOR, "subscriber.add", reader.id, now)
     if as_json:
         output.print_json({"id": reader.id, "email": reader.email, "next_due_at": reader.next_due_at})
     else:
@@ -155,7 +155,7 @@ def forget(reader: Reader) -> None:
     with output.open_application() as app, app.db.write() as session:
         row = readers.find(session, reader)
         readers.forget_opinions(session, row.id or 0)
-        audit_log.note(session, output.ACTOR, "subscriber.forget", row.id, clock.utcnow())
+        audit_log.record(session, output.ACTOR, "subscriber.forget", row.id, clock.utcnow())
     output.out().print(f"Forgotten what {output.escaped(row.email)} said of papers.")
 
 
@@ -170,7 +170,7 @@ def new_links(reader: Reader) -> None:
         with app.db.write() as session:
             row = readers.find(session, reader)
             delivery_id = readers.new_links(session, row.id or 0, now)
-            audit_log.note(session, output.ACTOR, "subscriber.new-links", row.id, now)
+            audit_log.record(session, output.ACTOR, "subscriber.new-links", row.id, now)
         sent = pipeline.send_pending(app, now, [delivery_id])
     outcome = "were mailed" if sent["sent"] else "wait in the ledger: see `paperboy sending status`"
     output.out().print(f"The new links of {output.escaped(row.email)} {outcome}.", soft_wrap=True)
@@ -219,7 +219,9 @@ def _import(app: Application, rows: Sequence[dict[str, str]], *, quiet: bool) ->
         except PaperboyError as error:
             bad.append(BadRow(number, str(error)))
     with app.db.write() as session:
-        audit_log.note(session, output.ACTOR, "subscriber.import", f"{added} readers", now, skipped=len(bad))
+        audit_log.record(
+            session, output.ACTOR, "subscriber.import", f"{added} readers", now, skipped=len(bad)
+        )
     return added, bad
 
 

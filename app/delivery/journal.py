@@ -113,7 +113,7 @@ class Journal:
         """The answer is here. What was begun has its room already."""
         delivery_id, answer = ending.delivery_id, ending.answer
         words = answer.text.encode("utf-8", "replace")[:LONGEST_WORDS].decode("utf-8", "ignore")
-        line = _line(f"E\t{delivery_id}\t{ending.at:.3f}\t{answer.verdict}\t{answer.code or ''}\t{words}")
+        line = _line(f"E\t{delivery_id}\t{ending.at:.3f}\t{answer.outcome}\t{answer.code or ''}\t{words}")
         self._keep(delivery_id, line, len(self._open) - (delivery_id in self._open))
         self._open.discard(delivery_id)
 

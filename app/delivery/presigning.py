@@ -56,7 +56,7 @@ def _turn(sender: Sender, now: datetime) -> Iterator[bool]:
     if not waiting or sender.db.locks_rows:
         yield waiting
         return
-    with locks.turn(sender.db, JOB, now, LASTING) as mine:
+    with locks.hold(sender.db, JOB, now, LASTING) as mine:
         yield mine
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import update
 from sqlmodel import Session, col, delete, select
 
-from app.storage.database import insert_new, one_of
+from app.storage.database import in_array, insert_or_ignore
 from app.storage.models import Subscriber, Suppression
 
 _PREPARED = hashlib.blake2b(digest_size=32, person=b"suppression")
@@ -24,7 +24,7 @@ def address_hash(email: str) -> str:
 
 def suppress(session: Session, email: str, reason: str, now: datetime) -> None:
     """List an address. One that is listed already keeps its first reason and moment."""
-    insert_new(
+    insert_or_ignore(
         session, Suppression, ["address_hash"], address_hash=address_hash(email), reason=reason, since=now
     )
 
@@ -53,7 +53,7 @@ def found(session: Session, email: str) -> Suppression | None:
 def among(session: Session, emails: Collection[str]) -> dict[str, str]:
     """Those of the addresses that are listed, each with the reason."""
     hashes = {address_hash(email): email for email in emails}
-    listed = select(Suppression).where(one_of(session, col(Suppression.address_hash), hashes))
+    listed = select(Suppression).where(in_array(session, col(Suppression.address_hash), hashes))
     return {hashes[row.address_hash]: row.reason for row in session.exec(listed)}
 
 

@@ -25,7 +25,7 @@ from app.digests.builder import DigestBuilder, DigestContext, DigestRequest
 from app.digests.ranking import Ranked
 from app.errors import ClockError
 from app.papers import queries
-from app.storage.database import one_of, skew
+from app.storage.database import in_array, skew
 from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.subscribers import schedule
 from app.types import Digest, Feedback, Interest, Skip, SkippedEdition
@@ -238,7 +238,7 @@ def _compose(session: Session, desk: DigestBuilder, soon: datetime) -> _Shard:
 
 def _without_changed(session: Session, desk: DigestBuilder, shard: _Shard) -> _Shard:
     """Leave out the readers who changed what they want, left, or were planned by another process."""
-    readers = session.exec(select(Subscriber).where(one_of(session, col(Subscriber.id), _ids(shard)))).all()
+    readers = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), _ids(shard)))).all()
     today = {order.reader.id: order for order in digest_requests(session, readers, desk.oldest)}
     same = [order for order in shard.orders if _is_same(order, today.get(order.reader.id))]
     ids = {order.reader.id for order in same}

@@ -85,6 +85,8 @@ def _is_told(database: Database) -> bool:
     """Whether there is a key for a webhook; that a database cannot be asked is said elsewhere."""
     try:
         with database.read() as session:
-            return any(Scope.BOUNCES in row.scopes and not row.revoked_at for row in api_keys.listed(session))
+            return any(
+                Scope.BOUNCES in row.scopes and not row.revoked_at for row in api_keys.list_keys(session)
+            )
     except SQLAlchemyError:
         return False

@@ -161,7 +161,7 @@ def _pauses(session: Session) -> Iterator[Finding]:
 
 
 def _keys(session: Session, now: datetime) -> Iterator[Finding]:
-    for key in api_keys.expiring(session, now + EXPIRES_SOON):
+    for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
         assert key.expires_at is not None  # noqa: S101 - the query compares it
         when = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"
         name = shlex.quote(key.name)

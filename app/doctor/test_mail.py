@@ -85,7 +85,7 @@ def _service(settings: Settings, service: TemporaryService, port: int) -> Iterat
         url = f"sqlite:///{folder}/paperboy.db"
         changed = {
             "database_url": url,
-            "secret_keys": (api_keys.secret(),),
+            "secret_keys": (api_keys.new_secret(),),
             "journal_dir": str(Path(folder) / "journal"),
             "smtp_host": HOST,
             "smtp_port": port,

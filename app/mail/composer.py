@@ -25,7 +25,7 @@ from app.types import Digest, MailKind, MailRequest, OutgoingMail
 
 # The tokens of a digest: those of the links at the foot, of which the last shows this very digest, and before
 # them that of the links in all cards.
-_LASTING = (Purpose.OPINION, Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE)
+_LASTING = (Purpose.FEEDBACK, Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE)
 _LASTING_LINKS = [(purpose, 0) for purpose in _LASTING]
 _TOKENS = [*(purpose.value for purpose in _LASTING), Purpose.VIEW.value]
 _ALSO = [f"also{number}" for number in range(render.ALSO)]
@@ -175,7 +175,7 @@ class Composer:
             **links, "intro": intro.html, "note": note.html, "reader": reader.html, "subject": subject.html,
             **self._preview(best, others),
         }  # fmt: skip
-        text, html = _in_sections(layout, links[Purpose.OPINION])
+        text, html = _in_sections(layout, links[Purpose.FEEDBACK])
         return BodyParts(
             shell, subject, links[Purpose.UNSUBSCRIBE], len(cards),
             _around(shell.text, in_text, text), _around(shell.html, in_html, html),

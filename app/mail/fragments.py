@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import escape
 
-from app.links import OPINIONS, TOKEN_CHARS, LinkSigner, Purpose
+from app.links import FEEDBACK_ACTIONS, TOKEN_CHARS, LinkSigner, Purpose
 from app.mail import message, render
 from app.mail.render import LIMIT_STEPS, Fragment, Renderer, TextLimits
 from app.types import DigestItem, MailKind, Section
@@ -130,7 +130,7 @@ class Fragments:
     def _new_paper(self, shown: tuple[Any, ...], room: TextLimits) -> EncodedPaper:
         bare = DigestItem(**dict(zip(_SHOWN, shown, strict=True)), reason="")
         pick = render.fit_to_limits(bare, room)
-        links = self._signer.opinion_links(pick.paper_id, _placeholder(Purpose.OPINION))
+        links = self._signer.feedback_links(pick.paper_id, _placeholder(Purpose.FEEDBACK))
         whole = self._renderer.card(pick, _placeholders("reason"), links)
         also = _in_html(render.preview_title(pick.title))
         return EncodedPaper(pick.paper_id, pick.title, also, _in_card(whole.html), _in_card(whole.text))
@@ -204,7 +204,7 @@ def _mold(text: str, *, ends: bool = False) -> TemplatePieces:
 
 def _in_card(text: str) -> tuple[bytes, ...]:
     first, *names_and_parts = _mold(str(text))
-    if names_and_parts[::2] != ["reason", *(Purpose.OPINION for _ in OPINIONS)]:
+    if names_and_parts[::2] != ["reason", *(Purpose.FEEDBACK for _ in FEEDBACK_ACTIONS)]:
         raise ValueError("a card has its reason, and then its links to tell what one thinks of it")
     return (first, *names_and_parts[1::2])
 

@@ -149,7 +149,7 @@ class Renderer:
         """One paper that cannot be shown must not cost the reader the others."""
         try:
             shown = fit_to_limits(pick, room)
-            links = self._signer.opinion_links(shown.paper_id, self._token(letter, Purpose.OPINION, 0))
+            links = self._signer.feedback_links(shown.paper_id, self._token(letter, Purpose.FEEDBACK, 0))
             return shown, self.card(shown, self.reason(shown.reason), links)
         except Exception:
             return None
@@ -171,7 +171,7 @@ class Renderer:
         return Fragment(Markup(html), f"\n\n{text}\n")  # noqa: S704 - it is a template's own output
 
     def card(self, pick: DigestItem, reason: Fragment, opinions: Mapping[str, str]) -> Fragment:
-        """A presentable pick; `opinions` are the links of `Signer.opinion_links`."""
+        """A presentable pick; `opinions` are the links of `Signer.feedback_links`."""
         day = _day_words(pick.published_on)
         values = {"pick": pick, "links": _pick_links(pick), "date": day, "opinions": opinions}
         html = self._render("digest/card.html", {**values, "reason": reason.html})

@@ -22,7 +22,7 @@ from sqlmodel import Session, col, select
 from app.papers import dedupe, merging, vote_history
 from app.papers.duplicate_candidates import MOST_ALIKE, Row, TitleCache, ids_by_title, of_record
 from app.papers.merging import id_of
-from app.storage.database import Database, one_of, reserve_ids, take_turns
+from app.storage.database import Database, advisory_lock, in_array, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
 
@@ -94,7 +94,7 @@ def _batches(parsed: ParseResult) -> Sequence[Sequence[Row]]:
 
 
 def _store_batch(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
-    take_turns(batch.session, "archive")  # two at once would each miss the paper that the other adds
+    advisory_lock(batch.session, "archive")  # two at once would each miss the paper that the other adds
     batch.titles.catch_up(batch.session)
     summary = _store_rows(batch, rows)
     for paper in batch.titled:
@@ -188,7 +188,9 @@ class _Batch:
         wanted = {key for number in numbers for key in self.candidates.get(number, ()) if key > 0}
         missing = wanted - self.papers.keys()
         if missing:
-            for paper in self.session.exec(select(Paper).where(one_of(self.session, col(Paper.id), missing))):
+            for paper in self.session.exec(
+                select(Paper).where(in_array(self.session, col(Paper.id), missing))
+            ):
                 self.papers[id_of(paper)] = paper
 
     def _know(self, paper: Paper) -> None:

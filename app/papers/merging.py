@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 
 from app.errors import Conflict, NotFound
 from app.papers import dedupe
-from app.storage.database import take_turns
+from app.storage.database import advisory_lock
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 
 
@@ -41,7 +41,7 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
     What was seen goes back with its identity; a field that still is as the absorbed paper has it goes
     back to what it was before.
     """
-    take_turns(session, "archive")
+    advisory_lock(session, "archive")
     done = session.get(Merge, merge_id)
     if done is None:
         raise NotFound("There is no such merge.")

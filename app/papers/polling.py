@@ -72,7 +72,7 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
     if not turns:
         return PollResult(busy=bool(due))
     try:
-        with job_runs.recorded(context.db, "refresh", now) as run:
+        with job_runs.record(context.db, "refresh", now) as run:
             refreshed = deadlines.run(_ask_all(context, now, turns))
             run.add(refreshed.summary.counts())
             run.reject(refreshed.summary.rejections)
@@ -97,7 +97,7 @@ class _Turn:
     started: float = field(default_factory=monotonic)
 
     def taken(self, session: Session) -> bool:
-        return locks.take(session, self.lease, self.holder, self._moment(), REFRESH_LEASE)
+        return locks.acquire(session, self.lease, self.holder, self._moment(), REFRESH_LEASE)
 
     def claim(self, session: Session) -> bool:
         """Take the lease. Sources that are asked alone begin when everything else has ended."""
@@ -113,7 +113,7 @@ class _Turn:
 
     def end(self) -> None:
         with self.context.db.write() as session:
-            locks.give_back(session, self.lease, self.holder)
+            locks.release(session, self.lease, self.holder)
 
     def _moment(self) -> datetime:
         return self.now + timedelta(seconds=monotonic() - self.started)
@@ -259,7 +259,7 @@ def read_files(
         source_registry.seed(session, context.settings.arxiv_categories, now)
     titles = duplicate_candidates.TitleCache()
     files, unreadable, summary = 0, [], IngestSummary()
-    with job_runs.recorded(context.db, "ingest", now) as run:
+    with job_runs.record(context.db, "ingest", now) as run:
         for path in paths:
             files += 1
             try:

@@ -15,7 +15,7 @@ from app.relevance.phrase_index import PhraseIndex
 from app.relevance.query_language import Query
 from app.relevance.vector_space import Matrix
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import running, telling
+from app.text.tokenizer import stem_all, without_stopwords
 from app.types import PaperView
 
 Clause = tuple[str, Matrix]  # the reason why papers are rejected, and the mask of these papers
@@ -63,11 +63,11 @@ class Filters:
 
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
         """Return a mask of the papers that have these stems, as typed or in their short or long form."""
-        if len(telling(phrase)) == 1 < len(phrase):  # without "on", "on-policy" would be any policy
+        if len(without_stopwords(phrase)) == 1 < len(phrase):  # without "on", "on-policy" would be any policy
             return self._texts[0].containing(phrase)
-        folded = self._abbreviations.fold(telling(phrase))
+        folded = self._abbreviations.fold(without_stopwords(phrase))
         term = " ".join(folded)
-        implying = [stem for stem, implied in self._abbreviations.parts.items() if term in implied]
+        implying = [stem for stem, implied in self._abbreviations.expansions.items() if term in implied]
         as_written, as_folded = self._texts
         return np.asarray(
             as_written.containing(phrase) | as_folded.containing(folded) | as_folded.containing_any(implying)
@@ -94,8 +94,8 @@ class Filters:
     @cached_property
     def _texts(self) -> tuple[PhraseIndex, PhraseIndex]:
         """Return indexes of the papers as written, and with long forms folded into their short ones."""
-        texts = [[running(paper.title), running(paper.abstract)] for paper in self._papers]
-        folded = ([self._abbreviations.fold(telling(text)) for text in both] for both in texts)
+        texts = [[stem_all(paper.title), stem_all(paper.abstract)] for paper in self._papers]
+        folded = ([self._abbreviations.fold(without_stopwords(text)) for text in both] for both in texts)
         return PhraseIndex(texts), PhraseIndex(folded)
 
     @cached_property

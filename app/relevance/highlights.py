@@ -79,7 +79,7 @@ class PaperText:
     @cached_property
     def _has_expansions(self) -> bool:
         """Return True if a folded word implies other terms."""
-        expansions = self.abbreviations.parts
+        expansions = self.abbreviations.expansions
         return any(token.stem in expansions for _, _, tokens in self._folded_fields for token in tokens)
 
     def _fields_with(self, terms: Set[str]) -> list[Field]:
@@ -89,7 +89,7 @@ class PaperText:
         """
         if not self._has_expansions:
             return list(self._folded_fields)
-        expansions = self.abbreviations.parts
+        expansions = self.abbreviations.expansions
         fields = [
             (name, text, [part for token in folded for part in _unfold(token, tokens, terms, expansions)])
             for (name, text, tokens), (_, _, folded) in zip(self.fields, self._folded_fields, strict=True)
@@ -102,7 +102,7 @@ class PaperText:
 
     def surface_form(self, term: str) -> str:
         """Return a term as the paper spells it first, or "" if it lacks the term."""
-        expansions = self.abbreviations.parts
+        expansions = self.abbreviations.expansions
         for _, text, tokens in self._folded_fields:
             for token in tokens:
                 if token.stem == term or term in expansions.get(token.stem, ()):

@@ -35,7 +35,7 @@ from app.relevance.vector_space import (
     title_fingerprint,
     with_expansions,
 )
-from app.text.tokenizer import bigrams, stems, telling, tokenise
+from app.text.tokenizer import bigrams, content_stems, tokenise, without_stopwords
 from app.types import PaperView
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists what else was tried.
@@ -117,7 +117,7 @@ class MatchIndex:
         self._ids = np.array([*self._row_of], np.int64)
         documents = [model.document(text.paper.title, text.paper.abstract) for text in self._texts]
         fields = [field for document in documents for field in document]
-        expansions = model.abbreviations.parts
+        expansions = model.abbreviations.expansions
         names = dict.fromkeys(term for field in fields for term in with_expansions(field, expansions))
         self._terms = Terms.from_names(list(names), model.statistics.idf, expansions)
         self._impacts = self._terms.impacts(documents, model.statistics.lengths).T.tocsr()
@@ -154,7 +154,11 @@ class MatchIndex:
         """Return relevance, raised to the minimum for papers that pass the filters and required phrases."""
         if not query.terms:
             return np.full(len(self._texts), FILTER_RELEVANCE)
-        return np.maximum(relevance, PHRASE_RELEVANCE) if any(map(telling, query.phrases)) else relevance
+        return (
+            np.maximum(relevance, PHRASE_RELEVANCE)
+            if any(map(without_stopwords, query.phrases))
+            else relevance
+        )
 
     def _matches(self, query: Query, relevance: Matrix) -> dict[int, float]:
         """Return the papers that are relevant and pass the filters, required phrases and exclusions."""
@@ -227,7 +231,7 @@ class MatchIndex:
         gains = tfidf.data * (self._space.projection[tfidf.indices] @ direction[0])
         names, terms = self._space.stems.names, self._terms_and_pairs(query)[0]
         strongest = [names[tfidf.indices[n]] for n in np.argsort(-gains, kind="stable") if gains[n] > 0]
-        quoted = {*terms, *(stem for term in terms for stem in stems(text.surface_form(term)))}
+        quoted = {*terms, *(stem for term in terms for stem in content_stems(text.surface_form(term)))}
         words = (text.surface_form(stem) for stem in strongest if len(stem) > 1)
         return list(itertools.islice(_without_repeated_stems(words, quoted), MAX_CLOSE_WORDS))
 
@@ -290,7 +294,7 @@ def _without_repeated_stems(texts: Iterable[str], quoted: Set[str]) -> Iterator[
     """Yield the texts that share no stem with `quoted`, nor with a text before them."""
     used = set(quoted)
     for text in texts:
-        if (own := set(stems(text))) and own.isdisjoint(used):
+        if (own := set(content_stems(text))) and own.isdisjoint(used):
             used |= own
             yield text
 

@@ -17,7 +17,7 @@ from app.errors import CorruptModel
 from app.relevance.vector_space import Document, Expansions, VectorSpace, with_expansions
 from app.text import abbreviations
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import stems
+from app.text.tokenizer import content_stems
 
 # Increase when an array is added or changes its meaning, or when `text.tokenizer` stems differently.
 FORMAT = 1
@@ -85,15 +85,15 @@ class RelevanceModel:
     @classmethod
     def train(cls, papers: Sequence[tuple[str, str]]) -> RelevanceModel:
         """Learn from (title, abstract) pairs, newest first."""
-        unfolded = [(stems(title), stems(abstract)) for title, abstract in papers]
-        compounds, apart = abbreviations.compounds(unfolded)
+        unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
+        compounds, apart = abbreviations.find_compounds(unfolded)
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds)
         folding = Abbreviations(compounds, shorts, apart)
         documents = [(folding.fold(title), folding.fold(abstract)) for title, abstract in unfolded]
-        statistics = TermStatistics.count(documents, folding.parts)
+        statistics = TermStatistics.count(documents, folding.expansions)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
         space = VectorSpace.fit(
-            titled, statistics.frequencies, statistics.idf, statistics.lengths, folding.parts
+            titled, statistics.frequencies, statistics.idf, statistics.lengths, folding.expansions
         )
         return cls(statistics, folding, space)
 
@@ -151,7 +151,7 @@ def _abbreviation_arrays(folding: Abbreviations) -> dict[str, Any]:
     return {
         name: _encode_lines(f"{' '.join(run)}\t{short}" for run, short in sorted(table.items()))
         for name, table in tables.items()
-    } | {"apart": _encode_lines(sorted(folding.apart))}
+    } | {"apart": _encode_lines(sorted(folding.split_compounds))}
 
 
 def _table(lines: Iterable[Sequence[str]]) -> dict[tuple[str, ...], str]:

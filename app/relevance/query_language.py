@@ -11,7 +11,7 @@ from functools import cached_property
 
 from app.errors import InvalidInterest
 from app.text import characters
-from app.text.tokenizer import WORD, fold_accents, running, telling, tokenise
+from app.text.tokenizer import WORD, fold_accents, stem_all, tokenise, without_stopwords
 from app.types import Interest
 
 MAX_INTEREST_CHARS = 300
@@ -45,12 +45,12 @@ class Query:
     @cached_property
     def terms(self) -> tuple[str, ...]:
         """Return every stem that counts towards the score: once, in order, without stop words."""
-        return tuple(dict.fromkeys(telling([*self.words, *itertools.chain(*self.phrases)])))
+        return tuple(dict.fromkeys(without_stopwords([*self.words, *itertools.chain(*self.phrases)])))
 
     @property
     def runs(self) -> tuple[tuple[str, ...], ...]:
         """Return the stems in which neighbours form pairs: the words, then each phrase. No stop words."""
-        return tuple(tuple(telling(run)) for run in (self.words, *self.phrases))
+        return tuple(tuple(without_stopwords(run)) for run in (self.words, *self.phrases))
 
     @property
     def has_filters(self) -> bool:
@@ -61,7 +61,7 @@ class Query:
 
 def normalise(text: str) -> str:
     """Return the text of an interest as it is stored: with one spelling of spaces, quotes and hyphens."""
-    cleaned = characters.composed(_INVISIBLE.sub("", text)).translate(_QUOTES)
+    cleaned = characters.normalize(_INVISIBLE.sub("", text)).translate(_QUOTES)
     return " ".join(cleaned.split())
 
 
@@ -100,7 +100,11 @@ def parse_muted(text: str) -> Query:
     parts: dict[str, list[object]] = defaultdict(list)
     _add_part(parts, True, field.lower(), value.replace('"', " "), "")
     query = _build_query(text, parts)
-    if not (any(map(telling, query.excluded_phrases)) or query.excluded_authors or query.excluded_categories):
+    if not (
+        any(map(without_stopwords, query.excluded_phrases))
+        or query.excluded_authors
+        or query.excluded_categories
+    ):
         raise InvalidInterest(f"“{text}” cannot be muted. Choose a more specific word.", "muted")
     return query
 
@@ -126,21 +130,21 @@ def mute_suggestions(
         *(
             text
             for text in pairs
-            if len(telling(running(text))) == 2 and _padded_stems(text) in abstract_stems
+            if len(without_stopwords(stem_all(text))) == 2 and _padded_stems(text) in abstract_stems
         ),
         *words,
     ]
-    interest_stems = {stem for interest in interests for stem in running(interest.text)}
+    interest_stems = {stem for interest in interests for stem in stem_all(interest.text)}
     distinct: dict[str, str] = {}
     for text in map(normalise, suggestions):
-        if not interest_stems.issuperset(telling(running(text))):
+        if not interest_stems.issuperset(without_stopwords(stem_all(text))):
             distinct.setdefault(_padded_stems(text), text)
     return [*distinct.values()][:MAX_MUTE_SUGGESTIONS]
 
 
 def _padded_stems(text: str) -> str:
     """Return the stems of a text with spaces around each, so that `in` finds whole words only."""
-    return f" {' '.join(running(text))} "
+    return f" {' '.join(stem_all(text))} "
 
 
 def query_for(field: str, value: str) -> str:

@@ -22,7 +22,7 @@ from scipy import sparse
 from app.relevance.highlights import PaperText
 from app.relevance.model import RelevanceModel
 from app.relevance.vector_space import PAIR_WEIGHT, Matrix, VectorSpace
-from app.text.tokenizer import normalized_name, stems
+from app.text.tokenizer import content_stems, normalized_name
 from app.types import Feedback, PaperView
 
 # Measured by `benchmarks/likes.py`; docs/benchmarks.md lists what else was tried.
@@ -221,7 +221,7 @@ class UserProfile:
 
         Two words that are next to each other in both papers come before either of them.
         """
-        feedback_stems = set(stems(f"{feedback.title} {feedback.abstract}"))
+        feedback_stems = set(content_stems(f"{feedback.title} {feedback.abstract}"))
         text = self.candidates.texts[row]
 
         def weight(term: str) -> float:
@@ -230,7 +230,7 @@ class UserProfile:
         words, used = list[str](), set[str]()
         for term in sorted(shared, key=lambda term: (-weight(term), term)):
             surface_form = _pair_surface_form(text, term) if " " in term else text.surface_form(term)
-            own = set(stems(surface_form))
+            own = set(content_stems(surface_form))
             if own and own <= feedback_stems and not own & used:
                 words.append(surface_form)
                 used |= own

@@ -1,4 +1,4 @@
-"""The process itself.
+"""The process: its interpreter settings and its child processes.
 
 interpreter  garbage collection, thread switching and memory arenas
 sandbox      run a parser in a child process, with limits of CPU time and memory

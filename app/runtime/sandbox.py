@@ -1,10 +1,10 @@
-"""Run a parser in a child process, with a limit of CPU time and of memory.
+"""Run a parser in a child process with limits of CPU time and memory.
 
-For what strangers write and a library reads whose work cannot be proven to be linear. Who exceeds a limit is
-ended, and costs nobody else anything. It guards resources, not secrets: what runs there is our own code, and
-gets no environment.
+Used for untrusted input and libraries that may take more than linear time. A child that exceeds a limit is
+killed, without effect on others. This protects resources and not secrets: the child runs our own code,
+without our environment variables.
 
-Children are started when they are first needed, and kept. Each ends with its parent, whose pipe it reads.
+Children are started on demand and reused. A child ends when its parent does, because its pipe is closed.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from typing import IO, Any, ParamSpec, TypeVar, cast
 
 from app.errors import ParsingTooExpensive
 
-CHILDREN = 2  # at once: a file that takes all its time holds up half of the others
-SECONDS = 10  # of CPU; an honest feed of 2,000 entries takes 3
+CHILDREN = 2  # maximum: a file that uses all its time delays half of the others
+SECONDS = 10  # of CPU time; a real feed of 2,000 entries takes 3
 MEGABYTES = 600
-PATIENCE = 4  # wall-clock seconds a second of CPU: the machine may be busy
-START = 30  # seconds, for a child's first word on a busy machine
-_SIZE = 8  # bytes that say how long a message is
+WALL_SECONDS_PER_CPU_SECOND = 4  # the machine may be busy
+START_SECONDS = 30  # until a child is ready, on a busy machine
+_SIZE = 8  # bytes of the length before each message
 
-Given = ParamSpec("Given")
+Params = ParamSpec("Params")
 Result = TypeVar("Result")
 
 
-def run(function: Callable[Given, Result], /, *args: Given.args, **options: Given.kwargs) -> Result:
-    """Return what a function of a module returns, or raise what it raises.
+def run(function: Callable[Params, Result], /, *args: Params.args, **options: Params.kwargs) -> Result:
+    """Call a module-level function in a child process. Return its result, or raise its exception.
 
-    Raise ParsingTooExpensive when it exceeds SECONDS or MEGABYTES, or no child is free for as long.
+    Raise ParsingTooExpensive if it exceeds SECONDS or MEGABYTES, or if no child becomes free in time.
     """
     return _pool.run(function, args, options)  # type: ignore[no-any-return]
 
 
 class _Pool:
-    """At most CHILDREN children, each of which does one thing at a time."""
+    """A pool of at most CHILDREN children. Each runs one call at a time."""
 
     def __init__(self) -> None:
         self._free, self._lock = BoundedSemaphore(CHILDREN), Lock()
@@ -53,8 +53,8 @@ class _Pool:
         self._closing = False  # whether `close` is registered
 
     def run(self, function: Callable[..., Any], args: Any, options: Any) -> Any:
-        if not self._free.acquire(timeout=SECONDS * PATIENCE):
-            raise ParsingTooExpensive("Too much is being read at the moment: please try again later.")
+        if not self._free.acquire(timeout=SECONDS * WALL_SECONDS_PER_CPU_SECOND):
+            raise ParsingTooExpensive("Too many files are being read at the moment: please try again later.")
         try:
             return self._ask(self._take(), pickle.dumps((SECONDS, function, args, options)))
         finally:
@@ -62,7 +62,7 @@ class _Pool:
 
     def _ask(self, child: _Child, message: bytes) -> Any:
         try:
-            good, result = child.ask(message)
+            succeeded, result = child.ask(message)
             if isinstance(result, ParsingTooExpensive):
                 raise result
         except BaseException:
@@ -70,7 +70,7 @@ class _Pool:
             raise
         with self._lock:
             self._idle.append(child)
-        if not good:
+        if not succeeded:
             raise result
         return result
 
@@ -81,20 +81,20 @@ class _Pool:
                 self._closing = True
             while self._idle:
                 child = self._idle.pop()
-                if child.lives():
+                if child.is_alive():
                     return child
                 child.end()
         return _Child()
 
     def close(self) -> None:
-        """End the children that have nothing to do."""
+        """End the idle children."""
         with self._lock:
             while self._idle:
                 self._idle.pop().end()
 
 
 class _Child:
-    """A process that runs what it is asked to, one thing after the other."""
+    """A child process that runs calls, one after the other."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -103,30 +103,30 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={"PYTHONPATH": os.pathsep.join(path or "." for path in sys.path), "PYTHONUTF8": "1"},
-            start_new_session=True,  # it ends with its parent, not with a key that is pressed in a terminal
+            start_new_session=True,  # so that Ctrl-C in a terminal does not reach it
         )
         self._calls = cast("IO[bytes]", self._process.stdin)
         self._answers = cast("IO[bytes]", self._process.stdout)
         try:
-            self._receive(START)  # it is there
+            self._receive(START_SECONDS)  # the message that it is ready
         except BaseException:
             self.end()
             raise
 
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         return self._process.poll() is None
 
     def ask(self, message: bytes) -> Any:
-        """Send a pickled call; return what came of it. Raise ParsingTooExpensive when nothing comes."""
+        """Send a pickled call and return (succeeded, result). Raise ParsingTooExpensive without an answer."""
         with suppress(BrokenPipeError):
             _write(self._calls, message)
-        return pickle.loads(self._receive(SECONDS * PATIENCE))  # noqa: S301  # our own code wrote it
+        return pickle.loads(self._receive(SECONDS * WALL_SECONDS_PER_CPU_SECOND))  # noqa: S301  # our own code wrote it
 
     def end(self) -> None:
         """Kill the process and wait for it."""
         self._process.kill()
         for pipe in (self._calls, self._answers):
-            with suppress(OSError):  # what was to be written cannot be
+            with suppress(OSError):  # buffered data cannot be written any more
                 pipe.close()
         self._process.wait()
 
@@ -136,15 +136,15 @@ class _Child:
         return self._read(size, deadline)
 
     def _read(self, size: int, deadline: float) -> bytes:
-        pipe, ready, found = self._answers.fileno(), select.poll(), bytearray()
-        ready.register(pipe, select.POLLIN)
-        while len(found) < size:
+        pipe, poll, data = self._answers.fileno(), select.poll(), bytearray()
+        poll.register(pipe, select.POLLIN)
+        while len(data) < size:
             left = max(0, deadline - time.monotonic())
-            part = os.read(pipe, min(size - len(found), 1 << 20)) if ready.poll(left * 1000) else b""
+            part = os.read(pipe, min(size - len(data), 1 << 20)) if poll.poll(left * 1000) else b""
             if not part:
                 raise ParsingTooExpensive
-            found += part
-        return bytes(found)
+            data += part
+        return bytes(data)
 
 
 def _write(pipe: IO[bytes], message: bytes) -> None:
@@ -161,19 +161,20 @@ _pool = _Pool()
 def main() -> None:
     """Answer calls from standard input until it ends."""
     calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # so that output of a library is not taken for an answer
     _limit_memory()
     _write(answers, b"")
     while size := calls.read(_SIZE):
-        good, result = _outcome(calls.read(int.from_bytes(size, "big")))
+        succeeded, result = _run_call(calls.read(int.from_bytes(size, "big")))
         try:
-            answer = pickle.dumps((good, result))
+            answer = pickle.dumps((succeeded, result))
         except Exception as error:
             answer = pickle.dumps((False, ParsingTooExpensive(f"It cannot be read: {type(error).__name__}")))
         _write(answers, answer)
 
 
-def _outcome(message: bytes) -> tuple[bool, Any]:
+def _run_call(message: bytes) -> tuple[bool, Any]:
+    """Run a pickled call. Return (True, its result) or (False, its exception)."""
     try:
         seconds, function, args, options = pickle.loads(message)  # noqa: S301  # the parent wrote it
         _limit_time(seconds)
@@ -185,14 +186,14 @@ def _outcome(message: bytes) -> tuple[bool, Any]:
 
 
 def _limit_memory() -> None:
-    import resource  # there is none on Windows, where nobody calls this
+    import resource  # not on Windows, where this is not called
 
-    with suppress(ValueError, OSError):  # some systems do not know this limit
+    with suppress(ValueError, OSError):  # some systems do not support this limit
         resource.setrlimit(resource.RLIMIT_AS, (MEGABYTES * 1_000_000, resource.RLIM_INFINITY))
 
 
 def _limit_time(seconds: int) -> None:
-    """Let the system end this process so many seconds of CPU time from now."""
+    """Have the system kill this process after it uses so many more seconds of CPU time."""
     import resource
 
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)

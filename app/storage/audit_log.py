@@ -1,4 +1,4 @@
-"""What operators changed, and by which door: the name of their key, or `cli`."""
+"""Record the changes that operators make, with the name of their key, or `cli`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from app.storage.models import AuditEntry
 ERASED = "erased"
 
 
-def note(
+def record(
     session: Session, actor: str, action: str, subject: object, now: datetime, **detail: str | int | None
 ) -> None:
-    """Write a change down in the transaction that makes it: neither is there without the other."""
+    """Record a change in the transaction that makes it, so that neither exists without the other."""
     session.add(AuditEntry(at=now, actor=actor, action=action, subject=str(subject), detail=detail))
 
 
-def forget(session: Session, subscriber_id: int, address_hash: str) -> None:
-    """Delete what operators wrote about a reader. Who changed what and when stays."""
+def erase_details(session: Session, subscriber_id: int, address_hash: str) -> None:
+    """Delete the details of entries about a reader. Actor, action and time stay."""
     of_reader = col(AuditEntry.action).startswith("subscriber.") | (col(AuditEntry.action) == "digest.test")
     by_id = update(AuditEntry).where(col(AuditEntry.subject) == str(subscriber_id), of_reader)
-    session.execute(by_id.values(detail={}), execution_options=_UNSYNCED)
+    unsynced = {"synchronize_session": False}  # the transaction that erases a reader reads no audit log
+    session.execute(by_id.values(detail={}), execution_options=unsynced)
     by_hash = update(AuditEntry).where(col(AuditEntry.subject) == address_hash)
-    session.execute(by_hash.values(subject=ERASED, detail={}), execution_options=_UNSYNCED)
-
-
-_UNSYNCED = {"synchronize_session": False}  # the transaction that erases reads no audit
+    session.execute(by_hash.values(subject=ERASED, detail={}), execution_options=unsynced)

@@ -1,4 +1,4 @@
-"""The database: one engine, short sessions, and the column types that keep data honest."""
+"""The database: engine, sessions, column types, bulk helpers and migrations."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ from sqlmodel import Session, SQLModel
 from app import clock
 from app.storage.live_processes import Presence
 
-# SQLite only counts up a key that is declared INTEGER; PostgreSQL would run out of 32 bits.
+# SQLite increments only a key that is declared INTEGER. PostgreSQL's INTEGER has only 32 bits.
 BigId = BigInteger().with_variant(Integer, "sqlite")
 
 BUSY_TIMEOUT_MS = 30_000
-WEB_BUSY_TIMEOUT_MS = 5_000  # visitors who wait for a lock each keep a thread: they are told to come back
-CONNECT_SECONDS = "10"  # a host that does not answer would be waited for for two minutes
-AGREES = timedelta(seconds=1)  # clocks that differ by less are taken for equal
+WEB_BUSY_TIMEOUT_MS = 5_000  # shorter, because each visitor who waits for a lock occupies a thread
+CONNECT_SECONDS = "10"  # the default is two minutes
+SKEW_TOLERANCE = timedelta(seconds=1)  # clocks that differ by less count as equal
 ROOT = Path(__file__).resolve().parents[2]
 
 _busy_timeout_ms = ContextVar("busy_timeout_ms", default=BUSY_TIMEOUT_MS)
 
 
 def wait_for_locks(milliseconds: int) -> None:
-    """Set how long writing sessions of this thread or task wait for others before they fail."""
+    """Set how long writing sessions of this thread or task wait for a lock before they fail."""
     _busy_timeout_ms.set(milliseconds)
 
 
 def is_unavailable(error: Exception) -> bool:
-    """Whether the database is locked, full or away: trying again helps. A wrong statement stays wrong."""
+    """Return whether the database is locked, full or unreachable, so that a retry may succeed."""
     if isinstance(error, PoolTimeout):
         return True
     code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
@@ -69,7 +69,7 @@ def is_unavailable(error: Exception) -> bool:
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware datetime in UTC, on every backend. A naive one is refused: it would be a guess."""
+    """An aware datetime in UTC on every backend. Raises ValueError for a naive one."""
 
     impl = SqlDateTime(timezone=True)
     cache_ok = True
@@ -78,7 +78,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("a naive datetime has no place in the database")
+            raise ValueError(f"the datetime {value} has no time zone: pass an aware one")
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
@@ -88,13 +88,13 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def in_sqlite(moment: datetime) -> str:
-    """How SQLite holds an aware moment in UTC, for statements that go past the type."""
+def sqlite_timestamp(moment: datetime) -> str:
+    """Return the text that SQLite stores for a datetime in UTC, for statements that bypass `UtcDateTime`."""
     return moment.isoformat(" ", "microseconds")[:26]
 
 
 def enum_type(kind: type[StrEnum]) -> Enum:
-    """A StrEnum stored as its value in a short text column with a CHECK, portable and readable."""
+    """Return a column type that stores the values of a StrEnum as text with a CHECK constraint."""
     return Enum(
         kind,
         native_enum=False,
@@ -106,30 +106,30 @@ def enum_type(kind: type[StrEnum]) -> Enum:
 
 
 class Database:
-    """Sessions on one engine. Application code never commits: the `write` block does, at its end."""
+    """Sessions on one engine. Application code never commits: the `write` block commits at its end."""
 
     def __init__(self, url: str) -> None:
         self.url = make_url(url)
         self.engine = _make_engine(self.url)
-        # SQLite takes the write lock at BEGIN, where waiting for it works; taking it later, at the
-        # first INSERT of a transaction that has read already, fails at once instead.
+        # SQLite takes the write lock at BEGIN, where it can wait for the lock. Later, at the first INSERT of
+        # a transaction that has already read, it would fail at once.
         self._writing = self.engine.execution_options(paperboy_write=True)
         self.presence = Presence(self.engine)
 
     @property
     def locks_rows(self) -> bool:
-        """Whether a transaction can lock single rows. SQLite locks the whole database."""
+        """Return whether a transaction can lock single rows. SQLite locks the whole database."""
         return self.url.get_backend_name() != "sqlite"
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A session whose changes are thrown away."""
+        """Yield a session whose changes are discarded."""
         with Session(self.engine, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A session committed at the end of the block, rolled back when the block raises."""
+        """Yield a session that is committed at the end of the block, or rolled back if the block raises."""
         info = {"presence": self.presence}
         with Session(self._writing, expire_on_commit=False, info=info) as session, session.begin():
             yield session
@@ -141,8 +141,8 @@ class Database:
         with self.read() as session:
             return skew(session)
 
-    def sync(self) -> None:
-        """Wait until what was committed survives the machine. PostgreSQL has seen to it by itself."""
+    def fsync(self) -> None:
+        """Write committed transactions through to the disk. PostgreSQL does that at each commit."""
         log = Path(f"{self.url.database}-wal")
         if self.url.get_backend_name() == "sqlite" and log.exists():
             file = os.open(log, os.O_RDONLY)
@@ -157,51 +157,58 @@ class Database:
 
 
 def skew(session: Session) -> timedelta:
-    """Return how far the database's clock is ahead of this machine's; zero where they agree to a second.
+    """Return how far the database's clock is ahead of this machine's, or 0 within SKEW_TOLERANCE.
 
-    SQLite is a part of this process and has no clock of its own.
+    SQLite runs in this process and has no clock of its own.
     """
     if session.get_bind().dialect.name == "sqlite":
         return timedelta()
-    session.connection()  # so that only the question itself is measured
+    session.connection()  # so that connecting does not count as part of the round trip
     before = clock.system_time()
-    theirs: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
-    asking = clock.system_time() - before
-    ahead = theirs - (before + asking / 2)
-    return ahead if abs(ahead) > AGREES + asking else timedelta()
+    database_time: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+    round_trip = clock.system_time() - before
+    ahead = database_time - (before + round_trip / 2)
+    return ahead if abs(ahead) > SKEW_TOLERANCE + round_trip else timedelta()
 
 
-def insert_new(session: Session, table: type[SQLModel], unique: Sequence[str], **values: Any) -> int | None:
-    """Insert a row and return its id, or None when one with the same unique columns is there already."""
+def insert_or_ignore(
+    session: Session, table: type[SQLModel], unique: Sequence[str], **values: Any
+) -> int | None:
+    """Insert a row and return its id, or None if a row with the same unique columns exists."""
     rows = inspect(table).local_table
-    statement = _insert_new(session, rows, unique).returning(*rows.primary_key)
+    statement = _insert_or_ignore(session, rows, unique).returning(*rows.primary_key)
     session.flush()
     identity: int | None = session.execute(statement, values).scalar()
     return identity
 
 
-def insert_all_new(
+def insert_many_or_ignore(
     session: Session, table: type[SQLModel], unique: Sequence[str], values: Sequence[Mapping[str, Any]]
 ) -> list[int | None]:
-    """The same for many rows, which differ in their unique columns: each one's id, or None."""
+    """Insert many rows and return their ids, with None for each row that exists already.
+
+    The rows must differ in their unique columns.
+    """
     rows = inspect(table).local_table
-    returned = (*rows.primary_key, *(rows.c[name] for name in unique))
-    statement = _insert_new(session, rows, unique).returning(*returned)
+    columns = (*rows.primary_key, *(rows.c[name] for name in unique))
+    statement = _insert_or_ignore(session, rows, unique).returning(*columns)
     session.flush()
     ids = {tuple(key): number for number, *key in session.execute(statement, values)} if values else {}
-    return [ids.get(tuple(each[name] for name in unique)) for each in values]
+    return [ids.get(tuple(row[name] for name in unique)) for row in values]
 
 
-def _insert_new(session: Session, rows: Table, unique: Sequence[str]) -> sqlite.Insert | postgresql.Insert:
-    # Of the table rather than its class, whose statements take three times as long.
+def _insert_or_ignore(
+    session: Session, rows: Table, unique: Sequence[str]
+) -> sqlite.Insert | postgresql.Insert:
+    # On the table and not on its class: statements on classes take three times as long.
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     return insert(rows).on_conflict_do_nothing(index_elements=unique)
 
 
 def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator[int]:
-    """Return ids for so many new rows, so that rows that name each other can be inserted all at once.
+    """Return `count` ids for new rows, so that rows that refer to each other can be inserted in bulk.
 
-    On SQLite they are reserved as long as the transaction, which must be one that writes.
+    On SQLite, the ids are reserved until the transaction ends, and it must be a writing one.
     """
     if not count:
         return iter(())
@@ -210,29 +217,26 @@ def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator
         last = session.execute(select(func.max(key))).scalar() or 0
         return iter(range(last + 1, last + 1 + count))
     sequence = func.pg_get_serial_sequence(key.table.name, key.name)
-    drawn = select(func.nextval(sequence)).select_from(func.generate_series(1, count))
-    return iter(session.execute(drawn).scalars().all())
+    ids = select(func.nextval(sequence)).select_from(func.generate_series(1, count))
+    return iter(session.execute(ids).scalars().all())
 
 
-def one_of(session: Session, column: Any, values: Iterable[Any]) -> ColumnElement[bool]:
-    """`column IN values` as one parameter. As one for each of hundreds, they take longer than the search."""
+def in_array(session: Session, column: Any, values: Iterable[Any]) -> ColumnElement[bool]:
+    """Return `column IN values` with one parameter. Hundreds of parameters take longer than the search."""
     if session.get_bind().dialect.name == "postgresql":
         return column == any_(literal(list(values), postgresql.ARRAY(column.type)))  # type: ignore[no-any-return]
-    each = func.json_each(json.dumps(list(values))).table_valued("value")
-    return column.in_(select(each.c.value))  # type: ignore[no-any-return]
+    array = func.json_each(json.dumps(list(values))).table_valued("value")
+    return column.in_(select(array.c.value))  # type: ignore[no-any-return]
 
 
-def take_turns(session: Session, name: str) -> None:
-    """Wait until no other transaction has this turn, and keep it to the end of one's own.
-
-    SQLite has one writer at a time as it is.
-    """
+def advisory_lock(session: Session, name: str) -> None:
+    """Take a PostgreSQL advisory lock until the transaction ends. SQLite has a single writer anyway."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(func.hashtext(name))))
 
 
 def migrate(url: str, revision: str = "head") -> None:
-    """Bring a database to a revision of `migrations/`; the newest unless told."""
+    """Upgrade a database to a revision of `migrations/`."""
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
     config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
@@ -258,17 +262,17 @@ def _make_engine(url: URL) -> Engine:
 
 
 def _create_private(path: Path) -> None:
-    """Create a file, and the folder it is in, for their owner alone, if they are not there.
+    """Create a file and its folder with access for the owner only, unless they exist.
 
     SQLite gives its -wal and -shm files the mode of the database.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(FileExistsError, PermissionError):  # what cannot be created, SQLite reports
+    with suppress(FileExistsError, PermissionError):  # SQLite reports a file that it cannot open
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
-def _read(text: str | bytes) -> Any:
-    """JSON, fast. Half a surrogate, which Python writes and reads, is foreign to orjson."""
+def _load_json(text: str | bytes) -> Any:
+    """Parse JSON with orjson, or with `json` if it contains a lone surrogate, which orjson rejects."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -277,12 +281,12 @@ def _read(text: str | bytes) -> Any:
 
 _JSON: dict[str, Any] = {
     "json_serializer": partial(json.dumps, separators=(",", ":")),
-    "json_deserializer": _read,
+    "json_deserializer": _load_json,
 }
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # the driver's own BEGIN comes too late: see _begin_sqlite
+    connection.isolation_level = None  # the driver's BEGIN would come too late: see _begin_sqlite
     cursor = connection.cursor()
     for pragma in (
         "journal_mode=WAL",

@@ -1,4 +1,4 @@
-"""The record of each job's run: when, what it counted, which rows it rejected and what went wrong."""
+"""Record each run of a job: its times, its counts, the rows it rejected and its errors."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from app.storage.database import Database
 from app.storage.models import JobRun
 from app.types import Rejection
 
-MAX_LISTED = 500  # rejections are all counted, but a broken upstream must not fill the database
+MAX_LISTED = 500  # rejections stored for a run; all are counted, but a broken source must not fill the disk
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass
-class Recording:
-    """What a run has to tell so far. It is written down when the run ends, however it ends."""
+class JobRunRecorder:
+    """The counts, rejections and errors of a run in progress. They are stored when the run ends."""
 
     id: int
     counts: Counter[str] = field(default_factory=Counter)
@@ -33,50 +33,50 @@ class Recording:
     errors: list[str] = field(default_factory=list)
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """Add figures to the run's counts, name by name."""
-        for name, figure in counts.items():
-            self.counts[name] += figure
+        """Add counts to the run's counts, name by name."""
+        for name, count in counts.items():
+            self.counts[name] += count
 
     def reject(self, rejections: Iterable[Rejection]) -> None:
-        """List rejected rows. `add` has counted them."""
-        room = MAX_LISTED - len(self.rejections)
-        self.rejections += [asdict(rejection) for rejection in islice(rejections, room)]
+        """Store rejected rows, up to MAX_LISTED. `add` counts them."""
+        left = MAX_LISTED - len(self.rejections)
+        self.rejections += [asdict(rejection) for rejection in islice(rejections, left)]
 
     def fail(self, origin: str, error: object) -> None:
-        """Note that one part failed while the rest of the run went on."""
+        """Store the error of one part, while the rest of the run goes on."""
         self.errors.append(f"{origin}: {error}")
 
 
 @contextmanager
-def recorded(db: Database, job: str, now: datetime) -> Iterator[Recording]:
-    """Write a Run at the start and again at the end. An exception is recorded and goes on its way."""
+def record(db: Database, job: str, now: datetime) -> Iterator[JobRunRecorder]:
+    """Store a JobRun at the beginning of the block and complete it at the end.
+
+    An exception is stored and raised again.
+    """
     with db.write() as session:
         row = JobRun(job=job, started_at=now)
         session.add(row)
         session.flush()
-        recording = Recording(cast("int", row.id))
-    began = time.monotonic()  # so that a run of a simulated day has a true length, too
+        recorder = JobRunRecorder(cast("int", row.id))
+    began = time.monotonic()  # so that a run at a simulated time has its real duration
     try:
-        yield recording
+        yield recorder
     except BaseException as error:
-        recording.errors.append(_told(error))
+        prefix = "" if isinstance(error, PaperboyError) else f"{type(error).__name__}: "
+        recorder.errors.append(f"{prefix}{error}")
         raise
     finally:
-        _end(db, job, recording, now + timedelta(seconds=time.monotonic() - began))
+        _end(db, job, recorder, now + timedelta(seconds=time.monotonic() - began))
 
 
-def _end(db: Database, job: str, recording: Recording, at: datetime) -> None:
-    error = "\n".join(recording.errors)
+def _end(db: Database, job: str, recorder: JobRunRecorder, at: datetime) -> None:
+    error = "\n".join(recorder.errors)
     with db.write() as session:
-        row = session.get_one(JobRun, recording.id)
+        row = session.get_one(JobRun, recorder.id)
         row.ended_at, row.error = at, error
-        row.counts, row.rejections = dict(recording.counts), recording.rejections
+        row.counts, row.rejections = dict(recorder.counts), recorder.rejections
         session.add(row)
     if error:
-        log.error("run failed", job=job, run=recording.id, error=error)
+        log.error("run failed", job=job, run=recorder.id, error=error)
     else:
-        log.info("run ended", job=job, run=recording.id, counts=dict(recording.counts))
-
-
-def _told(error: BaseException) -> str:
-    return str(error) if isinstance(error, PaperboyError) else f"{type(error).__name__}: {error}"
+        log.info("run ended", job=job, run=recorder.id, counts=dict(recorder.counts))

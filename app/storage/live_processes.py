@@ -1,11 +1,11 @@
-"""Which processes are alive, shown by locks that end with the process that holds them.
+"""Detect which processes are alive, by locks that end with the process that holds them.
 
-A process holds one lock, as long as it lives, for each database that it works on: on PostgreSQL a
-session-level advisory lock on a connection of its own, on SQLite a lock on a file beside the database. The
-kernel or the database drops the lock when the process dies. No clock has a part in this.
+A process holds one lock for each database that it uses: on PostgreSQL a session-level advisory lock on a
+separate connection, on SQLite a lock on a file beside the database. The kernel or the database drops the lock
+when the process dies. No clock is involved.
 
-A lock is evidence in one direction only. A process that holds it is alive. A process without it is dead, or
-has lost its connection for a moment, so mails wait for the end of their lease as well (see deliver.recovery).
+A process that holds its lock is alive. A process without it is dead, or has lost its connection for a moment.
+So mails wait for the end of their lease as well (see delivery.ledger.recovery).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
 _PROCESS = re.compile(r"[0-9a-f]{12}")
-_KEYS = 0x5042 << 48  # of our advisory locks: apart from those of others
+_KEYS = 0x5042 << 48  # prefix of our advisory locks, so that they differ from those of other programs
 _LOCK = text("SELECT pg_advisory_lock_shared(:key)")
-_HELD = text("""
+_IS_HELD = text("""
     SELECT EXISTS (
         SELECT FROM pg_locks
         WHERE locktype = 'advisory' AND granted AND objsubid = 1
@@ -37,8 +37,9 @@ _HELD = text("""
             AND classid::bigint = :high AND objid::bigint = :low
     )
 """)
-# A machine that loses its power says no goodbye: PostgreSQL notices after two minutes instead of two hours.
-_NOTICE_LOSS = (
+# A machine that loses power does not close its connection. With these keepalives, PostgreSQL notices after
+# two minutes instead of two hours.
+_KEEPALIVES = (
     "SET tcp_keepalives_idle = 60",
     "SET tcp_keepalives_interval = 10",
     "SET tcp_keepalives_count = 6",
@@ -48,12 +49,12 @@ log = structlog.get_logger(__name__)
 
 
 def new_holder() -> str:
-    """Return a name for a holder of leases. It is unique on all machines, and names this process."""
+    """Return a name for a holder of leases. It is unique on all machines, and contains this process's id."""
     return f"{socket.gethostname()[:60]}:{os.getpid()}:{_process()}:{uuid.uuid4().hex[:12]}"
 
 
 def _process() -> str:
-    return _process_of(os.getpid())  # by its number, because a forked child is another process
+    return _process_of(os.getpid())  # by its pid, because a forked child is another process
 
 
 @cache
@@ -62,9 +63,9 @@ def _process_of(_pid: int) -> str:
 
 
 def is_alive(session: Session, holder: str) -> bool | None:
-    """Return whether the process of a holder lives, or None where that cannot be known.
+    """Return whether the process of a holder is alive, or None if that cannot be determined.
 
-    None for this process, too: it lives, but the part of it that was the holder may have ended.
+    Return None for this process, too: it is alive, but its thread that was the holder may have ended.
     """
     parts = holder.split(":")
     if len(parts) != 4 or not _PROCESS.fullmatch(parts[2]) or parts[2] == _process():
@@ -72,7 +73,7 @@ def is_alive(session: Session, holder: str) -> bool | None:
     engine = session.get_bind().engine
     if engine.dialect.name == "postgresql":
         key = _key(parts[2])
-        return bool(session.execute(_HELD, {"high": key >> 32, "low": key & 0xFFFFFFFF}).scalar())
+        return bool(session.execute(_IS_HELD, {"high": key >> 32, "low": key & 0xFFFFFFFF}).scalar())
     folder = _folder(engine)
     return None if folder is None else _any_locked(folder, parts[2])
 
@@ -82,13 +83,13 @@ def _key(process: str) -> int:
 
 
 def _folder(engine: Engine) -> Path | None:
-    """Where the processes that work on an SQLite database keep their locks."""
+    """Return the folder for the lock files of processes that use an SQLite database."""
     database = engine.url.database
     return Path(f"{database}-processes") if database and database != ":memory:" else None
 
 
 def _any_locked(folder: Path, process: str) -> bool | None:
-    """Return None where this process could not lock a file either: there is nothing to conclude then."""
+    """Return whether a process holds a lock, or None if this process could not lock a file either."""
     try:
         if any(_is_locked(path) for path in folder.glob(f"{process}-*.lock")):
             return True
@@ -110,18 +111,18 @@ def _is_locked(path: Path) -> bool:
 
 
 class Presence:
-    """Show that this process lives, from the first `announce` to `end`. Threads may share it."""
+    """The lock that shows that this process is alive, from the first `announce` to `end`. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._changing = Lock()
+        self._lock = Lock()
         self._connection: Connection | None = None
         self._file: tuple[int, Path] | None = None
-        self._lockable = True  # until the file system has no locks
+        self._lockable = True  # False if the file system has no locks
 
     def announce(self) -> None:
-        """Take the lock, or make sure that it is still held: a connection may have been lost."""
-        with self._changing:
+        """Take the lock, or take it again if the connection was lost."""
+        with self._lock:
             if self._engine.dialect.name == "postgresql":
                 if not self._is_connected():
                     self._connect()
@@ -130,8 +131,8 @@ class Presence:
                 self._lockable = self._file is not None
 
     def end(self) -> None:
-        """Give the lock back."""
-        with self._changing:
+        """Release the lock."""
+        with self._lock:
             self._disconnect()
             if self._file is not None:
                 file, path = self._file
@@ -148,10 +149,10 @@ class Presence:
 
     def _connect(self) -> None:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        connection.detach()  # no other session of the pool gets it, and its end is the lock's
+        connection.detach()  # so that the pool does not reuse it, and closing it releases the lock
         self._connection = connection
         try:
-            for setting in _NOTICE_LOSS:
+            for setting in _KEEPALIVES:
                 connection.exec_driver_sql(setting)
             connection.execute(_LOCK, {"key": _key(_process())})
         except BaseException:
@@ -166,19 +167,23 @@ class Presence:
 
 
 def _lock_new_file(folder: Path) -> tuple[int, Path] | None:
-    """Lock a file of one's own. It has its name from the moment on at which it is locked."""
+    """Lock a new file for this process. The file gets its name after it is locked."""
     name = f"{_process()}-{uuid.uuid4().hex[:6]}"
     path, unnamed = folder / f"{name}.lock", folder / f"{name}.new"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         _remove_dead(folder)
-        return _locked(unnamed, path), path
+        return _lock_then_rename(unnamed, path), path
     except OSError as error:
-        log.warning("other processes cannot see that this one lives", folder=str(folder), error=str(error))
+        log.warning(
+            "no lock file: other processes cannot see that this one is alive",
+            folder=str(folder),
+            error=str(error),
+        )
         return None
 
 
-def _locked(unnamed: Path, path: Path) -> int:
+def _lock_then_rename(unnamed: Path, path: Path) -> int:
     file = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The tables, in the order in which data flows through them.
+"""The SQLModel tables, in the order in which data flows through them.
 
 Source → Paper (+ Listing, VoteCount, GeneratedSummary, Merge) → TrainedModel → Subscriber, FormSubmission,
 InterestRow → PaperSnapshot, Delivery → Event, Suppression.
@@ -28,12 +28,12 @@ SQLModel.metadata.naming_convention = {
 
 
 def _partial_index(name: str, condition: str, *columns: str) -> Index:
-    """Return an index of the few rows that meet a condition."""
+    """Return an index of the rows that meet a condition."""
     return Index(name, *columns, sqlite_where=text(condition), postgresql_where=text(condition))
 
 
 class Row(SQLModel):
-    """A row of a table that is named like its class: `digest_content` for `DigestContent`."""
+    """The base class of tables. The table has the name of its class: `digest_content` for `DigestContent`."""
 
     @declared_attr.directive
     def __tablename__(cls) -> str:  # noqa: N805
@@ -51,7 +51,7 @@ class SubscriberState(StrEnum):
 
 class RequestKind(StrEnum):
     SIGN_UP = "sign_up"
-    LINK = "link"  # to one's preferences
+    LINK = "link"  # to the preferences
 
 
 class DeliveryState(StrEnum):
@@ -70,11 +70,11 @@ class Scope(StrEnum):
     READ = "read"
     WRITE = "write"
     SEND = "send"
-    BOUNCES = "bounces"  # a relay's webhook: it may tell of bounces, and nothing else
+    BOUNCES = "bounces"  # for a relay's webhook: it may report bounces and nothing else
 
 
 class Source(Row, table=True):
-    """An upstream that is polled, or a name under which files were read."""
+    """An upstream that is polled, or the name under which files were imported."""
 
     id: int | None = Field(default=None, primary_key=True)
     name: str = Field(unique=True, max_length=100)
@@ -83,16 +83,16 @@ class Source(Row, table=True):
     paused: bool = False
     etag: str | None = None
     last_modified: str | None = None
-    watermark: date | None = None  # the last day that was read to its end
+    watermark: date | None = None  # the last day that was read completely
     next_poll_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
-    polled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the last poll that worked
+    polled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the last successful poll
     failures: int = 0  # in a row
     last_error: str | None = Field(default=None, sa_type=Text)
     created_at: datetime = Field(sa_type=UtcDateTime)
 
 
 class Paper(Row, table=True):
-    """A paper as one source names it. Where two rows proved to be one paper, `merged_into_id` says so."""
+    """A paper. If two rows turn out to be the same paper, `merged_into_id` of one points to the other."""
 
     id: int | None = Field(default=None, primary_key=True)
     arxiv_id: str | None = Field(default=None, unique=True, max_length=40)  # without version
@@ -101,7 +101,7 @@ class Paper(Row, table=True):
     title_key: str = Field(index=True, max_length=1000)
     abstract: str = Field(default="", sa_type=Text)
     authors: list[str] = Field(default_factory=list, sa_type=JSON)
-    author_count: int = 0  # the true count; `authors` may be shorter
+    author_count: int = 0  # the true count: `authors` may be shorter
     categories: list[str] = Field(default_factory=list, sa_type=JSON)
     keywords: list[str] = Field(default_factory=list, sa_type=JSON)
     tldr: str = Field(default="", sa_type=Text)
@@ -113,8 +113,8 @@ class Paper(Row, table=True):
     thumbnail_url: str = Field(default="", sa_type=Text)
     withdrawn_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     content_hash: str = Field(max_length=64)
-    # As of when, and from which kind of source, each field is: an older record never overwrites a newer
-    # one, in whatever order they come (see dedupe.fold).
+    # The time and the kind of source of each field. An older record never overwrites a newer one, in whatever
+    # order they arrive (see papers.fields).
     versions: dict[str, str] = Field(default_factory=dict, sa_type=JSON)
     merged_into_id: int | None = Field(default=None, foreign_key="paper.id", index=True)
     first_listed_on: date | None = Field(default=None, index=True)
@@ -124,15 +124,13 @@ class Paper(Row, table=True):
 
 
 class Listing(Row, table=True):
-    """A source showed a paper on a day."""
+    """The fact that a source listed a paper on a day."""
 
     __table_args__ = (UniqueConstraint("original_paper_id", "source_id", "listed_on"),)
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     paper_id: int = Field(foreign_key="paper.id", index=True)
-    original_paper_id: int = Field(
-        foreign_key="paper.id"
-    )  # the row before merging: what an undone merge takes back
+    original_paper_id: int = Field(foreign_key="paper.id")  # before merging: used to undo a merge
     source_id: int = Field(foreign_key="source.id")
     listed_on: date = Field(index=True)
     rank: int | None = None
@@ -140,7 +138,7 @@ class Listing(Row, table=True):
 
 
 class VoteCount(Row, table=True):
-    """What readers of a source thought of a paper, from `at` on: a row is added when figures change."""
+    """The votes, comments and stars of a paper at a source from `at` on. A change adds a row."""
 
     __table_args__ = (UniqueConstraint("original_paper_id", "source_id", "at"),)
 
@@ -155,9 +153,9 @@ class VoteCount(Row, table=True):
 
 
 class GeneratedSummary(Row, table=True):
-    """What a language model wrote of a paper that no source sums up, or how often it failed to.
+    """A summary that a language model wrote of a paper without one, or the number of failed attempts.
 
-    It is kept beside the paper, so that what sources say never mixes with it, and theirs always wins.
+    It is stored apart from the paper, so that a summary from a source is never mixed with it and always wins.
     """
 
     paper_id: int = Field(primary_key=True, foreign_key="paper.id")
@@ -169,35 +167,35 @@ class GeneratedSummary(Row, table=True):
 
 
 class Merge(Row, table=True):
-    """Two rows were found to be one paper; `before` lets an operator take it back."""
+    """The merge of two rows of the same paper. `before` lets an operator undo it."""
 
     id: int | None = Field(default=None, primary_key=True)
     kept_id: int = Field(foreign_key="paper.id", index=True)
     absorbed_id: int = Field(foreign_key="paper.id", index=True)
     reason: str
-    before: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # the kept row's fields, as they were
+    before: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # the kept row's fields before
     at: datetime = Field(sa_type=UtcDateTime)
-    undone_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # and never merged again
+    undone_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the two are never merged again
 
 
 class TrainedModel(Row, table=True):
-    """What was learned from the archive. `papers`, `newest_id` and `changed_at` say how it was then."""
+    """A model trained on the archive. `papers`, `newest_id` and `changed_at` describe the archive then."""
 
     id: int | None = Field(default=None, primary_key=True)
     fitted_at: datetime = Field(sa_type=UtcDateTime)
-    papers: int  # in the whole archive, merged ones left out
+    papers: int  # in the whole archive, without merged ones
     newest_id: int  # of a paper
     changed_at: datetime = Field(sa_type=UtcDateTime)  # the last change of any paper
     sha256: str = Field(max_length=64)
     size: int  # bytes
-    data: bytes = Field(sa_type=LargeBinary)  # last: a row is read up to here without its pages
+    data: bytes = Field(sa_type=LargeBinary)  # last, so that SQLite reads the other columns without it
 
 
 class Subscriber(Row, table=True):
-    """A reader, their consent and how they want their digest."""
+    """A reader: address, state, preferences, schedule and consent."""
 
     __table_args__ = (
-        Index("ix_subscriber_due", "state", "next_due_at", "id"),  # the order in which shards are planned
+        Index("ix_subscriber_due", "state", "next_due_at", "id"),  # the order of planning
         _partial_index("ix_subscriber_paused_until", "paused_until IS NOT NULL", "paused_until"),
     )
 
@@ -206,23 +204,23 @@ class Subscriber(Row, table=True):
     state: SubscriberState = Field(default=SubscriberState.PENDING, sa_type=enum_type(SubscriberState))
     cadence: Cadence = Field(default=Cadence.DAILY, sa_type=enum_type(Cadence))
     weekday: int = 0  # of the weekly digest: Monday is 0
-    hour: int = 8  # local
+    hour: int = 8  # local time
     zone: str = Field(default="UTC", max_length=64)
     min_papers: int = 1
     max_papers: int = 10
     when_empty: EmptyDigestPolicy = Field(
         default=EmptyDigestPolicy.SKIP, sa_type=enum_type(EmptyDigestPolicy)
     )
-    beyond: int = 0  # at most so many papers a digest that trend beyond the interests
-    muted: list[str] = Field(default_factory=list, sa_type=JSON)  # what keeps a paper out of every section
-    # Who wrote what they like, and is not liked for it.
+    beyond: int = 0  # maximum of trending papers in a digest that match no interest
+    muted: list[str] = Field(default_factory=list, sa_type=JSON)  # a paper that matches one is never sent
+    # Authors of liked papers who do not count as liked.
     ignored_authors: list[str] = Field(default_factory=list, sa_type=JSON)
     next_due_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    # From when on state and cadence are as they are now: the first due moment, or the beginning of the pause.
-    # Planning never changes it, so the ledger can be checked against it.
+    # Since when state and cadence have been as they are now: the first due moment, or the begin of the pause.
+    # Planning never changes it, so that the ledger can be checked against it.
     due_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     paused_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    link_epoch: int = 0  # raised to revoke every link sent so far
+    link_epoch: int = 0  # incremented to revoke all links sent so far
     consent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     consent_version: str = ""
     consent_ip: str = ""
@@ -232,11 +230,11 @@ class Subscriber(Row, table=True):
 
 
 class FormSubmission(Row, table=True):
-    """A form that asks for mail to an address: a sign-up, or a request for the link to one's preferences.
+    """A form that asks for mail to an address: a sign-up, or a request for the link to the preferences.
 
-    The form stores a row, whatever is known of the address. The row is processed after the response. The
-    choices stay apart from the reader's own until the owner of the address confirms them. The mailbox's hash
-    and the times outlive them: the limits and the memory of a decline go by these.
+    A row is stored whether the address is known or not, and processed after the response. The preferences
+    stay apart from the subscriber's own until the owner of the address confirms them. The mailbox's hash and
+    the times are kept longer, for rate limits and to respect a decline.
     """
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
@@ -254,14 +252,14 @@ class FormSubmission(Row, table=True):
 
 
 class InterestQuery(Row, table=True):
-    """The text of an interest, stored once however many readers share it."""
+    """The text of an interest, stored once for all readers who have it."""
 
     id: int | None = Field(default=None, primary_key=True)
     text: str = Field(unique=True, max_length=300)
 
 
 class InterestRow(Row, table=True):
-    """One reader's interest. Each is matched by itself: they are never blended."""
+    """An interest of one reader. Each interest is matched by itself."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "query_id"),)
 
@@ -270,26 +268,26 @@ class InterestRow(Row, table=True):
     query_id: int = Field(foreign_key="interest_query.id", index=True)
     position: int = 0
     weight: float = 1.0  # 0 < weight <= 3
-    quota: int | None = None  # at most so many papers a digest
+    quota: int | None = None  # maximum of papers in a digest
 
 
 class PaperSnapshot(Row, table=True):
-    """What digests of a day (UTC) show of a paper, stored once however many readers get it."""
+    """The content of a paper in the digests of one UTC day, stored once for all readers who get it."""
 
-    __table_args__ = ({"sqlite_autoincrement": True},)  # digests name ids: none is given twice
+    __table_args__ = ({"sqlite_autoincrement": True},)  # digests refer to ids: never reuse one
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
-    key: str = Field(unique=True, max_length=64)  # the day, and a hash of what is shown
+    key: str = Field(unique=True, max_length=64)  # the day, and a hash of `shown`
     paper_id: int
-    shown: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # a pick without its reason and score
+    shown: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # a DigestItem without reason and score
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 
 class Delivery(Row, table=True):
     """The ledger: one row for each mail to a reader, in exactly one state.
 
-    A digest's edition is the reader's local day (2026-11-21); every other kind of mail is an
-    edition of its own (confirm-20261121T080000Z).
+    The edition of a digest is the reader's local day (2026-11-21). Every other mail has a unique edition
+    (confirm-20261121T080000Z).
     """
 
     __table_args__ = (
@@ -298,7 +296,7 @@ class Delivery(Row, table=True):
         Index("ix_delivery_edition", "edition"),  # not with the state, which every attempt changes twice
         Index("ix_delivery_created_at", "created_at"),
         _partial_index("ix_delivery_give_up_at", "next_attempt_at IS NOT NULL", "give_up_at"),
-        {"sqlite_autoincrement": True},  # journals, links and signatures name ids: none is given twice
+        {"sqlite_autoincrement": True},  # journals, links and signatures refer to ids: never reuse one
     )
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
@@ -312,7 +310,7 @@ class Delivery(Row, table=True):
     attempts: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     give_up_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the reader's next digest is due
-    possibly_delivered: bool = False  # an attempt ended without an answer: the reader may have it
+    possibly_delivered: bool = False  # an attempt ended without a reply, so the reader may have the mail
     lease_owner: str = Field(default="", max_length=100)
     lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     smtp_code: int | None = None
@@ -323,7 +321,7 @@ class Delivery(Row, table=True):
 
 
 class DigestContent(Row, table=True):
-    """What a digest of the ledger says. It stays as it was composed, while its row there changes often."""
+    """The content of a digest. It never changes, unlike the row in `delivery`."""
 
     __table_args__ = (
         _partial_index(
@@ -332,14 +330,14 @@ class DigestContent(Row, table=True):
     )
 
     delivery_id: int = Field(primary_key=True, foreign_key="delivery.id", ondelete="CASCADE", sa_type=BigId)
-    digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # with its cards: see deliver.cards
+    digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # see delivery.ledger.snapshots
     signature: str = Field(default="", sa_type=Text)  # the DKIM-Signature header lines, made ahead
-    # The fingerprint of what they sign. Empty: to be signed ahead.
+    # The fingerprint of what is signed. Empty: not signed ahead yet.
     signature_fingerprint: str = Field(default="", max_length=64)
 
 
 class FeedbackRow(Row, table=True):
-    """A reader's word on a paper of the archive."""
+    """A reader's like or dislike of a paper in the archive."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "paper_id"),)
 
@@ -351,13 +349,13 @@ class FeedbackRow(Row, table=True):
 
 
 class PrivatePaper(Row, table=True):
-    """A paper that a reader likes and the archive does not know, as they pasted it: it is theirs alone."""
+    """A liked paper that is not in the archive, as the reader pasted it. Only their profile uses it."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "title_key"),)
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     subscriber_id: int = Field(foreign_key="subscriber.id", ondelete="CASCADE")
-    title_key: str = Field(max_length=200)  # its beginning: whatever is pasted, an index must hold it
+    title_key: str = Field(max_length=200)  # truncated, so that an index can hold any title
     title: str = Field(sa_type=Text)
     abstract: str = Field(default="", sa_type=Text)
     authors: list[str] = Field(default_factory=list, sa_type=JSON)
@@ -365,7 +363,7 @@ class PrivatePaper(Row, table=True):
 
 
 class Event(Row, table=True):
-    """Something that happened to a reader: signed_up, confirmed, bounce, complaint, unsubscribed, …"""
+    """An event in the history of a reader: signed_up, confirmed, bounce, complaint, unsubscribed, …"""
 
     __table_args__ = (
         Index("ix_event_kind_at", "kind", "at"),
@@ -378,11 +376,11 @@ class Event(Row, table=True):
     subscriber_id: int | None = Field(default=None, foreign_key="subscriber.id", index=True)
     delivery_id: int | None = Field(default=None, foreign_key="delivery.id", sa_type=BigId)
     detail: str = Field(default="", sa_type=Text)
-    key: str | None = Field(default=None, unique=True, max_length=60)  # of what must not count twice
+    key: str | None = Field(default=None, unique=True, max_length=60)  # so that an event is not stored twice
 
 
 class Suppression(Row, table=True):
-    """An address that gets no mail, known by its hash only, so that it outlives the reader's erasure."""
+    """An address that gets no mail. Only its hash is stored, so that the row may outlive the erasure."""
 
     id: int | None = Field(default=None, primary_key=True)
     address_hash: str = Field(unique=True, max_length=64)
@@ -391,7 +389,7 @@ class Suppression(Row, table=True):
 
 
 class ApiKey(Row, table=True):
-    """A key of the admin API: only its hash is stored."""
+    """A key of the admin API. Only its hash is stored."""
 
     id: int | None = Field(default=None, primary_key=True)
     name: str = Field(max_length=100)
@@ -404,7 +402,7 @@ class ApiKey(Row, table=True):
 
 
 class JobRun(Row, table=True):
-    """One run of a job, with what it counted and every row it rejected."""
+    """One run of a job, with its counts and the rows it rejected."""
 
     id: int | None = Field(default=None, primary_key=True)
     job: str = Field(max_length=30, index=True)
@@ -416,16 +414,18 @@ class JobRun(Row, table=True):
 
 
 class Lock(Row, table=True):
-    """A job that only one process of all machines may run at a time holds its name here."""
+    """A lock with a lease on a job that only one process on all machines may run at a time."""
 
     name: str = Field(primary_key=True, max_length=40)
-    holder: str = Field(max_length=100)  # empty: nobody, but the edition is remembered
+    holder: str = Field(max_length=100)  # empty: not locked, the row only stores the edition
     until: datetime = Field(sa_type=UtcDateTime)
-    edition: str = Field(default="", max_length=40)  # the last one done, of a job that runs once per edition
+    edition: str = Field(
+        default="", max_length=40
+    )  # the last completed one, if the job runs once per edition
 
 
 class RateLimit(Row, table=True):
-    """How often something was asked for in the current window. All processes count here."""
+    """A counter of requests in its current window, shared by all processes."""
 
     name: str = Field(primary_key=True, max_length=100)
     hits: int
@@ -433,7 +433,7 @@ class RateLimit(Row, table=True):
 
 
 class AuditEntry(Row, table=True):
-    """What an operator changed, and with which key."""
+    """A change that an operator made, and the name of their key."""
 
     id: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime, index=True)
@@ -444,7 +444,7 @@ class AuditEntry(Row, table=True):
 
 
 class SendingPause(Row, table=True):
-    """A row here means: no mail leaves until an operator resumes, and why."""
+    """An operator's pause: no mail is sent until they resume."""
 
     id: int | None = Field(default=None, primary_key=True)
     edition: str = Field(unique=True, max_length=40)  # one edition, or "*" for everything

@@ -1,4 +1,4 @@
-"""Count how often something is asked for. All processes count in one table, which survives a restart."""
+"""Rate limits: counters in one table that all processes share, and that survive a restart."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _ROWS = cast("Table", inspect(RateLimit).local_table)
 
 
 class Window(NamedTuple):
-    """Hold the hits of a counter in its current window, and the end of that."""
+    """The hits of a counter in its current window, and the end of the window."""
 
     hits: int
     expires_at: datetime
 
     def seconds_left(self, now: datetime) -> int:
-        """Return the whole seconds until the count begins anew; at least one."""
+        """Return the whole seconds until the window ends, at least 1."""
         return max(1, round((self.expires_at - now).total_seconds()))
 
 
 def hit(session: Session, name: str, now: datetime, lasting: timedelta) -> Window:
     """Count one hit and return the counter's window.
 
-    A window begins with its first hit and ends after `lasting`. A hit is taken back with its transaction.
+    A window begins with its first hit and ends after `lasting`. A rollback of the transaction undoes the hit.
     """
     statement = _count(session.get_bind().dialect.name)
     values = {"name": name, "at": now, "until": now + lasting}
@@ -39,7 +39,7 @@ def hit(session: Session, name: str, now: datetime, lasting: timedelta) -> Windo
 
 
 def limit(session: Session, name: str, most: int, now: datetime, lasting: timedelta) -> None:
-    """Count one hit, or raise TooManyRequests past `most`: then nothing in the transaction holds."""
+    """Count one hit. Raise TooManyRequests after `most` hits, which rolls the transaction back."""
     window = hit(session, name, now, lasting)
     if window.hits > most:
         raise TooManyRequests(retry_after=window.seconds_left(now))
@@ -47,22 +47,22 @@ def limit(session: Session, name: str, most: int, now: datetime, lasting: timede
 
 @cache
 def _count(dialect: str) -> Executable:
-    """Build the statement once: to build it takes longer than to execute it."""
+    """Return the statement that counts a hit. Building it takes longer than executing it."""
     insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
     at, until = (bindparam(name, type_=_ROWS.c.expires_at.type) for name in ("at", "until"))
-    ended = _ROWS.c.expires_at <= at
+    expired = _ROWS.c.expires_at <= at
     statement = insert(_ROWS).values(name=bindparam("name"), hits=1, expires_at=until)
-    counted = statement.on_conflict_do_update(
+    upsert = statement.on_conflict_do_update(
         index_elements=[_ROWS.c.name],
         set_={
-            "hits": case((ended, 1), else_=_ROWS.c.hits + 1),
-            "expires_at": case((ended, until), else_=_ROWS.c.expires_at),
+            "hits": case((expired, 1), else_=_ROWS.c.hits + 1),
+            "expires_at": case((expired, until), else_=_ROWS.c.expires_at),
         },
     )
-    return counted.returning(_ROWS.c.hits, _ROWS.c.expires_at)
+    return upsert.returning(_ROWS.c.hits, _ROWS.c.expires_at)
 
 
 def prune(session: Session, now: datetime) -> int:
-    """Delete the counters whose window has ended and return how many there were."""
-    ended = delete(RateLimit).where(col(RateLimit.expires_at) <= now)
-    return int(session.execute(ended).rowcount)  # type: ignore[attr-defined]
+    """Delete the counters whose window has ended. Return their number."""
+    expired = delete(RateLimit).where(col(RateLimit.expires_at) <= now)
+    return int(session.execute(expired).rowcount)  # type: ignore[attr-defined]

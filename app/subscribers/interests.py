@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from sqlmodel import Session, col, delete, exists, select
 
-from app.storage.database import insert_new, one_of
+from app.storage.database import in_array, insert_or_ignore
 from app.storage.models import InterestQuery, InterestRow
 from app.types import Interest
 
@@ -61,12 +61,12 @@ def forget_unused_queries(session: Session, ids: Collection[int] | None = None) 
     unused = ~exists().where(col(InterestRow.query_id) == InterestQuery.id)
     candidates = select(col(InterestQuery.id)).where(unused)
     if ids is not None:
-        candidates = candidates.where(one_of(session, col(InterestQuery.id), ids))
+        candidates = candidates.where(in_array(session, col(InterestQuery.id), ids))
     locked = session.exec(candidates.with_for_update(skip_locked=True)).all()
     if not locked:
         return 0
     # Asked once more: somebody may have begun to use one between the search and the lock.
-    gone = delete(InterestQuery).where(one_of(session, col(InterestQuery.id), locked), unused)
+    gone = delete(InterestQuery).where(in_array(session, col(InterestQuery.id), locked), unused)
     return session.execute(gone, execution_options={"synchronize_session": False}).rowcount  # type: ignore[attr-defined, no-any-return]
 
 
@@ -78,7 +78,7 @@ def _query_ids(session: Session, texts: Sequence[str]) -> dict[str, int]:
     ids: dict[str, int] = {}
     while missing := sorted(set(texts) - ids.keys()):
         for text in missing:
-            insert_new(session, InterestQuery, ["text"], text=text)
+            insert_or_ignore(session, InterestQuery, ["text"], text=text)
         rows = (
             select(InterestQuery.text, col(InterestQuery.id))
             .where(col(InterestQuery.text).in_(missing))

@@ -93,7 +93,7 @@ def erase(session: Session, subscriber_id: int, now: datetime, *, keep_off: bool
 def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """Take everything personal out of the rows; what stays is that there was somebody, and counts."""
     identity = subscriber.id or 0
-    audit_log.forget(session, identity, suppression.address_hash(subscriber.email))
+    audit_log.erase_details(session, identity, suppression.address_hash(subscriber.email))
     suppression.forget_reason(session, subscriber.email)
     subscriber.email = f"erased-{identity}@erased.invalid"
     subscriber.state, subscriber.ended_at = State.ERASED, now

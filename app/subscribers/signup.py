@@ -15,7 +15,7 @@ from sqlmodel import Session, col, exists, select
 from app.delivery import suppression
 from app.errors import Conflict, InvalidInput
 from app.links import LIFETIMES, Purpose
-from app.storage.database import insert_new, take_turns
+from app.storage.database import advisory_lock, insert_or_ignore
 from app.storage.models import Delivery, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import feedback, form_submissions
@@ -76,7 +76,7 @@ def process(session: Session, request_id: int, now: datetime) -> int | None:
     request = form_submissions.take(session, request_id)
     if request is None:
         return None
-    take_turns(session, f"mailbox {request.mailbox}")
+    advisory_lock(session, f"mailbox {request.mailbox}")
     answer = _answer_sign_up if request.kind is RequestKind.SIGN_UP else _answer_link
     delivery_id, subscriber_id = answer(session, request, now)
     form_submissions.finish(request, now, delivery_id, subscriber_id)
@@ -317,6 +317,6 @@ def _find(session: Session, email: str) -> Subscriber | None:
 
 def _get_or_create(session: Session, email: str, now: datetime) -> tuple[Subscriber, bool]:
     """Return the locked row of an address, and True if it is new."""
-    new = insert_new(session, Subscriber, ["email"], email=email, state=State.PENDING, created_at=now)
+    new = insert_or_ignore(session, Subscriber, ["email"], email=email, state=State.PENDING, created_at=now)
     mine = select(Subscriber).where(Subscriber.email == email).with_for_update()
     return session.exec(mine.execution_options(populate_existing=True)).one(), new is not None

@@ -1,7 +1,7 @@
-"""PURE. Short forms and what they stand for, learned from the texts that explain them.
+"""PURE. Abbreviations and compound words, learned from the texts that define them.
 
-"reinforcement learning (RL)" in three abstracts is enough: from then on an interest in "RL" finds papers
-on reinforcement learning and the other way round. So are "fine-tuning" and "finetuning" one word.
+Once three abstracts have "reinforcement learning (RL)", an interest in "RL" finds papers on reinforcement
+learning, and the other way round. In the same way "fine-tuning" and "finetuning" become one word.
 """
 
 from __future__ import annotations
@@ -14,61 +14,77 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from app.text.tokenizer import Token, bigrams, stems, telling, tokenise
+from app.text.tokenizer import Token, bigrams, content_stems, tokenise, without_stopwords
 
-LEAST = 3  # papers that must agree
-UNANIMITY = 0.75  # of all that explain it; "SLM" and "ASR" mean two things, so they stay themselves
+MIN_PAPERS = 3  # that define a short form in the same way
+MIN_AGREEMENT = 0.75  # share of the papers that define it; "SLM" and "ASR" have two meanings: not learned
 
 _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
 _CLAUSE = re.compile(r"[.;:!?,]\s|[()]")
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9]+")
-_LINKS = {"a", "an", "and", "are", "as", "at", "by", "for", "from", "in", "into", "is", "it", "of", "on"}
-_LINKS |= {"or", "the", "that", "to", "via", "with"}
-_LOOK_BACK = 120  # characters
+_SMALL_WORDS = {
+    "a",
+    "an",
+    "and",
+    "are",
+    "as",
+    "at",
+    "by",
+    "for",
+    "from",
+    "in",
+    "into",
+    "is",
+    "it",
+    "of",
+    "on",
+}
+_SMALL_WORDS |= {"or", "the", "that", "to", "via", "with"}
+_LOOK_BACK = 120  # characters before the bracket in which the long form is searched
 
 Part = TypeVar("Part")
-Table = Mapping[tuple[str, ...], str]  # a run of stems, two at least → the stem that stands for it
-Starts = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]  # the first two stems of runs → these runs
+Table = Mapping[tuple[str, ...], str]  # a run of at least two stems → the stem that replaces it
+Starts = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]  # first two stems → the runs that begin so
 
 
 def find_definitions(text: str) -> Iterator[tuple[str, str]]:
-    """The (short, long) forms that a text explains, such as ("LLM", "large language model").
+    """Yield the (short, long) forms that a text defines, such as ("LLM", "large language model").
 
-    After Schwartz and Hearst (2003), stricter: each word of the long form gives its first letter, and
-    maybe more, in order; only small words may give none.
+    The algorithm is that of Schwartz and Hearst (2003), but stricter: each word of the long form contributes
+    its first letter, and may contribute later ones, in order. Only small words may contribute none.
     """
-    for found in _SHORT.finditer(text):
-        short = found.group(1)
+    for bracket in _SHORT.finditer(text):
+        short = bracket.group(1)
         if sum(char.isupper() for char in short) < 2:
             continue
         short = short[:-1] if short.endswith("s") and short[:-1].isupper() else short
-        clause = _CLAUSE.split(text[max(0, found.start() - _LOOK_BACK) : found.start()])[-1]
+        clause = _CLAUSE.split(text[max(0, bracket.start() - _LOOK_BACK) : bracket.start()])[-1]
         long = _long_form(short, _PLAIN_WORD.findall(clause))
         if long:
             yield short, " ".join(long)
 
 
 def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
-    """The longest run of words right before the bracket that spells the short form."""
+    """Return the longest run of words directly before the bracket that spells the short form."""
     letters = "".join(char for char in short.lower() if char.isalnum())
     for size in range(min(len(before), len(letters) + 3), 1, -1):
         words = [word.lower() for word in before[-size:]]
-        if words[0] not in _LINKS and _spells(letters, words):
+        if words[0] not in _SMALL_WORDS and _spells(letters, words):
             return before[-size:]
     return ()
 
 
 def _spells(letters: str, words: Sequence[str]) -> bool:
-    """Whether the words give these letters, each its share of them, in order."""
-    given = {0}  # how many letters the words so far may have given
+    """Return whether the words contribute these letters, in order."""
+    spelled = {0}  # how many letters the words so far may have contributed
     for word in words:
-        given = {used + more for used in given for more in _shares(word, letters[used:])}
-    return len(letters) in given
+        spelled = {used + more for used in spelled for more in _letter_counts(word, letters[used:])}
+    return len(letters) in spelled
 
 
-def _shares(word: str, letters: str) -> Iterator[int]:
-    """How many of these letters a word may give: its first one, then those that come later in it."""
-    if word in _LINKS:
+def _letter_counts(word: str, letters: str) -> Iterator[int]:
+    """Yield how many of these letters a word may contribute: its first one, then later ones in order."""
+    if word in _SMALL_WORDS:
         yield 0
     place = 0
     for number, letter in enumerate(letters, start=1):
@@ -79,109 +95,119 @@ def _shares(word: str, letters: str) -> Iterator[int]:
 
 
 def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
-    """Long form → short form, both as stems, from texts of which each counts once."""
-    joined = Abbreviations(compounds, {})
-    counted: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    """Return {long form: short form}, both as stems. Each text counts once for each definition."""
+    with_compounds = Abbreviations(compounds, {})
+    counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for text in texts:
-        for short, long in sorted(
-            {(_one(short), tuple(joined.fold(_run(long)))) for short, long in find_definitions(text)}
-        ):
+        definitions = {
+            (_short_stem(short), tuple(with_compounds.fold(_long_stems(long))))
+            for short, long in find_definitions(text)
+        }
+        for short, long in sorted(definitions):
             if short and len(long) > 1:
-                counted[short][long] += 1
-    return _nested(_agreed(counted))
+                counts[short][long] += 1
+    return _with_nested_forms(_agreed_definitions(counts))
 
 
-def _nested(table: Table) -> dict[tuple[str, ...], str]:
-    """With every long form also as it is read where a part of it is written short: "multimodal LLM"."""
-    found = dict(table)
+def _with_nested_forms(table: Table) -> dict[tuple[str, ...], str]:
+    """Return the table with each long form added as it reads when a part of it is short: "multimodal LLM"."""
+    nested = dict(table)
     for long, short in table.items():
         parts = {run: name for run, name in table.items() if len(run) < len(long)}
-        found.setdefault(tuple(Abbreviations({}, parts).fold(long)), short)
-    return {long: short for long, short in sorted(found.items()) if len(long) > 1}
+        nested.setdefault(tuple(Abbreviations({}, parts).fold(long)), short)
+    return {long: short for long, short in sorted(nested.items()) if len(long) > 1}
 
 
-def _run(long: str) -> tuple[str, ...]:
-    """The stems of a long form; none where one of its words is left out of texts: "computer use agent"."""
-    found = stems(long)
-    return tuple(found) if len(found) == sum(word not in _LINKS for word in long.lower().split()) else ()
+def _long_stems(long: str) -> tuple[str, ...]:
+    """Return the stems of a long form, or () if one of its words is a stop word: "computer use agent"."""
+    stems = content_stems(long)
+    words = [word for word in long.lower().split() if word not in _SMALL_WORDS]
+    return tuple(stems) if len(stems) == len(words) else ()
 
 
-def _one(short: str) -> str:
-    found = stems(short)
-    return found[0] if len(found) == 1 else ""
+def _short_stem(short: str) -> str:
+    stems = content_stems(short)
+    return stems[0] if len(stems) == 1 else ""
 
 
-def _agreed(counted: Mapping[str, Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], str]:
-    """What enough papers agree on; a long form goes to the short form that most papers give it."""
+def _agreed_definitions(counts: Mapping[str, Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], str]:
+    """Return the definitions on which enough papers agree.
+
+    Of several short forms for one long form, the one that most papers define wins.
+    """
     best: dict[tuple[str, ...], tuple[int, str]] = {}
-    for short, longs in counted.items():
+    for short, longs in counts.items():
         long, papers = longs.most_common(1)[0]
-        if papers >= LEAST and papers >= UNANIMITY * longs.total():
+        if papers >= MIN_PAPERS and papers >= MIN_AGREEMENT * longs.total():
             best[long] = max(best.get(long, (0, "")), (papers, short))
     return {long: short for long, (_, short) in sorted(best.items())}
 
 
-def compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table, frozenset[str]]:
-    """Pairs of stems that are written as one word, too: ("fine", "tune") and "finetun".
+def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table, frozenset[str]]:
+    """Return {pair of stems: the stem of the same written as one word}, and the words usually split.
 
-    And which of these words are written as a pair in no fewer papers: "long video" is, "data set" is not.
+    ("fine", "tune") is in the table for "finetun". A word is usually split if at least as many papers write
+    it as a pair: "long video" is, "data set" is not.
     """
-    single = Counter(stem for document in documents for stem in {stem for text in document for stem in text})
-    whole = {stem for stem, papers in single.items() if papers >= LEAST and stem.isalpha()}
-    paired = Counter(pair for document in documents for pair in _joinable(document, whole))
-    usual = [pair for pair, papers in sorted(paired.items()) if papers >= LEAST]
-    table: Table = {pair: _joined(*pair, whole) for pair in usual}
-    return table, frozenset(table[pair] for pair in usual if paired[pair] >= single[table[pair]])
+    stem_papers = Counter(
+        stem for document in documents for stem in {stem for text in document for stem in text}
+    )
+    words = {stem for stem, papers in stem_papers.items() if papers >= MIN_PAPERS and stem.isalpha()}
+    pair_papers = Counter(pair for document in documents for pair in _joinable_pairs(document, words))
+    pairs = [pair for pair, papers in sorted(pair_papers.items()) if papers >= MIN_PAPERS]
+    table: Table = {pair: _joined(*pair, words) for pair in pairs}
+    return table, frozenset(table[pair] for pair in pairs if pair_papers[pair] >= stem_papers[table[pair]])
 
 
-def _joinable(document: Sequence[Sequence[str]], whole: Set[str]) -> set[tuple[str, str]]:
+def _joinable_pairs(document: Sequence[Sequence[str]], words: Set[str]) -> set[tuple[str, str]]:
     return {
         (first, second)
         for text in document
         for first, second in itertools.pairwise(text)
-        if len(first) > 1 and len(second) > 1 and _joined(first, second, whole)
+        if len(first) > 1 and len(second) > 1 and _joined(first, second, words)
     }
 
 
-def _joined(first: str, second: str, whole: Set[str]) -> str:
-    """The stem of a pair written as one word, or nothing where nobody writes it so."""
+def _joined(first: str, second: str, words: Set[str]) -> str:
+    """Return the stem of a pair written as one word, or "" if that is not among `words`."""
     joined = first + second
-    if joined in whole:
+    if joined in words:
         return joined
     # Only a short word keeps its last e: "tuning" is "tune", and "finetuning" is "finetun".
     bare = joined.removesuffix("e")
-    return bare if bare in whole else ""
+    return bare if bare in words else ""
 
 
 @dataclass(frozen=True)
 class Abbreviations:
-    """Folds long forms into the short ones that stand for them."""
+    """Replaces long forms by their short forms, and pairs of words by their compound."""
 
     compounds: Table
     shorts: Table
-    apart: Set[str] = frozenset()  # the compounds that most papers write as two words
+    split_compounds: Set[str] = frozenset()  # compounds that most papers write as two words
 
     @cached_property
-    def parts(self) -> Mapping[str, tuple[str, ...]]:
-        """What a folded term says besides: a short form the stems, pairs and shorter forms that all its
-        long forms hold, a compound its two words, where most papers write it so.
+    def expansions(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the terms that a folded term implies.
 
-        A paper on "video diffusion models" is one on diffusion and on diffusion models, though both are
-        folded away; and three papers on "LongVideo" do not make one on "long videos" no paper on videos.
+        A short form implies the stems, pairs and shorter forms that all its long forms contain. A compound
+        that is usually split implies its two words. So a paper on "video diffusion models" still matches
+        diffusion and diffusion models, and one on "long videos" still matches videos, though three papers
+        write "LongVideo".
         """
-        shorts, found = set(self.shorts.values()), dict[str, set[str]]()
+        shorts, implied = set(self.shorts.values()), dict[str, set[str]]()
         for long, short in self.shorts.items():
             if shorts.isdisjoint(long):  # written out in full
                 spans = itertools.combinations(range(len(long) + 1), 2)
                 inner = {self.shorts.get(long[start:end], "") for start, end in spans}
-                said = {*long, *bigrams(long), *inner} - {short, ""}
-                found[short] = found.get(short, said) & said
-        pairs_of = {word: pair for pair, word in self.compounds.items() if word in self.apart}
-        return pairs_of | {short: tuple(sorted(said)) for short, said in found.items()}
+                terms = {*long, *bigrams(long), *inner} - {short, ""}
+                implied[short] = implied.get(short, terms) & terms
+        pairs_of = {word: pair for pair, word in self.compounds.items() if word in self.split_compounds}
+        return pairs_of | {short: tuple(sorted(terms)) for short, terms in implied.items()}
 
     @cached_property
     def _passes(self) -> tuple[Starts, ...]:
-        # The second pass over `shorts` finds long forms that hold a short one: "multimodal LLM".
+        # The second pass over `shorts` finds long forms that contain a short form: "multimodal LLM".
         return tuple(_by_start(table) for table in (self.compounds, self.shorts, self.shorts))
 
     @cached_property
@@ -189,34 +215,34 @@ class Abbreviations:
         return self.compounds, self.shorts, self.shorts
 
     def fold(self, text: Sequence[str]) -> list[str]:
-        """Stems, with every long form folded into its short one."""
+        """Return the stems with every long form replaced by its short form."""
         folded = list(text)
         for table, starts in zip(self._tables, self._passes, strict=True):
             if spans := _spans(folded, starts):
-                folded = _spliced(folded, spans, [table[tuple(folded[a:b])] for a, b in spans])
+                folded = _replace_spans(folded, spans, [table[tuple(folded[a:b])] for a, b in spans])
         return folded
 
     def fold_tokens(self, tokens: Sequence[Token]) -> list[Token]:
-        """The same with words that know their place: a folded one stretches over all of its long form."""
-        folded = [token for token in tokens if telling([token.stem])]
+        """Return the tokens folded. The token of a short form spans its whole long form."""
+        folded = [token for token in tokens if without_stopwords([token.stem])]
         for table, starts in zip(self._tables, self._passes, strict=True):
             run = [token.stem for token in folded]
             spans = _spans(run, starts)
-            whole = [Token(table[tuple(run[a:b])], folded[a].start, folded[b - 1].end) for a, b in spans]
-            folded = _spliced(folded, spans, whole)
+            merged = [Token(table[tuple(run[a:b])], folded[a].start, folded[b - 1].end) for a, b in spans]
+            folded = _replace_spans(folded, spans, merged)
         return folded
 
     def terms(self, text: str) -> list[str]:
-        """The telling stems of a text, folded."""
-        return self.fold(stems(text))
+        """Return the stems of a text without stop words, folded."""
+        return self.fold(content_stems(text))
 
     def tokens(self, text: str) -> list[Token]:
-        """The telling words of a text, folded, with their places in it."""
+        """Return the words of a text without stop words, folded, with their positions."""
         return self.fold_tokens(tokenise(text))
 
 
 def _by_start(table: Table) -> Starts:
-    """The runs by their first two stems, the longest first."""
+    """Return the runs by their first two stems, longest first."""
     starts: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
     for run in sorted(table, key=lambda run: (-len(run), run)):
         starts[run[:2]].append(run)
@@ -224,10 +250,11 @@ def _by_start(table: Table) -> Starts:
 
 
 def _spans(text: Sequence[str], starts: Starts) -> list[tuple[int, int]]:
-    """Where runs that a table knows stand, as (start, end): from the left, the longest first."""
+    """Return the (start, end) of the known runs in a text: leftmost first, then longest, not overlapping."""
     spans, past = list[tuple[int, int]](), 0
-    for at, start in [found for found in enumerate(itertools.pairwise(text)) if found[1] in starts]:
-        if at >= past and (size := _longest(text, at, starts[start])):
+    candidates = [(at, pair) for at, pair in enumerate(itertools.pairwise(text)) if pair in starts]
+    for at, pair in candidates:
+        if at >= past and (size := _longest(text, at, starts[pair])):
             past = at + size
             spans.append((at, past))
     return spans
@@ -237,10 +264,12 @@ def _longest(text: Sequence[str], at: int, runs: Sequence[tuple[str, ...]]) -> i
     return next((len(run) for run in runs if tuple(text[at : at + len(run)]) == run), 0)
 
 
-def _spliced(parts: Sequence[Part], spans: Sequence[tuple[int, int]], whole: Sequence[Part]) -> list[Part]:
-    """Parts of a text, one in place of each span of them."""
-    spliced, past = list[Part](), 0
-    for (start, end), one in zip(spans, whole, strict=True):
-        spliced += [*parts[past:start], one]
+def _replace_spans(
+    parts: Sequence[Part], spans: Sequence[tuple[int, int]], replacements: Sequence[Part]
+) -> list[Part]:
+    """Return the parts with each span of them replaced by one part."""
+    replaced, past = list[Part](), 0
+    for (start, end), replacement in zip(spans, replacements, strict=True):
+        replaced += [*parts[past:start], replacement]
         past = end
-    return [*spliced, *parts[past:]]
+    return [*replaced, *parts[past:]]

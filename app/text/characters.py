@@ -1,4 +1,4 @@
-"""PURE. The characters of strangers' text: one spelling, nothing that deceives, and no work without end."""
+"""PURE. Normalise the characters of untrusted text, in bounded time."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import html
 import re
 import unicodedata
 
-# What nobody sees, and what turns the direction of the text behind it: a title must not change how the page
-# around it reads. The joiners U+200C and U+200D stay: Persian, Hindi and emoji are written with them.
+# Invisible characters, and those that change the direction of the text after them: a title must not change
+# how the page around it reads. The joiners U+200C and U+200D stay: Persian, Hindi and emoji need them.
 _UNWANTED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f"  # controls but tab and the ends of lines
     "\xad\u034f\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f"
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # of direction
     "\ud800-\udfff]"
 )
-MOST_MARKS = 30  # on one letter, as in Unicode's stream-safe format
+MOST_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
 _MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MOST_MARKS}}})[^\w\s\x00-\x7f]+")
 
 
-def composed(text: str) -> str:
-    """Return the text in normal form C. Of an endless run of marks only the first MOST_MARKS stay.
+def normalize(text: str) -> str:
+    """Return the text in normal form C, with at most MOST_MARKS combining marks in a row.
 
-    To bring marks in their order takes Python time by the square of their number.
+    Sorting marks takes Python quadratic time.
     """
     return text if text.isascii() else unicodedata.normalize("NFC", _MARKS.sub(r"\1", text))
 
 
-def visible(text: str) -> str:
-    """Return the text without controls, invisible characters and marks of direction."""
+def remove_invisible(text: str) -> str:
+    """Return the text without control, invisible and direction-changing characters."""
     return _UNWANTED.sub("", text)
 
 
-def unescaped(markup: str) -> str:
-    """Return a text with its HTML entities as characters; as it is, if one is an endless number."""
+def unescape_html(markup: str) -> str:
+    """Return a text with its HTML entities as characters, or unchanged if an entity's number is too long."""
     try:
         return html.unescape(markup)
     except ValueError:

@@ -1,11 +1,11 @@
-r"""PURE. LaTeX → Unicode, as far as Unicode goes: `$\pi_0$` is π₀, `O(n^{2})` is O(n²).
+r"""PURE. Convert LaTeX to Unicode, as far as Unicode can: `$\pi_0$` becomes π₀, `O(n^{2})` becomes O(n²).
 
 Sources send titles and abstracts as authors typed them: with mathematics between dollars, macros of their
-own, and braces that lost their backslash on the way. What is no LaTeX stays, markup and prices included.
+own, and braces that lost their backslash. Text that is not LaTeX is not changed, markup and prices included.
 
-The library reads an argument that is left open again at each level (`\frac{` sixteen deep takes seconds) and
-doubles accents of accents. So each text has a budget of characters that may be read and written for it. A
-text that exceeds it, or a limit of length or depth, stays as it came.
+pylatexenc reads an unclosed argument again at each level (`\frac{` sixteen deep takes seconds), and doubles
+accents of accents. So each text has a budget of characters that may be read and written for it. A text that
+exceeds the budget, or a limit of length or depth, is returned unchanged.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from pylatexenc import latex2text, latexwalker
 from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, SpecialsTextSpec
 from pylatexenc.macrospec import MacroSpec, MacroStandardArgsParser, SpecialsSpec
 
-LONGEST = 8_000  # characters of a text whose LaTeX is read; real abstracts have up to 4,000
+LONGEST = 8_000  # characters of a text that is converted; real abstracts have up to 4,000
 DEEPEST = 20  # groups, environments and mathematics within each other; real texts have up to 5
 WORK = 6  # characters and pieces read and written for each character of a text; real texts need up to 3
 LEAST_WORK = 400  # however short the text is
 
-# A dollar pair is mathematics only when it hugs its content and no digit follows ("$5 to $10" is money).
+# A pair of dollars is mathematics only if no space is inside next to them and no digit follows: "$5 to $10"
+# is money.
 _MATH = re.compile(r"\$(?=\S)[^$]{1,300}(?<=\S)\$(?!\d)|\$\$[^$]{1,300}\$\$|\$[^$\s\d][^$\s]{0,30}\$")
 _BARE_SIGN = re.compile(r"(?<!\\)([%&])")
 _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
@@ -33,10 +34,10 @@ _SKIPPED = re.compile(
     r"|\\xspace\b(?:\{\})?"
 )
 _TIGHT = re.compile(r"(?<=\S)(\\times|\\cdot)\s+(?=\d|[A-Za-z]\b|[\\{])")
-# `x_\mathrm{max}`: a script takes one macro only, without what belongs to it.
+# `x_\mathrm{max}`: LaTeX takes only the macro as the script, without its argument.
 _SCRIPTED = re.compile(r"([_^])\s*(\\(?:math|text|oper)[a-z]*(?![a-z])\s*(?:\{[^{}]*\}|\w))")
 _UNSLASHED = re.compile(r"\{(times|sim|approx|circ|pm|rightarrow|alpha|beta|pi)\}")
-_MENDED = (
+_REPAIRS = (
     (_BARE_SIGN, r"\\\1"),
     (_UNSLASHED, r"{\\\1}"),
     (_SKIPPED, ""),
@@ -49,22 +50,23 @@ _UP |= dict(zip("abcdefghijklmnoprstuvwxyzT", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡ
 _DOWN = dict(zip("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎", strict=True))
 _DOWN |= dict(zip("aehijklmnoprstuvx", "ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True))
 _SCRIPTS = {"^": _UP, "_": _DOWN}
-_RAISED = {"∘": "°", "*": "*", "⋆": "⋆", "†": "†", "′": "′", "⊤": "ᵀ"}  # that stand high by themselves
-_SHORT = 3  # characters that are still read easily when they are so small
-# Need no brackets, as a script, and above or below a line.
+_RAISED = {"∘": "°", "*": "*", "⋆": "⋆", "†": "†", "′": "′", "⊤": "ᵀ"}  # raised without a superscript
+_SHORT = 3  # characters: longer superscripts and subscripts are hard to read
+# These need no brackets: _WORD as a script, _FACTOR above or below a fraction line.
 _WORD = re.compile(r"[\w.]+|\W")
 _FACTOR = re.compile(r"√?[\w.]+(?:\^[\w.]+)?")
-_BEFORE, _AFTER = "\ue000", "\ue001"  # the name of a function: a space, where letters would run together
+# Around the name of a function. They become spaces where letters would run together.
+_BEFORE, _AFTER = "\ue000", "\ue001"
 _GAPS = (
     (re.compile(f"{_AFTER}{_BEFORE}|(?<=[^\\W_]){_BEFORE}|{_AFTER}(?=[^\\W_⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉])"), " "),
     (re.compile(f"[{_BEFORE}{_AFTER}]|(?<= ) +"), ""),
 )
 
 _ODD = re.compile(r"[\^_{}~`]|--")
-# The label is optional, so that an address without one is passed over as a whole and not tried again inside.
+# The label is optional, so that a URL without one matches as a whole and is not tried again from inside.
 _LABELLED = re.compile(r"(https?://[^\s{}]++)(?:\{[^{}]*\})?")
 _ADDRESS = re.compile(r"(https?://[^\s{}]+)")
-_TIDIED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+_LEFTOVERS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"([\^_])\{([^{}]*)\}"), lambda found: _script(found[1], found[2])),
     (re.compile(r"(?<=[\w)\]|])(\^)([-−+]?\d+|\*)(?![\d*]|\.\d)"), lambda found: _script(found[1], found[2])),
     (
@@ -82,36 +84,36 @@ _TIDIED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
 
 
 def latex_to_unicode(text: str) -> str:
-    """A text with its LaTeX as Unicode; one that is no LaTeX, or not well-formed, nearly as it came."""
-    read = _read(text) if len(text) <= LONGEST and _is_latex(text) else text
-    return read if "\\" in read or not _ODD.search(read) else _tidied(read)
+    """Return a text with its LaTeX as Unicode, or nearly unchanged if it is not LaTeX or not well-formed."""
+    converted = _convert_math(text) if len(text) <= LONGEST and _is_latex(text) else text
+    return converted if "\\" in converted or not _ODD.search(converted) else _clean_leftovers(converted)
 
 
 def _is_latex(text: str) -> bool:
     return "\\" in text or bool(_MATH.search(text) or _UNSLASHED.search(text))
 
 
-def _tidied(text: str) -> str:
-    """Without what is left of macros whose backslash was lost; addresses stay as they are."""
+def _clean_leftovers(text: str) -> str:
+    """Return a text without the remains of macros that lost their backslash. URLs are not changed."""
     parts = _ADDRESS.split(_LABELLED.sub(r"\1", text if "{" in text else text.replace("}", "")))
-    for pattern, by in _TIDIED:
+    for pattern, by in _LEFTOVERS:
         parts[::2] = [pattern.sub(by, part) for part in parts[::2]]
     return "".join(parts)
 
 
-def _read(text: str) -> str:
+def _convert_math(text: str) -> str:
     source = text
-    for pattern, by in _MENDED:
+    for pattern, by in _REPAIRS:
         source = pattern.sub(by, source)
     if not _MATH.search(text):
         source = _BARE_DOLLAR.sub(r"\\$", source)
     try:
-        read = _converted(source)
-    except Exception:  # the parser meets text that was never meant for it and fails in many ways
+        converted = _parse_and_write(source)
+    except Exception:  # on text that is not LaTeX, the parser fails in many ways
         return text
     for pattern, by in _GAPS:
-        read = pattern.sub(by, read)
-    return read if len(read) * 2 >= len(_letters(text)) else text
+        converted = pattern.sub(by, converted)
+    return converted if len(converted) * 2 >= len(_letters(text)) else text
 
 
 def _letters(text: str) -> str:
@@ -119,7 +121,7 @@ def _letters(text: str) -> str:
 
 
 def _script(sign: str, text: str) -> str:
-    """What stands high or low: small where there are such letters and it is short, else after its sign."""
+    """Return a script: in small letters if it is short and Unicode has them, else after `sign`."""
     text, small = text.strip(f" {_BEFORE}{_AFTER}"), _SCRIPTS[sign]
     if sign == "^" and text in _RAISED:
         return _RAISED[text]
@@ -158,7 +160,7 @@ def _last(node: Any, l2tobj: LatexNodes2Text) -> str:
 
 
 def _letter(node: Any, l2tobj: LatexNodes2Text) -> str:
-    """One letter of another alphabet; more of them are a name, which is read more easily in this one."""
+    """Return one letter in the alphabet of its macro. Several letters are a name: return them unchanged."""
     text = _last(node, l2tobj)
     return (
         str(_PLAIN.latex_to_text(f"\\{node.macroname}{{{text}}}"))
@@ -168,11 +170,11 @@ def _letter(node: Any, l2tobj: LatexNodes2Text) -> str:
 
 
 def _accented(mark: str) -> Callable[..., str]:
-    def over(node: Any, l2tobj: LatexNodes2Text) -> str:
+    def write(node: Any, l2tobj: LatexNodes2Text) -> str:
         text = unicodedata.normalize("NFKC", _last(node, l2tobj))
         return unicodedata.normalize("NFC", text + mark) if len(text) == 1 else text
 
-    return over
+    return write
 
 
 def _character(node: Any, l2tobj: LatexNodes2Text) -> str:
@@ -180,19 +182,19 @@ def _character(node: Any, l2tobj: LatexNodes2Text) -> str:
     return chr(int(code[1:], 16)) if re.fullmatch(r"x[0-9A-Fa-f]{2,4}", code) else ""
 
 
-def _aside(node: Any, l2tobj: LatexNodes2Text) -> str:
+def _footnote(node: Any, l2tobj: LatexNodes2Text) -> str:
     return f" ({_last(node, l2tobj)})"
 
 
-def _said(text: str) -> Callable[..., str]:
-    def word(node: Any) -> str:
+def _constant(text: str) -> Callable[..., str]:
+    def write(node: Any) -> str:
         return text + str(node.macro_post_space)
 
-    return word
+    return write
 
 
-def _own(node: Any) -> str:
-    """A macro of the authors' own is mostly the name of what they made."""
+def _unknown_macro(node: Any) -> str:
+    """Return the name of an unknown macro: mostly authors define one for the name of their method."""
     return str(node.macroname + node.macro_post_space)
 
 
@@ -201,28 +203,28 @@ _FUNCTIONS = (
     "gcd", "hom", "inf", "ker", "lg", "lim", "liminf", "limsup", "ln", "log", "max", "min", "Pr", "sec",
     "sin", "sinh", "sup", "tan", "tanh",
 )  # fmt: skip
-_AS_THEY_ARE = (
+_TRANSPARENT = (
     "text", "textnormal", "texttt", "textsf", "url", "uline", "mbox", "mathrm", "mathsf", "mathit", "mathbf",
     "mathtt", "mathnormal", "operatorname", "bm", "boldsymbol",
 )  # fmt: skip
-_UNSEEN = (
+_DROPPED = (
     "big", "Big", "bigl", "bigr", "Bigl", "Bigr", "bigg", "Bigg", "left", "right", "limits", "displaystyle",
     "cite", "citep", "citet", "ref", "label",
 )  # fmt: skip
-_TAKING: dict[str, tuple[str, Callable[..., str]]] = {
-    **dict.fromkeys(_AS_THEY_ARE, ("{", _last)),
+_WITH_ARGUMENTS: dict[str, tuple[str, Callable[..., str]]] = {
+    **dict.fromkeys(_TRANSPARENT, ("{", _last)),
     **dict.fromkeys(("mathbb", "mathcal", "mathscr"), ("{", _letter)),
     **dict.fromkeys(("frac", "dfrac", "tfrac", "nicefrac"), ("{{", _fraction)),
     **dict.fromkeys(("href", "textcolor"), ("{{", _last)),
     "sqrt": ("[{", _root),
-    "footnote": ("{", _aside),
+    "footnote": ("{", _footnote),
     "unicode": ("{", _character),
     "widetilde": ("{", _accented("\u0303")),
     "widehat": ("{", _accented("\u0302")),
 }
 _WORDS = {
     **{name: f"{_BEFORE}{name}{_AFTER}" for name in _FUNCTIONS},
-    **dict.fromkeys(_UNSEEN, ""),
+    **dict.fromkeys(_DROPPED, ""),
     "eg": "e.g.",
     "ie": "i.e.",
     "etal": "et al.",
@@ -233,20 +235,20 @@ _WORDS = {
 }
 
 
-def _grammar() -> Any:
-    """How LaTeX is parsed: scripts, and macros that pylatexenc knows nothing of."""
-    known = latexwalker.get_default_latex_context_db()
-    known.add_context_category(
+def _build_grammar() -> Any:
+    """Return pylatexenc's grammar with our macros and with scripts."""
+    grammar = latexwalker.get_default_latex_context_db()
+    grammar.add_context_category(
         "paperboy",
-        macros=[MacroSpec(name, takes) for name, (takes, _) in _TAKING.items()],
+        macros=[MacroSpec(name, arguments) for name, (arguments, _) in _WITH_ARGUMENTS.items()],
         specials=[SpecialsSpec(sign, MacroStandardArgsParser("{")) for sign in _SCRIPTS],
         prepend=True,
     )
-    return known
+    return grammar
 
 
-class _Exceeded(Exception):
-    """A text costs more than its length explains."""
+class _BudgetExceeded(Exception):
+    """Converting a text exceeds its budget."""
 
 
 class _Budget:
@@ -256,13 +258,13 @@ class _Budget:
         self._left = len(text) * WORK + LEAST_WORK
 
     def spend(self, characters: int) -> None:
-        self._left -= characters + 1  # an empty piece costs something, too
+        self._left -= characters + 1  # so that an empty piece is not free
         if self._left < 0:
-            raise _Exceeded
+            raise _BudgetExceeded
 
 
 class _Walker(latexwalker.LatexWalker):  # type: ignore[misc]  # it has no types
-    """Parse LaTeX within a budget, and to a depth."""
+    """A parser of LaTeX with a budget and a limit of depth."""
 
     def __init__(self, text: str, budget: _Budget) -> None:
         super().__init__(text, latex_context=_GRAMMAR)
@@ -276,7 +278,7 @@ class _Walker(latexwalker.LatexWalker):  # type: ignore[misc]  # it has no types
     def get_latex_nodes(self, *args: Any, **options: Any) -> Any:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise _Exceeded
+            raise _BudgetExceeded
         try:
             return super().get_latex_nodes(*args, **options)
         finally:
@@ -284,10 +286,10 @@ class _Walker(latexwalker.LatexWalker):  # type: ignore[misc]  # it has no types
 
 
 class _Writer(LatexNodes2Text):  # type: ignore[misc]  # it has no types
-    """Write parsed LaTeX as text, within a budget."""
+    """A writer of parsed LaTeX as text, with a budget."""
 
     def __init__(self, budget: _Budget) -> None:
-        super().__init__(_WORDING, math_mode="text", keep_comments=True, strict_latex_spaces=False)
+        super().__init__(_WRITER_CONTEXT, math_mode="text", keep_comments=True, strict_latex_spaces=False)
         self._budget = budget
 
     def node_to_text(self, *args: Any, **options: Any) -> str:
@@ -296,25 +298,26 @@ class _Writer(LatexNodes2Text):  # type: ignore[misc]  # it has no types
         return text
 
 
-def _converted(source: str) -> str:
+def _parse_and_write(source: str) -> str:
     budget = _Budget(source)
     nodes, _, _ = _Walker(source, budget).get_latex_nodes()
     return str(_Writer(budget).nodelist_to_text(nodes))
 
 
-def _wording() -> Any:
-    """How macros are written as text."""
-    words = latex2text.get_default_latex_context_db()
-    told = [MacroTextSpec(name, simplify_repl=by) for name, (_, by) in _TAKING.items()]
-    words.add_context_category(
+def _build_writer_context() -> Any:
+    """Return pylatexenc's rules for writing macros as text, with ours."""
+    context = latex2text.get_default_latex_context_db()
+    functions = {name: write for name, (_, write) in _WITH_ARGUMENTS.items()}
+    functions |= {name: _constant(text) for name, text in _WORDS.items()}
+    context.add_context_category(
         "paperboy",
-        macros=[*told, *(MacroTextSpec(name, simplify_repl=_said(text)) for name, text in _WORDS.items())],
+        macros=[MacroTextSpec(name, simplify_repl=write) for name, write in functions.items()],
         specials=[SpecialsTextSpec(sign, simplify_repl=_scripted) for sign in _SCRIPTS],
         prepend=True,
     )
-    words.set_unknown_macro_spec(MacroTextSpec("", simplify_repl=_own))
-    return words
+    context.set_unknown_macro_spec(MacroTextSpec("", simplify_repl=_unknown_macro))
+    return context
 
 
 _PLAIN = LatexNodes2Text(math_mode="text")
-_GRAMMAR, _WORDING = _grammar(), _wording()
+_GRAMMAR, _WRITER_CONTEXT = _build_grammar(), _build_writer_context()

@@ -1,7 +1,7 @@
-"""PURE. Text as people read it, and values of the type they should be, out of whatever a source sent.
+"""PURE. Turn untrusted values into clean text, ids, URLs, numbers and days.
 
-Every function takes any value at all and answers with "" or None where there is nothing usable in it:
-a wrong type in one field costs that field, never the row.
+Every function accepts any value. It returns "", () or None if the value is unusable, so that a wrong type in
+one field loses that field and not the row.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ TITLE_CHARS = 1_000
 ABSTRACT_CHARS = 20_000  # the longest real ones have about 4,000
 NAME_CHARS = 200
 URL_CHARS = 2_000
-AUTHORS_KEPT = 100  # names; the true count is kept beside them
+AUTHORS_KEPT = 100  # names; the true count is stored as well
 WORDS_KEPT = 40  # keywords, categories
-LARGEST = 2_000_000_000  # what an INTEGER column holds
+LARGEST = 2_000_000_000  # fits an INTEGER column
 
 LOCAL_PART = r"(?:\"[^\"\s]{1,64}\"|[^\s<>()\[\],;:\\\"@|=']{1,64})"  # of an e-mail address, as text
 EMAIL_ADDRESS = re.compile(LOCAL_PART + r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,9}[A-Za-z0-9-]{1,62}")
@@ -38,44 +38,45 @@ _WITHDRAWN = re.compile(
 
 
 def one_line(value: object, limit: int = NAME_CHARS) -> str:
-    """Any text as one line: only what can be seen, single spaces, at most `limit` characters."""
+    """Return a text as one line of at most `limit` visible characters, with single spaces."""
     if not isinstance(value, str):
         return ""
-    # Cut before the work, too: ten megabytes of spaces are not worth reading to their end.
-    # An accent beside its letter would part a word in two for whoever looks for it.
-    text = characters.visible(characters.composed(value[: limit * 4]))
+    # Cut first, so that ten megabytes of spaces are not read to their end. Join accents with their letters,
+    # because a separate accent splits a word for those who search for it.
+    text = characters.remove_invisible(characters.normalize(value[: limit * 4]))
     return _SPACE.sub(" ", text).strip()[:limit].rstrip()
 
 
 def clean_text(value: object, limit: int = ABSTRACT_CHARS) -> str:
-    """A title or abstract, its LaTeX shown as Unicode."""
+    """Return a title or abstract as one line, with its LaTeX as Unicode."""
     return latex_to_text(one_line(value, limit))[:limit]
 
 
 def title(value: object) -> str:
+    """Return a title as one line, with its LaTeX as Unicode."""
     return clean_text(value, TITLE_CHARS)
 
 
 def latex_to_text(text: str) -> str:
-    """The same, its LaTeX shown as Unicode: a little longer at most."""
+    """Return a line with its LaTeX as Unicode, at most 4 times as long plus 100 characters."""
     return one_line(latex.latex_to_unicode(text), len(text) * 4 + 100)
 
 
 def names(value: object) -> tuple[str, ...]:
-    """A list of names, or of anything with a name in it, without the empty ones."""
+    """Return the names in a list of strings, or of objects with a "name", without empty ones."""
     if not isinstance(value, list | tuple):
         return ()
-    found = (one_line(item.get("name") if isinstance(item, dict) else item) for item in value[:5_000])
-    return tuple(latex_to_text(name) for name in found if name)
+    lines = (one_line(item.get("name") if isinstance(item, dict) else item) for item in value[:5_000])
+    return tuple(latex_to_text(name) for name in lines if name)
 
 
 def words(value: object) -> tuple[str, ...]:
-    """Keywords or categories, each once."""
+    """Return a list of keywords or categories without duplicates."""
     return tuple(dict.fromkeys(names(value)))[:WORDS_KEPT]
 
 
 def url(value: object) -> str:
-    """An http(s) address, or nothing: it will stand in a mail as a link."""
+    """Return an http(s) URL that is safe as a link in a mail, or ""."""
     if not isinstance(value, str) or len(value) > URL_CHARS:
         return ""
     text = value.strip()
@@ -84,20 +85,20 @@ def url(value: object) -> str:
 
 
 def non_negative_int(value: object) -> int | None:
-    """A figure such as votes: a whole number from 0."""
+    """Return a count, such as of votes, or None if it is negative, too large or no number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if 0 <= value <= LARGEST else None
 
 
 def day(value: object) -> date | None:
-    """The day that an ISO date or time begins with. It is never moved to another zone."""
-    found = re.match(r"\s*(\d{4}-\d{2}-\d{2})(?:$|[T\s])", value) if isinstance(value, str) else None
-    return _date(found.group(1)) if found else None
+    """Return the day at the beginning of an ISO date or time, without converting its time zone."""
+    match = re.match(r"\s*(\d{4}-\d{2}-\d{2})(?:$|[T\s])", value) if isinstance(value, str) else None
+    return _date(match.group(1)) if match else None
 
 
 def utc_day(value: object) -> date | None:
-    """The day in UTC of an ISO time with a zone."""
+    """Return the UTC day of an ISO time. A time without a zone is taken as UTC."""
     if not isinstance(value, str):
         return None
     try:
@@ -108,45 +109,45 @@ def utc_day(value: object) -> date | None:
 
 
 def day_in(text: str) -> date | None:
-    """The first day written as 2026-11-20 anywhere in a text, such as a file's name."""
-    found = _DAY.search(text)
-    return _date(found.group(0)) if found else None
+    """Return the first day written as 2026-11-20 in a text, such as a file name."""
+    match = _DAY.search(text)
+    return _date(match.group(0)) if match else None
 
 
 def _date(text: str) -> date | None:
     try:
-        found = date.fromisoformat(text)
+        parsed = date.fromisoformat(text)
     except ValueError:
         return None
-    return found if 1900 <= found.year <= 2200 else None
+    return parsed if 1900 <= parsed.year <= 2200 else None
 
 
 def arxiv_id(value: object) -> tuple[str, int]:
-    """An arXiv id without its version, and the version (0: not said), out of an id or a URL of one."""
+    """Return the arXiv id in an id or a URL, without its version, and the version (0 if it has none)."""
     text = one_line(value, 300)
-    whole = _BARE_ARXIV_ID.fullmatch(text)
-    if whole is None and _ARXIV_PLACE.search(text):
-        whole = _ARXIV_ID.search(text)
-    return (whole.group(1), int(whole.group(2) or 0)) if whole else ("", 0)
+    match = _BARE_ARXIV_ID.fullmatch(text)
+    if match is None and _ARXIV_PLACE.search(text):
+        match = _ARXIV_ID.search(text)
+    return (match.group(1), int(match.group(2) or 0)) if match else ("", 0)
 
 
 def doi(value: object) -> str:
-    """A DOI in lower case, without its resolver."""
-    found = _DOI.search(one_line(value, 300))
-    return found.group(1).rstrip(".,;)").lower() if found else ""
+    """Return a DOI in lower case, without the URL of its resolver."""
+    match = _DOI.search(one_line(value, 300))
+    return match.group(1).rstrip(".,;)").lower() if match else ""
 
 
 def arxiv_id_of_doi(value: str) -> str:
-    """The arXiv id that arXiv's own DOIs carry."""
-    found = _ARXIV_DOI.fullmatch(value)
-    return arxiv_id(found.group(1))[0] if found else ""
+    """Return the arXiv id in a DOI that arXiv assigned, or ""."""
+    match = _ARXIV_DOI.fullmatch(value)
+    return arxiv_id(match.group(1))[0] if match else ""
 
 
 def says_withdrawn(comment: str) -> bool:
-    """Whether an arXiv comment says that the paper was taken back."""
+    """Return whether an arXiv comment says that the paper was withdrawn."""
     return bool(_WITHDRAWN.search(comment))
 
 
 def redact_addresses(text: str) -> str:
-    """Replace each e-mail address by an ellipsis."""
+    """Return a text with each e-mail address replaced by an ellipsis."""
     return EMAIL_ADDRESS.sub("…", text)

@@ -1,8 +1,8 @@
-"""PURE. An abstract → the sentence of it that tells most of what the paper does, word for word.
+"""PURE. Extractive summaries: choose the most informative sentence of an abstract, word for word.
 
-A sentence gets points for saying "we", for introducing something, and for the words of the title; it
-loses some for standing late, for telling what others did or lack, and for leaning on the sentence before
-it. The points (POINTS) are fitted on summaries of real papers by benchmarks/summaries.py.
+A sentence gains points for "we", for introducing something, and for words of the title. It loses points for
+a late position, for describing other work or its limits, and for referring to the sentence before it. The
+weights (POINTS) are fitted on summaries of real papers by benchmarks/summaries.py.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from app.text.tokenizer import telling, tokenise
+from app.text.tokenizer import tokenise, without_stopwords
 
-LIMIT = 320  # characters
-BRIEF = 100  # a sentence under so many takes the next one with it, where both fit
+LIMIT = 320  # characters of a summary
+BRIEF = 100  # characters: a shorter sentence is joined with the next one, if both fit into LIMIT
 
-# --- sentences: parted where one ends, which a full stop alone does not say
+# --- where a sentence ends: a full stop alone does not tell
 
 _END = re.compile(r"(?<![.!?…])[.!?…]++[)\]}”\"'’]*+(?:\s+(?=\S)|(?<=[a-z]{3}[.!?])(?=[A-Z][a-z]*[ ,]))")
 _ABBREVIATION = re.compile(
@@ -29,10 +29,10 @@ _ENUMERATION = re.compile(r"(?:^|[:;,.!?]\s|\band\s)\(?\d{1,2}\.$")
 _INITIAL = re.compile(r"(?:^|[\s(.])[A-Z]\.$")
 _WORD_ENDS = re.compile(r"\w{4}\.$")
 _OPENER = re.compile(r"(?:We|The|This|These|Our|In|It|To|Here|However|Their|They|By|On|For|With|As|An?)\b")
-LONGEST_ASIDE = 300  # a bracket open for longer was never meant to close
+LONGEST_ASIDE = 300  # characters: a bracket that is open for longer is taken as unmatched
 LONGEST_WORD = 40
 
-# --- what a sentence says of itself
+# --- features of a sentence
 
 _WHO = r"\b(?:we|(?:this|our) (?:\w+ )?(?:paper|work|study|report|survey|article)|paper)\b"
 _PROPOSES = re.compile(
@@ -59,22 +59,23 @@ _WHERE_TO_FIND_IT = re.compile(
     r"\b(?:available|released?|open-sourced?|public(?:ly)?)\b",
     re.IGNORECASE,
 )
-# Proposes, says we, share of the title's words, how late (0…1), tells of others, leans on what was before.
+# Weights of `features`: proposes, says "we", share of the title's words, position (0…1), describes others,
+# refers to the sentence before.
 POINTS = (3.3, 2.4, 5.4, -3.5, -1.4, -1.2)
 
 
 @lru_cache(maxsize=4_096)
 def summarize(title: str, abstract: str) -> str:
-    """The most telling sentence, with the next one where it is brief; "" where there is no abstract.
+    """Return the most informative sentence, with the next one if it is brief, or "" without an abstract.
 
-    What is longer than LIMIT is cut between clauses.
+    A summary longer than LIMIT is cut between clauses.
     """
     parts = sentences(abstract)
     return extract(parts, best_sentence(parts, features(title, parts))) if parts else ""
 
 
 def extract(parts: Sequence[str], best: int) -> str:
-    """The sentence at a place as it is shown: a brief one with the next, a long one cut."""
+    """Return the sentence at index `best`: joined with the next one if brief, cut if too long."""
     following = parts[best + 1 : best + 2]
     together = " ".join([parts[best], *following])
     if (
@@ -89,21 +90,21 @@ def extract(parts: Sequence[str], best: int) -> str:
 def best_sentence(
     parts: Sequence[str], rows: Sequence[Sequence[float]], points: Sequence[float] = POINTS
 ) -> int:
-    """The place of the sentence with most points; where to find the code is never what tells most."""
-    telling_ones = [n for n, part in enumerate(parts) if not _WHERE_TO_FIND_IT.search(part)]
-    worth = [sum(weight * value for weight, value in zip(points, row, strict=True)) for row in rows]
-    return max(telling_ones or range(len(parts)), key=lambda n: (worth[n], -n))
+    """Return the index of the sentence with most points, without those that only say where the code is."""
+    candidates = [n for n, part in enumerate(parts) if not _WHERE_TO_FIND_IT.search(part)]
+    scores = [sum(weight * value for weight, value in zip(points, row, strict=True)) for row in rows]
+    return max(candidates or range(len(parts)), key=lambda n: (scores[n], -n))
 
 
 def features(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
-    """What POINTS are given for, sentence by sentence."""
-    named = _stems(title)
+    """Return the values that POINTS weigh, for each sentence."""
+    title_stems = _stems(title)
     last = max(1, len(parts) - 1)
     return [
         (
             bool(_PROPOSES.search(part)),
             bool(_WE.search(part)),
-            len(named & _stems(part)) / max(1, len(named)),
+            len(title_stems & _stems(part)) / max(1, len(title_stems)),
             place / last,
             bool(_OTHERS.search(part)),
             bool(_LEANS.search(part)),
@@ -113,22 +114,22 @@ def features(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
 
 
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(telling(token.stem for token in tokenise(text)))
+    return frozenset(without_stopwords(token.stem for token in tokenise(text)))
 
 
 def sentences(text: str) -> list[str]:
-    """A text in sentences. Abbreviations, initials, numbers and what stands in brackets end none."""
-    found, start = [], 0
+    """Split a text into sentences. Abbreviations, initials, numbers and open brackets do not end one."""
+    complete, start = [], 0
     for match in _END.finditer(text):
         before = text[max(start, match.end() - LONGEST_ASIDE) : match.end()].rstrip()
         if _ends(before, text[match.end() : match.end() + LONGEST_WORD].split(None, 1)[0]):
-            found.append(text[start : match.end()].strip())
+            complete.append(text[start : match.end()].strip())
             start = match.end()
-    return [part for part in (*found, text[start:].strip()) if part]
+    return [part for part in (*complete, text[start:].strip()) if part]
 
 
 def _ends(before: str, word: str) -> bool:
-    """Whether a sentence ends after `before`, where `word` comes next."""
+    """Return whether a sentence ends between `before` and the next `word`."""
     if before.count("(") > before.count(")"):
         return False
     if _ABBREVIATION.search(before) or _ENUMERATION.search(before):
@@ -138,13 +139,13 @@ def _ends(before: str, word: str) -> bool:
     if before.endswith(("..", "…")):
         return not word[0].islower()
     plain = word.rstrip(".,;:?!")
-    if plain.isascii() and plain.isalpha() and plain.islower():  # not vLLM, 3D, π0: those may begin one
+    if plain.isascii() and plain.isalpha() and plain.islower():  # unlike vLLM, 3D, π0: they may begin one
         return bool(_WORD_ENDS.search(before))
     return True
 
 
 def shorten(text: str) -> str:
-    """At most LIMIT characters, cut between clauses, before a bracket, or else between words; marked."""
+    """Return at most LIMIT characters, cut between clauses, before a bracket or between words, with " …"."""
     if len(text) <= LIMIT:
         return text
     cut = text[: LIMIT - 1]

@@ -1,4 +1,4 @@
-"""PURE. A text → its words: without case and accents, stemmed, and where each stands."""
+"""PURE. Split a text into words without case and accents, stemmed, with their positions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _STOPWORDS = (
     "a an and are as at be by can for from has have how in into is it its of on or our that the their there "
     "these this those to towards via was we were what when where which while who with using"
 )
-# Whose s is their own: "GPS" is not several GPs.
+# Abbreviations that end in s in the singular: "GPS" is not several GPs.
 _SINGULAR = "bfs cls css dfs dns fps gnss gps mcts mvs nms nvs rts rvos sds sms sts tls tts"
-# As in Britain: "quantisation", "behaviour". What is rewritten besides, such as "noise", is so everywhere.
+# British spellings: "quantisation", "behaviour". Other words that match, such as "noise", are rewritten in
+# every text, so they still match each other.
 _BRITISH = re.compile(
     r"(?<=..)(?<!expert)is(?=(?:ed?|es|ers?|ing|able|ations?)$)|(?<=...)our(?=(?:s|ed|ing|al)?$)"
 )
-# Snowball leaves the plural of what has no vowel, or none but its last letter: "llms", "vlas".
+# Plurals that Snowball does not stem: words without a vowel except for their last letter: "llms", "vlas".
 _SHORT_FORMS = re.compile(r"[^\W\d_aeiouy]{2,}[ao]?s")
 _AMERICAN = {"is": "iz", "our": "or"}
 _stemmer = Stemmer.Stemmer("english")
@@ -30,7 +31,7 @@ _stemmer = Stemmer.Stemmer("english")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word of a text: its stem, and where it stands."""
+    """The stem of a word, and the word's position in the text."""
 
     stem: str
     start: int
@@ -38,22 +39,22 @@ class Token:
 
 
 def tokenise(text: str) -> list[Token]:
-    """The words of a text: letters and digits, without case or accents, stemmed."""
+    """Return the words of a text with their positions. A word is a run of letters and digits."""
     return [Token(_stem(m.group()), m.start(), m.end()) for m in WORD.finditer(fold_accents(text))]
 
 
-def stems(text: str) -> list[str]:
-    """The telling words of a text, stemmed; many times faster than `tokenise`."""
-    return telling(running(text))
+def content_stems(text: str) -> list[str]:
+    """Return the stems of a text without stop words. Many times faster than `tokenise`."""
+    return without_stopwords(stem_all(text))
 
 
-def running(text: str) -> list[str]:
-    """All words of a text in their order, stemmed."""
+def stem_all(text: str) -> list[str]:
+    """Return the stems of all words of a text, in order."""
     return [*map(_stem, WORD.findall(fold_accents(text)))]
 
 
-class _Plain(dict[int, str]):
-    """What each character is written as, found out when it is first seen."""
+class _FoldTable(dict[int, str]):
+    """A translation table from characters to lower case without accents, filled on demand."""
 
     def __missing__(self, code: int) -> str:
         base = unicodedata.normalize("NFKD", chr(code))[:1] or chr(code)
@@ -61,17 +62,17 @@ class _Plain(dict[int, str]):
         return self[code]
 
 
-_plain = _Plain()
+_FOLD_TABLE = _FoldTable()
 
 
 def fold_accents(text: str) -> str:
-    """Lower case without accents, one character for one character."""
-    return text.translate(_plain)
+    """Return the text in lower case without accents. Its length does not change."""
+    return text.translate(_FOLD_TABLE)
 
 
 @lru_cache(maxsize=100_000)
 def normalized_name(author: str) -> str:
-    """One spelling of a name: "Jané Q. Doe" and "Doe, Jane" are "jane doe", "J. Doe" is "j doe"."""
+    """Return a name as one spelling: "Jané Q. Doe" and "Doe, Jane" are "jane doe", "J. Doe" is "j doe"."""
     last, comma, first = fold_accents(author).partition(",")
     words = WORD.findall(f"{first} {last}" if comma else last)
     return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
@@ -83,8 +84,8 @@ def _stem(word: str) -> str:
     return stem[:-1] if _SHORT_FORMS.fullmatch(stem) and stem not in _SINGULAR.split() else stem
 
 
-def telling(stems: Iterable[str]) -> list[str]:
-    """Without the words that are in every text: "text to image" and "text-image" are one pair."""
+def without_stopwords(stems: Iterable[str]) -> list[str]:
+    """Return the stems that are not stop words, so that "text to image" and "text-image" are one pair."""
     common = _stop_stems()
     return [stem for stem in stems if stem not in common]
 
@@ -95,4 +96,5 @@ def _stop_stems() -> frozenset[str]:
 
 
 def bigrams(stems: Sequence[str]) -> Iterator[str]:
+    """Yield each two neighbouring stems, joined by a space."""
     return map(" ".join, itertools.pairwise(stems))

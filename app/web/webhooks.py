@@ -53,7 +53,7 @@ def _caller(
     now: auth.Now,
     bearer: auth.Given,
     basic: Annotated[HTTPBasicCredentials | None, Depends(_basic)],
-) -> api_keys.Holder:
+) -> api_keys.ApiKeyIdentity:
     """The holder of a key that may tell of bounces, or 401, or 403."""
     given = bearer.credentials if bearer else basic.password if basic else ""
     holder = auth.authenticate(request, given, now) if given else None
@@ -66,7 +66,7 @@ def _caller(
     return holder
 
 
-async def _body(request: Request, _caller: Annotated[api_keys.Holder, Depends(_caller)]) -> bytes:
+async def _body(request: Request, _caller: Annotated[api_keys.ApiKeyIdentity, Depends(_caller)]) -> bytes:
     return await request.body()
 
 
@@ -96,14 +96,14 @@ def _process(app: Application, shape: Shape, body: bytes, now: datetime) -> JSON
         raise InvalidInput(str(error)) from None
     except ParsingTooExpensive:
         raise InvalidInput("to read these events takes too long: please send fewer at once") from None
-    counts = pipeline.take_bounces(app, notices, now)
+    counts = pipeline.apply_bounces(app, notices, now)
     log.info("a webhook told of bounces", shape=shape.value, counts=dict(counts))
     return JSONResponse({"counts": dict(counts)})
 
 
 def _show_subscription(app: Application, url: str, now: datetime) -> None:
     """Whoever confirms a subscription fetches a URL that somebody sent: that is for a person to judge."""
-    with job_runs.recorded(app.db, "bounces", now) as run:
+    with job_runs.record(app.db, "bounces", now) as run:
         run.add({"subscriptions": 1})
         run.reject(
             [Rejection("Amazon SNS asks to confirm a subscription: open this, if it is yours", detail=url)]

@@ -120,7 +120,7 @@ def test_the_last_use_of_a_key_is_kept(app: Application, call: Call) -> None:
     call("GET", "/runs")
     with app.db.read() as session:
         assert session.exec(select(ApiKey.last_used_at)).one() == NOW
-    assert api_keys.Holder(1, "x", frozenset(), NOW).is_stale(NOW + timedelta(minutes=1))
+    assert api_keys.ApiKeyIdentity(1, "x", frozenset(), NOW).is_stale(NOW + timedelta(minutes=1))
 
 
 @pytest.mark.parametrize(

@@ -162,10 +162,10 @@ def test_refreshing_answers_at_once_and_leaves_a_run(
 
 def test_runs_are_found_by_job_and_outcome(app: Application, call: Call) -> None:
     """Each with its counts, one with every row it rejected."""
-    with job_runs.recorded(app.db, "ingest", NOW) as good:
+    with job_runs.record(app.db, "ingest", NOW) as good:
         good.add({"rows": 2, "rejected": 1})
         good.reject([Rejection("no title", 2, origin="a.json")])
-    with job_runs.recorded(app.db, "refresh", NOW) as bad:
+    with job_runs.record(app.db, "refresh", NOW) as bad:
         bad.fail("arxiv", "it answered 503")
     assert [each["id"] for each in call("GET", "/runs").json()["items"]] == [bad.id, good.id]
     assert [each["id"] for each in call("GET", "/runs?failed=true").json()["items"]] == [bad.id]

@@ -65,7 +65,10 @@ def test_a_key_expires(app: Application, client: TestClient) -> None:
         _, lasting = api_keys.create(session, "lasting", [Scope.READ], NOW - timedelta(days=4000), days=None)
         row, _ = api_keys.create(session, "usual", [Scope.READ], NOW)
         assert row.expires_at == NOW + timedelta(days=365)
-        assert [key.name for key in api_keys.expiring(session, NOW + timedelta(days=366))] == ["old", "usual"]
+        assert [key.name for key in api_keys.expiring_keys(session, NOW + timedelta(days=366))] == [
+            "old",
+            "usual",
+        ]
     for key, status in ((old, 401), (lasting, 200)):
         answer = client.get("/api/v1/runs", headers={"Authorization": f"Bearer {key}"})
         assert answer.status_code == status

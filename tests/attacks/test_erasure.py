@@ -88,11 +88,15 @@ def handle(session: Session, identity: int, now: datetime) -> int:
     )  # fmt: skip
     assert delivery_id is not None
     said = f"550 5.7.1 mailbox of {WORD} <{ADDRESS}> is busy"
-    bounces.record_refusal(session, delivery_id, identity, SendResult(SendOutcome.SOFT, 550, said), now)
-    audit_log.note(session, "desk", "subscriber.add", identity, now, consent=f"{WORD} signed at the workshop")
-    audit_log.note(session, "desk", "digest.test", identity, now, to=ADDRESS)
+    bounces.record_refusal(
+        session, delivery_id, identity, SendResult(SendOutcome.SOFT_BOUNCE, 550, said), now
+    )
+    audit_log.record(
+        session, "desk", "subscriber.add", identity, now, consent=f"{WORD} signed at the workshop"
+    )
+    audit_log.record(session, "desk", "digest.test", identity, now, to=ADDRESS)
     listed_as = suppression.address_hash(ADDRESS)
-    audit_log.note(session, "desk", "suppression.lift", listed_as, now, reason=f"{WORD} phoned")
+    audit_log.record(session, "desk", "suppression.lift", listed_as, now, reason=f"{WORD} phoned")
     return delivery_id
 
 

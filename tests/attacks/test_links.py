@@ -59,7 +59,7 @@ def text_of(mail: Received) -> str:
 
 def links_of(mail: Received) -> dict[str, str]:
     """The paths of a mail's links, by what they are for; those of its papers left out."""
-    return {purpose: path for path, purpose in LINK.findall(text_of(mail)) if purpose != Purpose.OPINION}
+    return {purpose: path for path, purpose in LINK.findall(text_of(mail)) if purpose != Purpose.FEEDBACK}
 
 
 def send_digest(

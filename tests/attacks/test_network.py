@@ -220,7 +220,7 @@ def test_a_process_that_was_killed_delays_no_source(app: Application, now: datet
     [number] = feeds(app, now, "https://birds.test/rss")
     with app.db.write() as session:
         lease = source_registry.lease_of(source_registry.get(session, number))
-        assert locks.take(session, lease, DEAD, now, timedelta(minutes=15))
+        assert locks.acquire(session, lease, DEAD, now, timedelta(minutes=15))
     assert pipeline.refresh(on(app, lambda _: httpx.Response(200, text=answers.RSS)), now).polled
     assert source(app, number).polled_at == now
 
@@ -335,7 +335,7 @@ def test_all_of_arxiv_is_one_party(app: Application, now: datetime) -> None:
         source_registry.add(
             session, "By hand", SourceKind.FEED, {"url": "https://rss.arxiv.org/rss/cs.AI"}, now
         )
-        locks.take(session, "arxiv.org", "another process", now, timedelta(minutes=15))
+        locks.acquire(session, "arxiv.org", "another process", now, timedelta(minutes=15))
     assert pipeline.refresh(app, now).busy
     [other] = feeds(app, now, "https://birds.test/rss")
     assert pipeline.refresh(app, now).polled == ("https://birds.test/rss",)

@@ -146,7 +146,7 @@ def test_a_claim_that_ends_after_its_sender_died(app: Application, now: datetime
     Journal(Path(app.settings.journal_dir), "host:1:dead").close(settled=False)
     recovering = threading.Thread(target=reckoning.restart, args=(app, now))
     with app.db.write() as session:
-        database.take_turns(session, "host:1:dead")
+        database.advisory_lock(session, "host:1:dead")
         ledger.claim(session, owner="host:1:dead", now=now)
         recovering.start()
         recovering.join(0.5)

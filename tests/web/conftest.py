@@ -56,7 +56,7 @@ def link(app: Application) -> Link:
             known = session.get(Subscriber, reader)
         epoch = known.link_epoch if known else 0
         when = issued or clock.utcnow() - timedelta(minutes=5)
-        if purpose is Purpose.OPINION:
+        if purpose is Purpose.FEEDBACK:
             return f"/{purpose}/{app.signer.token(purpose, reader, when, epoch=epoch)}/like/{argument}"
         return f"/{purpose}/" + app.signer.token(purpose, reader, when, epoch=epoch, argument=argument)
 

@@ -133,7 +133,7 @@ def test_robots_may_learn_that_a_signed_link_is_not_to_be_listed(
             now=now,
             digest=digest,
         )
-    path = link(purpose, alice, argument=paper if purpose is Purpose.OPINION else sent)
+    path = link(purpose, alice, argument=paper if purpose is Purpose.FEEDBACK else sent)
     robots = RobotFileParser()
     robots.parse(client.get("/robots.txt").text.splitlines())
     assert robots.can_fetch("any", path)

@@ -70,7 +70,7 @@ def like(app: Application, reader: int, *paper_ids: int, liked: bool = True) -> 
 
 
 def opinion(link: Link, reader: int, wish: FeedbackAction, paper: int) -> str:
-    return link(Purpose.OPINION, reader, argument=paper).replace("/like/", f"/{wish}/")
+    return link(Purpose.FEEDBACK, reader, argument=paper).replace("/like/", f"/{wish}/")
 
 
 # --- from a card
@@ -143,7 +143,7 @@ def test_a_link_that_was_typed_wrongly_is_no_crash(
 ) -> None:
     """Whatever follows a good token, the answer is a page that says so."""
     for method in ("GET", "POST"):
-        answer = client.request(method, link(Purpose.OPINION, alice).removesuffix("like/0") + rest)
+        answer = client.request(method, link(Purpose.FEEDBACK, alice).removesuffix("like/0") + rest)
         assert answer.status_code in (404, 422)
         assert "<h1>" in answer.text
 

@@ -33,7 +33,7 @@ def chosen(app: Application, reader: int) -> Preferences:
 
 
 def card(link: Link, reader: int, wish: str, paper: int) -> str:
-    return f"/opinion/{link(Purpose.OPINION, reader).split('/')[2]}/{wish}/{paper}"
+    return f"/opinion/{link(Purpose.FEEDBACK, reader).split('/')[2]}/{wish}/{paper}"
 
 
 def test_a_word_is_muted_by_its_button_alone(

@@ -67,7 +67,7 @@ def test_the_figures_are_those_of_the_database(app: Application, client: TestCli
                 created_at=now,
             )
         )
-    with job_runs.recorded(app.db, "refresh", now):
+    with job_runs.record(app.db, "refresh", now):
         pass
     with app.db.write() as session:
         key = api_keys.create(session, "prometheus", [Scope.READ], now)[1]

@@ -70,7 +70,7 @@ def digest_for(session: Session, reader: int) -> int:
 
 def named_by(session: Session, reader: int, purpose: Purpose) -> int:
     """What a link of this purpose names: a paper, or a delivery."""
-    if purpose is not Purpose.OPINION:
+    if purpose is not Purpose.FEEDBACK:
         return digest_for(session, reader)
     now = clock.utcnow()
     return shelves.paper(session, shelves.source(session, now), "A Paper", now.date(), now)

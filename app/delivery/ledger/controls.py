@@ -9,7 +9,7 @@ from sqlmodel import Session, col, delete, select
 
 from app.delivery.ledger.claims import EVERYTHING
 from app.errors import Conflict, NotFound
-from app.storage.database import insert_new
+from app.storage.database import insert_or_ignore
 from app.storage.models import Delivery, SendingPause
 from app.storage.models import DeliveryState as State
 
@@ -20,7 +20,7 @@ UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 
 def pause(session: Session, reason: str, now: datetime, edition: str = EVERYTHING) -> None:
     """No mail of this edition, or of any, leaves from now on. A pause that stands keeps its reason."""
-    insert_new(session, SendingPause, ["edition"], edition=edition, reason=reason, since=now)
+    insert_or_ignore(session, SendingPause, ["edition"], edition=edition, reason=reason, since=now)
 
 
 def resume(session: Session, edition: str = EVERYTHING) -> bool:

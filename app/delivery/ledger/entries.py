@@ -12,7 +12,7 @@ from sqlmodel import Session, col, delete, insert, select
 
 from app.delivery.ledger.signatures import NOT_AHEAD
 from app.delivery.ledger.snapshots import paper_ids, store
-from app.storage.database import insert_all_new, skew
+from app.storage.database import insert_many_or_ignore, skew
 from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, Skip, SkippedEdition
@@ -39,7 +39,7 @@ def enter(session: Session, entries: Sequence[Entry], now: datetime) -> list[int
     digests = [entry.digest for entry in entries if isinstance(entry.digest, Digest)]
     kept = iter(store(session, digests, now))
     says = [next(kept) if isinstance(entry.digest, Digest) else None for entry in entries]
-    ids = insert_all_new(
+    ids = insert_many_or_ignore(
         session, Delivery, ("subscriber_id", "edition"), [_row(entry, now) for entry in entries]
     )
     written = [

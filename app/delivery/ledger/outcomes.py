@@ -15,7 +15,7 @@ from app.delivery.journal import AttemptResult
 from app.delivery.ledger import controls, transitions
 from app.delivery.ledger.claims import HELD_BY_A_SENDER, LEASE, skip_reason
 from app.settings import UncertainPolicy
-from app.storage.database import in_sqlite, one_of
+from app.storage.database import in_array, sqlite_timestamp
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.storage.models import DeliveryState as State
 from app.text import sanitize
@@ -26,7 +26,7 @@ OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
 # What an attempt of its owner may still settle; all else has been freed, sent by another, or ended.
 IN_HAND = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
-NOT_TRIED = (SendOutcome.WITHDRAWN, SendOutcome.HELD)
+NOT_TRIED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 ERASING = ("erased", "declined")  # events after which nothing personal is kept
 _ROWS = cast("Table", inspect(Delivery).local_table)
 
@@ -45,8 +45,8 @@ def record_results(
     Deliveries that another sender has taken over are missing. `on_failed` is called for each that failed
     for good.
     """
-    accepted = [each for each in endings if each.answer.verdict is SendOutcome.ACCEPTED]
-    others = [each for each in endings if each.answer.verdict is not SendOutcome.ACCEPTED]
+    accepted = [each for each in endings if each.answer.outcome is SendOutcome.ACCEPTED]
+    others = [each for each in endings if each.answer.outcome is not SendOutcome.ACCEPTED]
     states = _record_accepted(session, accepted, owner)
     _forget_erased(session, states.keys(), now)
     return states | _record_others(session, others, owner, now, policy, on_failed) if others else states
@@ -72,7 +72,7 @@ def _forget_erased(session: Session, ids: Collection[int], now: datetime) -> Non
         return
     reader = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
     erased = reader.scalar_subquery() == SubscriberState.ERASED
-    theirs = one_of(session, col(Delivery.id), ids) & erased
+    theirs = in_array(session, col(Delivery.id), ids) & erased
     session.connection().execute(update(_ROWS).where(theirs).values(smtp_text="", subject=""))
 
 
@@ -99,7 +99,7 @@ _ACCEPTED_BY_POSTGRES = text("""
 def _accepted_by_sqlite(session: Session, endings: Sequence[AttemptResult], owner: str) -> int:
     """Row by row would be less work, but the driver lets go of Python at each, and waits to get it back."""
     rows = [
-        (number, in_sqlite(datetime.fromtimestamp(at, UTC)), code, words, message_id, subject)
+        (number, sqlite_timestamp(datetime.fromtimestamp(at, UTC)), code, words, message_id, subject)
         for number, (_, code, words), at, message_id, subject in endings
     ]
     return session.connection().exec_driver_sql(_ACCEPTED, (orjson.dumps(rows).decode(), owner)).rowcount
@@ -132,20 +132,20 @@ def _record_others(
         ending = by_id[delivery.id or 0]
         if reader.state is SubscriberState.ERASED:
             ending = _without_words(ending)
-        if ending.answer.verdict in NOT_TRIED:
+        if ending.answer.outcome in NOT_TRIED:
             if delivery.state in HELD_BY_A_SENDER:  # otherwise it was ended or held meanwhile
                 _unclaim(session, delivery, reader)
         elif delivery.state in IN_HAND:
             _settle(delivery, ending.answer, now, policy)
             if ending.message_id:  # it was begun: should it come again, it comes under the same name
                 delivery.message_id, delivery.subject = ending.message_id, ending.subject
-            if ending.answer.verdict is SendOutcome.OUR_FAULT:
+            if ending.answer.outcome is SendOutcome.SENDER_REJECTED:
                 # The pause outlives the reader's erasure: no address may stand in the relay's words.
                 refused = sanitize.redact_addresses(delivery.reason)
                 controls.pause(session, f"the relay refuses us: {refused}", now)
             elif delivery.state is State.FAILED:
                 on_failed(session, delivery.id or 0, delivery.subscriber_id, ending.answer, now)
-        elif ending.answer.verdict is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
+        elif ending.answer.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
             transitions.mark_uncertain(
                 delivery, _words(ending.answer), None
             )  # it was ended while it was in flight
@@ -172,8 +172,8 @@ def _unclaim(session: Session, delivery: Delivery, reader: Subscriber) -> None:
 def _settle(delivery: Delivery, answer: SendResult, now: datetime, policy: UncertainPolicy) -> None:
     delivery.smtp_code, delivery.smtp_text = answer.code, answer.text
     words = _words(answer)
-    match answer.verdict:
-        case SendOutcome.DEFERRED | SendOutcome.UNREACHABLE | SendOutcome.OUR_FAULT:
+    match answer.outcome:
+        case SendOutcome.DEFERRED | SendOutcome.UNREACHABLE | SendOutcome.SENDER_REJECTED:
             transitions.set_state(delivery, State.DEFERRED, words, now + _delay_of(delivery))
         case SendOutcome.UNCERTAIN:
             resend_at = now + _delay_of(delivery) if policy is UncertainPolicy.RESEND else None

@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 
 from app.delivery.ledger.claims import WAITING
 from app.delivery.ledger.entries import AFTER_DAYS
-from app.storage.database import one_of
+from app.storage.database import in_array
 from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
@@ -46,7 +46,7 @@ def counts(session: Session, names: Collection[str]) -> dict[str, dict[State, in
     """Count the digests of each of these editions by state."""
     edition, state = col(Delivery.edition), col(Delivery.state)
     digests = select(edition, state, func.count()).where(
-        one_of(session, edition, names), Delivery.kind == MailKind.DIGEST
+        in_array(session, edition, names), Delivery.kind == MailKind.DIGEST
     )
     found = {name: dict.fromkeys(State, 0) for name in names}
     for name, each, count in session.exec(digests.group_by(edition, state)):
@@ -88,6 +88,6 @@ def waiting(session: Session) -> list[Waiting]:
 
 def digests(session: Session, delivery_ids: Collection[int | None]) -> dict[int, dict[str, Any]]:
     """What digests say, as it is stored (see `cards`). Missing are mails that are none, and the forgotten."""
-    named = one_of(session, col(DigestContent.delivery_id), delivery_ids)
+    named = in_array(session, col(DigestContent.delivery_id), delivery_ids)
     rows = session.exec(select(DigestContent.delivery_id, DigestContent.digest).where(named))
     return {number: dict(digest) for number, digest in rows}

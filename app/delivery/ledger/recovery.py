@@ -18,7 +18,7 @@ from app.delivery.ledger.claims import HELD_BY_A_SENDER, WAITING, may_leave
 from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.settings import UncertainPolicy
 from app.storage import live_processes
-from app.storage.database import Database, take_turns
+from app.storage.database import Database, advisory_lock
 from app.storage.models import Delivery
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
@@ -61,7 +61,7 @@ def replay_journal(
     session: Session, remains: AbandonedJournal, now: datetime, policy: UncertainPolicy, on_failed: OnFailed
 ) -> Counter[str]:
     """What one dead sender had in hand: answered, in flight, or provably unsent."""
-    take_turns(session, remains.owner)  # its last claim may be on the way to its end yet
+    advisory_lock(session, remains.owner)  # its last claim may be on the way to its end yet
     answered = record_results(
         session, remains.ended, owner=remains.owner, now=now, policy=policy, on_failed=on_failed
     )

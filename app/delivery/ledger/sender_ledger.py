@@ -33,7 +33,7 @@ from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.delivery.ledger.snapshots import SnapshotStore
 from app.errors import JournalError
 from app.settings import Settings
-from app.storage.database import Database, take_turns
+from app.storage.database import Database, advisory_lock
 from app.types import OutgoingMail, SendOutcome, SendResult
 
 BATCH = 300  # answers that are written down at once
@@ -42,7 +42,12 @@ LOOK = 1.0  # seconds between two looks at what must not leave any more
 BLIND = 10.0  # seconds without such a look after which nothing more leaves
 PATIENCE = 120.0  # seconds for which the database may be away
 WINDOW, ENOUGH = 100, 20  # the last answers that make a storm, and how many there must be
-REFUSALS = (SendOutcome.HARD, SendOutcome.SOFT, SendOutcome.FULL, SendOutcome.OUR_FAULT)
+REFUSALS = (
+    SendOutcome.HARD_BOUNCE,
+    SendOutcome.SOFT_BOUNCE,
+    SendOutcome.MAILBOX_FULL,
+    SendOutcome.SENDER_REJECTED,
+)
 ANSWERS = (*REFUSALS, SendOutcome.ACCEPTED, SendOutcome.DEFERRED)
 _PERSONAL = re.compile(r"<[^>]*>|\S*@\S*")
 AWAY = (OperationalError, InterfaceError)
@@ -61,9 +66,9 @@ class CircuitBreaker:
 
     def add(self, answer: SendResult) -> str:
         """Why to stop, with the count and the commonest words; empty while there is no reason to."""
-        if answer.verdict not in ANSWERS:
+        if answer.outcome not in ANSWERS:
             return ""
-        refused = answer.verdict in REFUSALS
+        refused = answer.outcome in REFUSALS
         self._last.append(_PERSONAL.sub("…", f"{answer.code} {answer.text:.200}") if refused else "")
         if not refused or len(self._last) < ENOUGH:
             return ""
@@ -167,7 +172,7 @@ class SenderLedger:
         self._database.presence.announce()
         now = self._clock()
         with self._database.write() as session:
-            take_turns(session, self._owner)  # see recovery.settle
+            advisory_lock(session, self._owner)  # see recovery.settle
             taken = claim(session, owner=self._owner, now=now, limit=limit, ids=ids)
         return taken, monotonic()
 
@@ -227,7 +232,7 @@ class SenderLedger:
         self._settle(AttemptResult(delivery_id, answer, self._now()))
 
     def _settle(self, ending: AttemptResult) -> None:
-        if ending.answer.verdict not in (SendOutcome.HELD, SendOutcome.WITHDRAWN):
+        if ending.answer.outcome not in (SendOutcome.NOT_ATTEMPTED, SendOutcome.WITHDRAWN):
             try:
                 self._journal.end(ending)
             except JournalError as error:
@@ -274,7 +279,7 @@ class SenderLedger:
                 session, batch, owner=self._owner, now=now, policy=self._policy, on_failed=self._on_failed
             )
         if self._journal.durable:
-            self._database.sync()
+            self._database.fsync()
         return {delivery_id: state.value for delivery_id, state in states.items()}
 
     def _folded(self, batch: Sequence[AttemptResult], states: dict[int, str]) -> None:
@@ -289,7 +294,7 @@ class SenderLedger:
         """What was claimed and never begun waits for the next sender."""
         settled = {ending.delivery_id for ending in self._ended}
         for delivery_id in self._in_hand - settled - self._journal.open:
-            self._settle(AttemptResult(delivery_id, SendResult(SendOutcome.HELD), self._now()))
+            self._settle(AttemptResult(delivery_id, SendResult(SendOutcome.NOT_ATTEMPTED), self._now()))
 
     # --- what must not leave any more
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from sqlmodel import Session, col, delete, select
 
-from app.storage.database import insert_all_new
+from app.storage.database import insert_many_or_ignore
 from app.storage.models import PaperSnapshot
 from app.types import Digest, DigestItem, Section
 
@@ -75,7 +75,7 @@ def _ids(session: Session, faces: Collection[Face], now: datetime) -> dict[Face,
     known = _known(session, keys)
     if new := sorted(keys.keys() - known.keys()):
         rows = [_row(key, keys[key], now) for key in new]
-        insert_all_new(session, PaperSnapshot, ("key",), rows)
+        insert_many_or_ignore(session, PaperSnapshot, ("key",), rows)
         known |= _known(session, new)
     return {face: known[key] for key, face in keys.items()}
 

@@ -145,7 +145,7 @@ class SmtpConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End now. Whether a body that left arrived is not known then."""
-        self._break("the sender was ended", SendResult(SendOutcome.HELD))
+        self._break("the sender was ended", SendResult(SendOutcome.NOT_ATTEMPTED))
 
     @property
     def is_idle(self) -> bool:
@@ -345,7 +345,7 @@ class SmtpConnection(asyncio.Protocol):
         """Nothing is in flight and nothing may begin: say goodbye, or, within an envelope, go."""
         if self._awaited or self._announced:
             if not (self._awaited and self._awaited[-1] is PendingReply.QUIT):
-                self._break("stopped", SendResult(SendOutcome.HELD))
+                self._break("stopped", SendResult(SendOutcome.NOT_ATTEMPTED))
         else:
             self._write(self._quit())
 
@@ -430,6 +430,6 @@ class SmtpConnection(asyncio.Protocol):
 def _refusal(reply: Reply, ask: PendingReply | None = None) -> SendResult:
     words = reply.words()
     verdict = classify(reply.code, words)
-    if verdict is SendOutcome.HARD and ask is PendingReply.MAIL:
-        verdict = SendOutcome.OUR_FAULT  # it is our own address that does not exist
+    if verdict is SendOutcome.HARD_BOUNCE and ask is PendingReply.MAIL:
+        verdict = SendOutcome.SENDER_REJECTED  # it is our own address that does not exist
     return SendResult(verdict, reply.code, words)

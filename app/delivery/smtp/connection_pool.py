@@ -42,7 +42,7 @@ class ConnectionPool:
     """The relay, for one run. Used as `async with Relay(settings, book) as relay`.
 
     It stops by itself when nothing more can come of trying: the relay cannot be reached, or refuses
-    us as a sender, or the book fails. What has not begun by then is settled as HELD.
+    us as a sender, or the book fails. What has not begun by then is settled as NOT_ATTEMPTED.
     """
 
     def __init__(self, settings: Settings, book: DeliveryTracker, patience: Timeouts | None = None) -> None:
@@ -93,7 +93,7 @@ class ConnectionPool:
             await self._room.wait()
         self._unsettled += 1
         if self.stopped:
-            self._settle(mail, SendResult(SendOutcome.HELD))
+            self._settle(mail, SendResult(SendOutcome.NOT_ATTEMPTED))
             return
         self._turns.add(mail)
         self._find_carrier()
@@ -114,7 +114,7 @@ class ConnectionPool:
         for task in self._opening:
             task.cancel()
         for mail in self._turns.clear():
-            self._settle(mail, SendResult(SendOutcome.HELD, None, why))
+            self._settle(mail, SendResult(SendOutcome.NOT_ATTEMPTED, None, why))
         for round_ in list(self._rounds):
             round_.conversation.stop()
         self._room.set()
@@ -206,7 +206,7 @@ class ConnectionPool:
 
     def give_back(self, parcel: QueuedMail, round_: _PooledConnection, answer: SendResult) -> None:
         if parcel.returned or self.stopped:
-            self.settle(parcel, round_, SendResult(SendOutcome.HELD) if self.stopped else answer)
+            self.settle(parcel, round_, SendResult(SendOutcome.NOT_ATTEMPTED) if self.stopped else answer)
             return
         self._turns.release(parcel, round_.held)
         parcel.returned = True
@@ -233,7 +233,7 @@ class ConnectionPool:
             self._book.settle(mail, answer)
         except Exception as error:
             self._fail(error)
-        if answer.verdict is SendOutcome.OUR_FAULT:
+        if answer.outcome is SendOutcome.SENDER_REJECTED:
             self.stop(answer.text)
         if not self._unsettled:
             self._done.set()
@@ -361,7 +361,7 @@ def connect_error_result(error: BaseException) -> SendResult:
     """Before MAIL nothing is about the reader: 5xx is our fault, all else is the relay's bad hour."""
     words = clean(error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)) or repr(error)
     if isinstance(error, aiosmtplib.SMTPResponseException):
-        verdict = SendOutcome.OUR_FAULT if error.code >= 500 else SendOutcome.UNREACHABLE
+        verdict = SendOutcome.SENDER_REJECTED if error.code >= 500 else SendOutcome.UNREACHABLE
         return SendResult(verdict, error.code, words)
     return SendResult(SendOutcome.UNREACHABLE, None, f"no connection: {words}")
 
@@ -378,7 +378,7 @@ async def send_one(settings: Settings, mail: OutgoingMail) -> SendResult:
 class _Note:
     """The book of a single mail."""
 
-    answer = SendResult(SendOutcome.HELD)
+    answer = SendResult(SendOutcome.NOT_ATTEMPTED)
 
     def may_leave(self, _mail: OutgoingMail) -> bool:
         return True

@@ -43,7 +43,7 @@ def prose(value: object, limit: int) -> str:
     if not isinstance(value, str):
         return ""
     return sanitize.clean_text(
-        characters.unescaped(_BLOCK.sub(" ", _INLINE.sub("", value[: limit * 4]))), limit
+        characters.unescape_html(_BLOCK.sub(" ", _INLINE.sub("", value[: limit * 4]))), limit
     )
 
 

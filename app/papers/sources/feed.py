@@ -141,7 +141,7 @@ def _record(title: str, entry: Any, day: date | None) -> PaperRecord:
 
 def _plain(markup: str) -> str:
     text = markup[: sanitize.ABSTRACT_CHARS * 4]
-    return sanitize.one_line(characters.unescaped(_TAG.sub(" ", text)), sanitize.ABSTRACT_CHARS * 2)
+    return sanitize.one_line(characters.unescape_html(_TAG.sub(" ", text)), sanitize.ABSTRACT_CHARS * 2)
 
 
 def _links(entry: Any) -> Iterator[str]:

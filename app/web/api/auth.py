@@ -45,7 +45,7 @@ def capacity(request: Request) -> Capacity:
 
 def holder(
     request: Request, app: Paperboy, now: Now, needed: SecurityScopes, given: Given
-) -> api_keys.Holder:
+) -> api_keys.ApiKeyIdentity:
     """The holder of the key that was sent, or 401, or 403 where it lacks the scope."""
     caller = authenticate(request, given.credentials, now) if given else None
     if caller is None:
@@ -59,7 +59,7 @@ def holder(
     return caller
 
 
-def authenticate(request: Request, key: str, now: datetime) -> api_keys.Holder | None:
+def authenticate(request: Request, key: str, now: datetime) -> api_keys.ApiKeyIdentity | None:
     """Return the holder of a key, or None. Raise TooManyRequests past a limit of the key or the visitor.
 
     A wrong key costs one indexed read, and nothing once too many came from its network.
@@ -67,7 +67,7 @@ def authenticate(request: Request, key: str, now: datetime) -> api_keys.Holder |
     limits, sender = capacity(request).keys, visitor(request)
     limits.before_lookup(key, sender)
     with _the_app(request).db.read() as session:
-        caller = api_keys.holder(session, key, now)
+        caller = api_keys.authenticate(session, key, now)
     if caller is None:
         limits.wrong_key(key, sender)
     else:
@@ -75,16 +75,17 @@ def authenticate(request: Request, key: str, now: datetime) -> api_keys.Holder |
     return caller
 
 
-def note_use(app: Application, caller: api_keys.Holder, now: datetime) -> None:
+def note_use(app: Application, caller: api_keys.ApiKeyIdentity, now: datetime) -> None:
     """Store when a key was used, at most once a minute."""
     if caller.is_stale(now):
         with app.db.write() as session:
-            api_keys.note_use(session, caller.id, now)
+            api_keys.touch(session, caller.id, now)
 
 
 async def _admitted(
-    caller: Annotated[api_keys.Holder, Depends(holder)], limits: Annotated[Capacity, Depends(capacity)]
-) -> AsyncIterator[api_keys.Holder]:
+    caller: Annotated[api_keys.ApiKeyIdentity, Depends(holder)],
+    limits: Annotated[Capacity, Depends(capacity)],
+) -> AsyncIterator[api_keys.ApiKeyIdentity]:
     """Admit a caller while few requests of the API are under way. It waits for no thread."""
     with limits.api.take():
         yield caller
@@ -99,9 +100,9 @@ def _scope(scope: Scope) -> Security:
     return Security(_admitted, scopes=[scope.value], scope="function")
 
 
-CanRead = Annotated[api_keys.Holder, _scope(Scope.READ)]
-CanWrite = Annotated[api_keys.Holder, _scope(Scope.WRITE)]
-CanSend = Annotated[api_keys.Holder, _scope(Scope.SEND)]
+CanRead = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.READ)]
+CanWrite = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.WRITE)]
+CanSend = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.SEND)]
 # For a route that takes a second of CPU time. It comes after the key: without one, nobody takes a place.
 Analysis = Annotated[None, params.Depends(_analysis, scope="function")]
 Limited = Annotated[Capacity, Depends(capacity)]

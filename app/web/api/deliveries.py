@@ -89,7 +89,7 @@ def release_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: Id) -> 
     """
     with app.db.write() as session:
         ledger.resend(session, delivery_id, now)
-        audit_log.note(session, key.name, "delivery.release", delivery_id, now)
+        audit_log.record(session, key.name, "delivery.release", delivery_id, now)
         return _shown(session.get_one(Delivery, delivery_id))
 
 

@@ -187,9 +187,9 @@ def send_test(
     with app.db.write() as session:
         rate_limits.limit(session, f"tests of key {key.id}", TESTS_AN_HOUR, now, HOUR)
         rate_limits.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
-        audit_log.note(session, key.name, "digest.test", subscriber_id, now, to=to)
+        audit_log.record(session, key.name, "digest.test", subscriber_id, now, to=to)
     answer = pipeline.send_test(app, digest, to, now)
-    return Outcome(verdict=answer.verdict, code=answer.code, answer=answer.text)
+    return Outcome(verdict=answer.outcome, code=answer.code, answer=answer.text)
 
 
 def _wishes(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
@@ -207,7 +207,7 @@ def _brought(edition: backtesting.Edition) -> EditionOut:
 
 
 def _foreseen(app: Application, subscriber_id: int, now: datetime) -> tuple[str, Digest | Skip]:
-    foreseen = pipeline.foresee(app, now, [subscriber_id])
+    foreseen = pipeline.preview_due(app, now, [subscriber_id])
     if not foreseen:
         raise NotFound("There is no such reader.")
     return foreseen[0].edition, foreseen[0].digest
@@ -217,5 +217,5 @@ def _shown(app: Application, digest: Digest | Skip, edition: str, now: datetime)
     if isinstance(digest, Skip):
         empty = {"considered": 0, "note": "", "sections": [], "subject": "", "html": "", "text": ""}
         return Preview(edition=edition, skipped=digest.reason, **empty)
-    mail = pipeline.show(app, digest, NOBODY, now)
+    mail = pipeline.render_digest(app, digest, NOBODY, now)
     return Preview(skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **asdict(digest))

@@ -148,7 +148,7 @@ def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Edit
     get_edition(app, key, now, edition)  # or there is none, and nothing to be noted
     with app.db.write() as session:
         ended = ledger.cancel(session, edition)
-        audit_log.note(session, key.name, "edition.cancel", edition, now, ended=ended)
+        audit_log.record(session, key.name, "edition.cancel", edition, now, ended=ended)
     return get_edition(app, key, now, edition)
 
 
@@ -179,14 +179,14 @@ def resume_sending(app: Paperboy, key: CanSend, now: Now) -> None:
 def _pause_it(app: Paperboy, actor: str, now: datetime, edition: str, reason: str) -> None:
     with app.db.write() as session:
         ledger.pause(session, reason, now, edition)
-        audit_log.note(session, actor, "sending.pause", edition, now, reason=reason)
+        audit_log.record(session, actor, "sending.pause", edition, now, reason=reason)
 
 
 def _resume_it(app: Paperboy, actor: str, now: datetime, edition: str) -> None:
     with app.db.write() as session:
         if not ledger.resume(session, edition):
             raise NotFound("this is not paused")
-        audit_log.note(session, actor, "sending.resume", edition, now)
+        audit_log.record(session, actor, "sending.resume", edition, now)
 
 
 def _balance(counted: reconciliation.Reconciliation) -> Balance:

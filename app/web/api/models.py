@@ -50,7 +50,7 @@ def learn(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits
     """
     limits.jobs.check()
     with app.db.write() as session:
-        audit_log.note(session, key.name, "model.learn", "", now)
+        audit_log.record(session, key.name, "model.learn", "", now)
     tasks.add_task(_learn, app, limits.jobs)
     return _kept(app)
 

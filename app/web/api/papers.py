@@ -151,7 +151,7 @@ def undo_merge(app: Paperboy, key: CanWrite, now: Now, merge_id: Id) -> MergeOut
     """These were two papers after all: they get their own listings and votes back, and never merge again."""
     with app.db.write() as session:
         merging.undo_merge(session, merge_id, now)
-        audit_log.note(session, key.name, "merge.undo", merge_id, now)
+        audit_log.record(session, key.name, "merge.undo", merge_id, now)
         return _merges(session, [session.get_one(Merge, merge_id)])[0]
 
 

@@ -82,7 +82,7 @@ def add_source(app: Paperboy, key: CanWrite, now: Now, wanted: NewSource) -> Sou
     """A new source. It is asked for the first time within minutes, and back-filled."""
     with app.db.write() as session:
         source = source_registry.add(session, wanted.name, wanted.kind, wanted.config, now)
-        audit_log.note(session, key.name, "source.add", source.name, now, kind=source.kind)
+        audit_log.record(session, key.name, "source.add", source.name, now, kind=source.kind)
         return _shown(source)
 
 
@@ -99,7 +99,7 @@ def change_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, wanted:
     with app.db.write() as session:
         source = source_registry.get(session, source_id)
         source_registry.change(session, source, name=wanted.name, config=wanted.config)
-        audit_log.note(session, key.name, "source.change", source.name, now)
+        audit_log.record(session, key.name, "source.change", source.name, now)
         return _shown(source)
 
 
@@ -109,7 +109,7 @@ def pause_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> Sourc
     with app.db.write() as session:
         source = source_registry.get(session, source_id)
         source_registry.pause(session, source)
-        audit_log.note(session, key.name, "source.pause", source.name, now)
+        audit_log.record(session, key.name, "source.pause", source.name, now)
         return _shown(source)
 
 
@@ -119,7 +119,7 @@ def resume_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> Sour
     with app.db.write() as session:
         source = source_registry.get(session, source_id)
         source_registry.resume(session, source, now)
-        audit_log.note(session, key.name, "source.resume", source.name, now)
+        audit_log.record(session, key.name, "source.resume", source.name, now)
         return _shown(source)
 
 
@@ -131,7 +131,7 @@ def refresh_source(
     limits.jobs.check()
     with app.db.write() as session:
         source = source_registry.sources_to_poll(session, now, source_id)[0]
-        audit_log.note(session, key.name, "source.refresh", source.name, now)
+        audit_log.record(session, key.name, "source.refresh", source.name, now)
         shown = _shown(source)
     tasks.add_task(_refresh, app, source_id, limits.jobs)
     return shown

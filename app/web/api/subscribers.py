@@ -186,7 +186,7 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, wanted: NewSubscriber
         if add is subscribers.invite:
             rate_limits.limit(session, f"invitations of key {key.id}", INVITATIONS_AN_HOUR, now, HOUR)
         number = add(session, wanted.email, wanted.applied_to(defaults), now)
-        audit_log.note(session, key.name, "subscriber.add", number, now, consent=wanted.consent)
+        audit_log.record(session, key.name, "subscriber.add", number, now, consent=wanted.consent)
         return _shown(session, [subscribers.get(session, number)])[0]
 
 
@@ -210,7 +210,7 @@ def change_subscriber(
     with app.db.write() as session:
         before = subscribers.preferences_of(session, subscribers.get(session, subscriber_id))
         reader = subscribers.change(session, subscriber_id, wanted.applied_to(before), now)
-        audit_log.note(session, key.name, "subscriber.change", subscriber_id, now)
+        audit_log.record(session, key.name, "subscriber.change", subscriber_id, now)
         return _shown(session, [reader])[0]
 
 
@@ -221,7 +221,7 @@ def pause_subscriber(
     """Send this reader nothing for a while, or until they resume."""
     with app.db.write() as session:
         reader = subscribers.pause(session, subscriber_id, wanted.until, now)
-        audit_log.note(session, key.name, "subscriber.pause", subscriber_id, now)
+        audit_log.record(session, key.name, "subscriber.pause", subscriber_id, now)
         return _shown(session, [reader])[0]
 
 
@@ -230,7 +230,7 @@ def resume_subscriber(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) 
     """End a reader's pause."""
     with app.db.write() as session:
         reader = subscribers.resume(session, subscriber_id, now)
-        audit_log.note(session, key.name, "subscriber.resume", subscriber_id, now)
+        audit_log.record(session, key.name, "subscriber.resume", subscriber_id, now)
         return _shown(session, [reader])[0]
 
 
@@ -239,7 +239,7 @@ def unsubscribe_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id
     """End a reader's digests. They may sign up again themselves."""
     with app.db.write() as session:
         reader = subscribers.unsubscribe(session, subscriber_id, now)
-        audit_log.note(session, key.name, "subscriber.unsubscribe", subscriber_id, now)
+        audit_log.record(session, key.name, "subscriber.unsubscribe", subscriber_id, now)
         return _shown(session, [reader])[0]
 
 
@@ -251,7 +251,7 @@ def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> 
     """
     with app.db.write() as session:
         delivery_id = subscribers.new_links(session, subscriber_id, now)
-        audit_log.note(session, key.name, "subscriber.new-links", subscriber_id, now)
+        audit_log.record(session, key.name, "subscriber.new-links", subscriber_id, now)
     return NewLinks(delivery_id=delivery_id)
 
 
@@ -261,7 +261,7 @@ def forget_opinions(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -
     with app.db.write() as session:
         subscribers.get(session, subscriber_id)
         subscribers.forget_opinions(session, subscriber_id)
-        audit_log.note(session, key.name, "subscriber.forget", subscriber_id, now)
+        audit_log.record(session, key.name, "subscriber.forget", subscriber_id, now)
 
 
 @router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404))
@@ -269,7 +269,7 @@ def erase_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) 
     """Forget a reader for good. Only the hash of the address stays, so that no mail goes there again."""
     with app.db.write() as session:
         subscribers.erase(session, subscriber_id, now)
-        audit_log.note(session, key.name, "subscriber.erase", subscriber_id, now)
+        audit_log.record(session, key.name, "subscriber.erase", subscriber_id, now)
 
 
 @router.get("/{subscriber_id}/export", responses=problems.responses(404))

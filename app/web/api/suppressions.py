@@ -73,7 +73,7 @@ def add_suppression(app: Paperboy, key: CanWrite, now: Now, wanted: NewSuppressi
         suppression.suppress(session, email, wanted.reason, now)
         row = suppression.found(session, email)
         assert row is not None  # noqa: S101 - it was put there one line above
-        audit_log.note(session, key.name, "suppression.add", row.address_hash, now, reason=wanted.reason)
+        audit_log.record(session, key.name, "suppression.add", row.address_hash, now, reason=wanted.reason)
         return _shown(row)
 
 
@@ -85,7 +85,7 @@ def lift_suppression(app: Paperboy, key: CanSend, now: Now, wanted: Lifting) -> 
         if not subscribers.trust_again(session, email, now):
             raise NotFound("this address is not suppressed")
         listed_as = suppression.address_hash(email)
-        audit_log.note(session, key.name, "suppression.lift", listed_as, now, reason=wanted.reason)
+        audit_log.record(session, key.name, "suppression.lift", listed_as, now, reason=wanted.reason)
 
 
 def _shown(row: Suppression) -> SuppressionOut:

@@ -38,7 +38,7 @@ SAID = {
     "forgotten": "Forgotten: your digests go by your interests alone, until you say something new.",
 }
 
-Opine = Annotated[Grant, allows(Purpose.OPINION)]
+Opine = Annotated[Grant, allows(Purpose.FEEDBACK)]
 Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
 Id = Annotated[int, Form(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
 OwnKey = Annotated[str, Form(pattern=r"^([0-9a-f]{16})?$")]

@@ -26,7 +26,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 AUTHORS_SHOWN = 30  # of a paper; the last one is always among them
 
-Opine = Annotated[Grant, allows(Purpose.OPINION)]
+Opine = Annotated[Grant, allows(Purpose.FEEDBACK)]
 Number = Annotated[int, Path(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
 
 

@@ -143,13 +143,15 @@ def classify(code: int, text: str) -> SendOutcome:
         return SendOutcome.DEFERRED
     status = status_in(text)
     if _OUR_FAULT_STATUS.fullmatch(status):
-        return SendOutcome.OUR_FAULT
+        return SendOutcome.SENDER_REJECTED
     # It is our own relay, asked about one recipient: its word on them needs no confirmation.
     meant = diagnose(f"{code} {text}", own=True)
     if meant.hard:
-        return SendOutcome.HARD
+        return SendOutcome.HARD_BOUNCE
     if meant.reason is Reason.MAILBOX_FULL:
-        return SendOutcome.FULL
+        return SendOutcome.MAILBOX_FULL
     # 5.7.1 says only that somebody's policy refused. One reader's filter must not stop everybody's mail.
     named = meant.reason in _OUR_FAULT or _OUR_FAULT_WORDS.search(text) or code in _OUR_FAULT_CODES
-    return SendOutcome.OUR_FAULT if named and status in ("", "5.7.1", "5.0.0") else SendOutcome.SOFT
+    return (
+        SendOutcome.SENDER_REJECTED if named and status in ("", "5.7.1", "5.0.0") else SendOutcome.SOFT_BOUNCE
+    )
