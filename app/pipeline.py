@@ -162,7 +162,7 @@ def sign_ahead(app: Application, now: datetime) -> Counter[str]:
     """Sign the digests that wait for their hour. No job run is recorded if there are none."""
     time = app.timeline(now)
     with app.db.read() as session:
-        if not presigning.anything_unsigned(app.sender, session, time.start):
+        if not presigning.has_unsigned(app.sender, session, time.start):
             return Counter()
     with job_runs.record(app.db, "sign", time.start) as run:
         _sign_ahead(app, time.start, run)
@@ -341,7 +341,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["unconfirmed"] += subscribers.expire_pending(session, now - UNCONFIRMED_KEPT, now)
             deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < now - RUNS_KEPT))
             run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
-            run.counts["cards"] += ledger.prune_cards(session, old)
+            run.counts["cards"] += ledger.prune_snapshots(session, old)
             run.counts["requests"] += subscribers.prune_requests(session, now)
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             rate_limits.prune(session, now)

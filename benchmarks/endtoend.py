@@ -292,8 +292,12 @@ def _drop(*_: object) -> Any:
 
 def _octets(app: Application) -> int:
     with app.db.read() as session:
-        letters = ledger.letters(session, range(1, 101), app.snapshots)
-    sizes = [len(app.composer.seal(app.composer.draft(letter)).data) for letter in letters if letter.digest]
+        letters = ledger.mail_requests(session, range(1, 101), app.snapshots)
+    sizes = [
+        len(app.composer.sign_and_serialize(app.composer.draft(letter)).data)
+        for letter in letters
+        if letter.digest
+    ]
     return sum(sizes) // len(sizes)
 
 

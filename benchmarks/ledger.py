@@ -86,18 +86,18 @@ AFTER: dict[str, Callable[[Session], object]] = {
     "balance": lambda s: reconciliation.reconcile_recent(s, NOW),
     "prune 100 mails": _prune,
     "totals": ledger.totals,
-    "digests of a day": lambda s: ledger.of_late(s, NOW - timedelta(days=1)),
+    "digests of a day": lambda s: ledger.digest_totals_since(s, NOW - timedelta(days=1)),
     "lateness": lambda s: doctor.lateness(s, NOW),
     "promised to a shard": lambda s: ledger.paper_ids_promised(s, range(1, 251), NOW - timedelta(days=7)),
     "balance of an edition": lambda s: reconciliation.reconcile(s, NOW, "2026-11-20"),
-    "ten editions by state": lambda s: ledger.counts(s, ledger.editions(s, 10)),
+    "ten editions by state": lambda s: ledger.digest_totals_by_edition(s, ledger.editions(s, 10)),
 }
 
 
 def _enter(session: Session) -> None:
     at = NOW + timedelta(days=1)
     mails = [ledger.Entry(number, f"{at:%Y-%m-%d}", at, Skip("quiet")) for number in range(1, 5_001)]
-    ledger.enter(session, mails, NOW)
+    ledger.add_entries(session, mails, NOW)
 
 
 def _claim(session: Session) -> None:

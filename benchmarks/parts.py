@@ -29,7 +29,10 @@ ACCEPTED = SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 Ok")
 def written(app: Application, mails: int, sections: int = 3) -> list[OutgoingMail]:
     """So many mails, ready to leave."""
     composer = app.composer
-    return [composer.seal(composer.draft(workload.letter(number, sections))) for number in range(mails)]
+    return [
+        composer.sign_and_serialize(composer.draft(workload.letter(number, sections)))
+        for number in range(mails)
+    ]
 
 
 # --- the relay
@@ -41,14 +44,14 @@ class Tally:
     def __init__(self) -> None:
         self.accepted = 0
 
-    def may_leave(self, mail: OutgoingMail) -> bool:
+    def may_send(self, mail: OutgoingMail) -> bool:
         return True
 
     def commit(self, mail: OutgoingMail) -> bool:
         return True
 
-    def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
-        self.accepted += answer.outcome is SendOutcome.ACCEPTED
+    def record(self, mail: OutgoingMail, result: SendResult) -> None:
+        self.accepted += result.outcome is SendOutcome.ACCEPTED
 
 
 def carry(port: int, mails: Sequence[OutgoingMail]) -> forks.Sender:
@@ -87,11 +90,11 @@ async def _booked(app: Application, now: datetime) -> int:
         app.db, app.settings, "bench", app.snapshots, lambda: now, bounces.record_refusal
     )
     async with sender_ledger:
-        while shard := await sender_ledger.claim():
-            for letter in shard.letters:
+        while batch := await sender_ledger.claim():
+            for letter in batch.requests:
                 mail = OutgoingMail(letter.delivery_id, "<id@paperboy.example>", "", "", letter.email, b"")
                 sender_ledger.commit(mail)
-                sender_ledger.settle(mail, ACCEPTED)
+                sender_ledger.record(mail, ACCEPTED)
     return sender_ledger.counts["sent"]
 
 
@@ -116,7 +119,7 @@ def draft(app: Application, letters: Sequence[MailRequest], ready: Callable[[], 
         app.composer.draft(letter)
     ready()
     for letter in letters:
-        app.composer.seal(app.composer.draft(letter))
+        app.composer.sign_and_serialize(app.composer.draft(letter))
     return len(letters)
 
 

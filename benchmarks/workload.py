@@ -168,7 +168,7 @@ def _enter(session: Session, numbers: range, sections: int) -> None:
         ledger.Entry(number + 1, NOW.date().isoformat(), at, digest(number, sections))
         for number, at in zip(numbers, due, strict=True)
     ]
-    ledger.enter(session, entries, EARLIER)
+    ledger.add_entries(session, entries, EARLIER)
 
 
 def warming_ids(sender: int, senders: int) -> range:

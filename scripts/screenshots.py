@@ -63,7 +63,7 @@ def looks(app: Application, url: str, now: datetime) -> dict[str, Look]:
         digests = [
             row for row in subscribers.history(session, alice.id or 0) if row.state == DeliveryState.SENT
         ]
-        kept = ledger.digests(session, [row.id for row in digests])
+        kept = ledger.stored_digests(session, [row.id for row in digests])
     papers = {number: ledger.paper_ids(digest) for number, digest in kept.items()}
     richest = max(digests, key=lambda row: _richness(kept[row.id or 0])).id or 0
     with app.db.write() as session:

@@ -67,7 +67,7 @@ def archive(session: Session, count: int, now: datetime, first: int = 0) -> None
 def digest(app: Application, delivery: Delivery) -> Digest:
     """What a delivery shows, as it was composed."""
     with app.db.read() as session:
-        kept = ledger.digests(session, [delivery.id])
+        kept = ledger.stored_digests(session, [delivery.id])
         return app.snapshots.restore(session, list(kept.values()))[0].digest
 
 

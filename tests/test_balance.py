@@ -43,7 +43,7 @@ def balance(app: Application, now: datetime = NOW, edition: str = TODAY) -> Reco
 
 
 def enter(session: Session, subscriber_id: int, edition: str, due_at: datetime, now: datetime) -> None:
-    assert ledger.enter(session, [ledger.Entry(subscriber_id, edition, due_at, Skip("quiet"))], now)[0]
+    assert ledger.add_entries(session, [ledger.Entry(subscriber_id, edition, due_at, Skip("quiet"))], now)[0]
 
 
 def test_who_is_due_is_counted_without_the_ledger(app: Application) -> None:

@@ -1,4 +1,4 @@
-"""What digests show is written once a day, and read back as it was."""
+"""Snapshots of papers: stored once a day, and restored unchanged."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def card_count(app: Application) -> int:
         return len(session.exec(select(PaperSnapshot)).all())
 
 
-def test_a_digest_comes_back_as_it_was(app: Application, now: datetime) -> None:
-    """Every field of every pick, the note, and how many papers were looked at."""
+def test_a_digest_is_restored_unchanged(app: Application, now: datetime) -> None:
+    """Every field of every item, the note, and the number of papers considered."""
     liked = Section("", (samples.pick(20, "Robots"),), "Close to what you liked")
     digest = replace(samples.digest(), considered=214)
     digest = replace(digest, sections=(*digest.sections, liked))
@@ -49,8 +49,8 @@ def test_a_digest_comes_back_as_it_was(app: Application, now: datetime) -> None:
     )  # fmt: skip
 
 
-def test_a_day_has_each_card_once(app: Application, now: datetime) -> None:
-    """However many readers get it, and however often planning runs; the next day has its own."""
+def test_a_snapshot_is_stored_once_a_day(app: Application, now: datetime) -> None:
+    """However many readers get it, and however often planning runs."""
     count = len(samples.digest().picks)
     bob = Digest("2026-11-20", (Section("bees", (replace(samples.digest().picks[0], reason="for Bob"),)),))
     stored(app, now, samples.digest(), samples.digest(), bob)
@@ -60,8 +60,8 @@ def test_a_day_has_each_card_once(app: Application, now: datetime) -> None:
     assert card_count(app) == 2 * count
 
 
-def test_another_content_is_another_card(app: Application, now: datetime) -> None:
-    """A vote more, another summary: what was composed before stays as it was."""
+def test_changed_content_makes_a_new_snapshot(app: Application, now: datetime) -> None:
+    """Digests that were composed before keep the old one."""
     pick = samples.pick(1, "A Paper")
     later = replace(pick, trend="141 votes")
     digests = [Digest("2026-11-20", (Section("bees", (each,)),)) for each in (pick, later)]
@@ -70,8 +70,8 @@ def test_another_content_is_another_card(app: Application, now: datetime) -> Non
     assert [each.digest for each in restored(app, *kept)] == digests
 
 
-def test_letters_of_all_readers_share_their_picks(app: Application, now: datetime) -> None:
-    """A letter has 1 for the best pick that can be read and 0 for others: scores are each reader's own."""
+def test_readers_share_unscored_items(app: Application, now: datetime) -> None:
+    """The best readable item has score 1, the others 0."""
     first, second = (samples.pick(number, f"Paper {number}") for number in (1, 2))
     alice, bob = (
         Digest("2026-11-20", (Section("bees", (replace(first, score=a), replace(second, score=b))),))
@@ -90,22 +90,22 @@ def test_letters_of_all_readers_share_their_picks(app: Application, now: datetim
     assert [pick.score for pick in left.digest.picks] == [1]
 
 
-def test_one_pick_that_is_always_the_best_is_shared_too(
+def test_a_single_item_is_shared_too(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it is for the readers of one narrow interest: nothing is worked out twice."""
+    """As for readers of one narrow interest: the cache has it."""
     (kept,) = stored(app, now, Digest("2026-11-20", (Section("bees", (samples.pick(1, "A Paper"),)),)))
     cards = ledger.SnapshotStore()
     with app.db.read() as session:
         (first,) = cards.restore(session, [kept], scored=False)
-        monkeypatch.setattr(cards, "_read", None)
+        monkeypatch.setattr(cards, "_restore", None)
         (again,) = cards.restore(session, [kept], scored=False)
     assert again.digest.picks[0] is first.digest.picks[0]
 
 
 @pytest.mark.parametrize("stored_digest", [[], "nothing", 7])
-def test_what_is_no_digest_costs_itself(app: Application, stored_digest: Any) -> None:
-    """Whatever wrote it: it has no paper, and something in it cannot be read."""
+def test_content_that_is_not_a_digest(app: Application, stored_digest: Any) -> None:
+    """It has no papers, and counts as unreadable."""
     with app.db.read() as session:
         for scored in (True, False):
             (read,) = ledger.SnapshotStore().restore(session, [stored_digest], scored=scored)
@@ -113,9 +113,9 @@ def test_what_is_no_digest_costs_itself(app: Application, stored_digest: Any) ->
 
 
 def test_memory_is_bounded(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read long ago is forgotten, and read once more."""
-    monkeypatch.setattr(snapshots, "CARDS_KEPT", 3)
-    monkeypatch.setattr(snapshots, "PICKS_KEPT", 3)
+    """Old entries are dropped, and loaded again when needed."""
+    monkeypatch.setattr(snapshots, "MAX_CACHED_SNAPSHOTS", 3)
+    monkeypatch.setattr(snapshots, "MAX_CACHED_ITEMS", 3)
     another = Digest("2026-11-20", (Section("bees", (samples.pick(1, "A Paper"),)),))
     kept = stored(app, now, samples.digest(), another)
     cards = ledger.SnapshotStore()
@@ -135,7 +135,7 @@ def test_memory_is_bounded(app: Application, now: datetime, monkeypatch: pytest.
         ("reasons", {}), ("reasons", 7),
     ],
 )  # fmt: skip
-def test_a_pick_that_cannot_be_read_costs_itself(
+def test_an_unreadable_item_is_left_out(
     app: Application, now: datetime, column: str, value: Any, scored: bool, at_hand: bool
 ) -> None:
     """The reader gets the others, and it is counted."""
@@ -153,8 +153,8 @@ def test_a_pick_that_cannot_be_read_costs_itself(
 
 
 @pytest.mark.parametrize("field", ["title", "a field that is no field"])
-def test_a_card_with_other_fields_costs_itself(app: Application, now: datetime, field: str) -> None:
-    """Whatever wrote it: one that lacks a field, or has one too many, is left out."""
+def test_a_snapshot_with_other_fields_is_left_out(app: Application, now: datetime, field: str) -> None:
+    """One that lacks a field, or has an unknown one."""
     (kept,) = stored(app, now, samples.digest())
     with app.db.write() as session:
         card = session.get_one(PaperSnapshot, kept["sections"][0]["cards"][0])
@@ -173,8 +173,8 @@ def test_a_card_with_other_fields_costs_itself(app: Application, now: datetime, 
         [{"interest": "", "heading": "", "cards": [1], "papers": [], "why": [], "scores": [], "reasons": []}],
     ],
 )
-def test_a_section_that_cannot_be_read_costs_itself(app: Application, now: datetime, sections: Any) -> None:
-    """It counts as one, since nobody can say how many picks were in it."""
+def test_an_unreadable_section_is_left_out(app: Application, now: datetime, sections: Any) -> None:
+    """It counts as one, because its number of items is unknown."""
     (kept,) = stored(app, now, samples.digest())
     kept["sections"] = [*kept["sections"], *sections] if isinstance(sections, list) else sections
     (read,) = restored(app, kept)
@@ -182,14 +182,14 @@ def test_a_section_that_cannot_be_read_costs_itself(app: Application, now: datet
     assert len(read.digest.picks) in (0, 8)
 
 
-def test_cards_go_when_nothing_can_use_them(app: Application, now: datetime) -> None:
-    """A digest of the last minute of a day may show a card that was written in its first."""
+def test_unused_snapshots_are_pruned(app: Application, now: datetime) -> None:
+    """A digest of the end of a day may use a snapshot of its start."""
     morning, night = now.replace(hour=0, minute=0), now.replace(hour=23, minute=59)
     stored(app, morning, samples.digest())
     (late,) = stored(app, night, samples.digest())
     with app.db.write() as session:
-        ledger.prune_cards(session, night)
+        ledger.prune_snapshots(session, night)
     assert restored(app, late)[0].unreadable == 0
     with app.db.write() as session:
-        assert ledger.prune_cards(session, night + timedelta(days=1)) == len(samples.digest().picks)
+        assert ledger.prune_snapshots(session, night + timedelta(days=1)) == len(samples.digest().picks)
     assert restored(app, late)[0].unreadable == len(samples.digest().picks)

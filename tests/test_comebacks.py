@@ -114,5 +114,5 @@ def test_an_address_is_added(app: Application, run: CliRunner) -> None:
     """With the reason; one that is no address is refused."""
     assert run.invoke(cli, ["suppressions", "add", ALICE, "--reason", "asked by telephone"]).exit_code == 0
     with app.db.read() as session:
-        assert suppression.among(session, [ALICE]) == {ALICE: "asked by telephone"}
+        assert suppression.reasons_for(session, [ALICE]) == {ALICE: "asked by telephone"}
     assert run.invoke(cli, ["suppressions", "add", "nobody", "--reason", "x"]).exit_code == 1

@@ -1,4 +1,4 @@
-"""One connection to the relay, word by word: each test plays a relay that behaves in its own way."""
+"""One SMTP connection, command by command, with a scripted relay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.delivery.smtp.connection import Timeouts
 from app.delivery.smtp.connection_pool import ConnectionPool
 from app.settings import Settings, SmtpSecurity
 from app.types import OutgoingMail, SendOutcome, SendResult
-from tests.test_smtp import Notebook, mail
+from tests.test_smtp import RecordingTracker, mail
 
 pytestmark = pytest.mark.once
 
@@ -32,95 +32,95 @@ class Peer:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    heard: list[str] = field(default_factory=list)  # commands, and bodies as "<body>"
+    commands: list[str] = field(default_factory=list)  # commands, and bodies as "<body>"
     bodies: list[bytes] = field(default_factory=list)
 
-    async def says(self, *replies: str) -> None:
+    async def send(self, *replies: str) -> None:
         self.writer.write("".join(f"{reply}\r\n" for reply in replies).encode())
         await self.writer.drain()
 
-    async def hears(self, *commands: str) -> None:
-        """Just these, in this order; each is given by how it begins."""
+    async def expect(self, *commands: str) -> None:
+        """Read exactly these commands, in this order; each is given by its start."""
         for command in commands:
             line = (await self.reader.readline()).decode().rstrip("\r\n")
-            self.heard.append(line.partition(" ")[0])
+            self.commands.append(line.partition(" ")[0])
             assert line.startswith(command), f"{line!r} instead of {command!r}"
 
-    async def hears_body(self) -> None:
+    async def expect_body(self) -> None:
         self.bodies.append(await self.reader.readuntil(b"\r\n.\r\n"))
-        self.heard.append("<body>")
+        self.commands.append("<body>")
 
-    async def greets(self, announcing: str) -> None:
-        await self.says("220 relay.test")
-        await self.hears("EHLO")
-        await self.says(announcing)
+    async def greet(self, announcing: str) -> None:
+        await self.send("220 relay.test")
+        await self.expect("EHLO")
+        await self.send(announcing)
 
-    async def takes_envelope(self, until: str = "") -> bool:
-        """Answer command by command, but not the one it is to stop at."""
+    async def accept_envelope(self, until: str = "") -> bool:
+        """Answer MAIL, RCPT and DATA, up to the command `until`."""
         for command, reply in (("MAIL", "250 ok"), ("RCPT", "250 ok"), ("DATA", "354 go on")):
-            await self.hears(command)
+            await self.expect(command)
             if command == until:
                 return False
-            await self.says(reply)
+            await self.send(reply)
         return True
 
-    async def hears_nothing_more(self) -> None:
+    async def expect_end(self) -> None:
         assert await self.reader.read() == b""
 
-    def hangs_up(self) -> None:
+    def close(self) -> None:
         self.writer.close()
 
-    def resets(self) -> None:
+    def reset(self) -> None:
         self.writer.transport.abort()
 
 
 Script = Callable[[Peer], Awaitable[None]]
 
 
-async def courteous(peer: Peer, announcing: str = PLAIN) -> None:
-    """A relay that takes everything."""
-    await peer.greets(announcing)
+async def accept_everything(peer: Peer, announcing: str = PLAIN) -> None:
+    """Accept everything."""
+    await peer.greet(announcing)
     while line := (await peer.reader.readline()).decode():
         command = line.split()[0]
-        peer.heard.append(command)
+        peer.commands.append(command)
         if command == "DATA":
-            await peer.says("354 go on")
-            await peer.hears_body()
-        await peer.says("221 bye" if command == "QUIT" else "250 ok")
+            await peer.send("354 go on")
+            await peer.expect_body()
+        await peer.send("221 bye" if command == "QUIT" else "250 ok")
         if command == "QUIT":
             return
 
 
 async def fast(peer: Peer) -> None:
-    await courteous(peer, PIPELINING)
+    await accept_everything(peer, PIPELINING)
 
 
 @dataclass
-class Played:
-    """What came of it."""
+class PlayResult:
+    """The results of a play."""
 
-    answers: list[SendResult]
+    results: list[SendResult]
     peers: list[Peer]
     relay: ConnectionPool
 
     @property
-    def verdicts(self) -> list[SendOutcome]:
-        return [answer.outcome for answer in self.answers]
+    def outcomes(self) -> list[SendOutcome]:
+        return [result.outcome for result in self.results]
 
 
 def play(
     settings: Settings,
     mails: int | Sequence[OutgoingMail],
     *scripts: Script,
-    patience: Timeouts | None = None,
-    book: Notebook | None = None,
+    timeouts: Timeouts | None = None,
+    tracker: RecordingTracker | None = None,
     after_first: asyncio.Event | None = None,
-) -> Played:
-    """Send so many mails over one connection at a time, if told so the second only after an event.
+) -> PlayResult:
+    """Send mails over one connection at a time; with `after_first`, the second one only after that event.
 
-    The n-th connection follows the n-th script, all after them are courteous.
+    The n-th connection follows the n-th script; all others accept everything.
     """
-    book = book or Notebook()
+    tracker = tracker or RecordingTracker()
     mails = [mail(number) for number in range(mails)] if isinstance(mails, int) else mails
     peers: list[Peer] = []
     failures: list[BaseException] = []
@@ -129,7 +129,7 @@ def play(
         peer = Peer(reader, writer)
         peers.append(peer)
         try:
-            await (scripts[len(peers) - 1] if len(peers) <= len(scripts) else courteous)(peer)
+            await (scripts[len(peers) - 1] if len(peers) <= len(scripts) else accept_everything)(peer)
         except (AssertionError, asyncio.IncompleteReadError) as error:
             failures.append(error)
         except ConnectionError:
@@ -140,9 +140,9 @@ def play(
     async def run() -> ConnectionPool:
         async with await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20) as server:
             at = {"smtp_port": server.sockets[0].getsockname()[1], "smtp_connections": 1}
-            async with ConnectionPool(settings.model_copy(update=at), book, patience) as relay:
-                for one in mails:
-                    await relay.submit(one)
+            async with ConnectionPool(settings.model_copy(update=at), tracker, timeouts) as relay:
+                for outgoing in mails:
+                    await relay.submit(outgoing)
                     if after_first:
                         await after_first.wait()
                 async with asyncio.timeout(20):
@@ -152,122 +152,122 @@ def play(
     relay = asyncio.run(run())
     if failures:
         raise failures[0]
-    return Played([book.answers[one.delivery_id] for one in mails], peers, relay)
+    return PlayResult([tracker.answers[outgoing.delivery_id] for outgoing in mails], peers, relay)
 
 
 # --- the order of things
 
 
-def test_a_round_trip_a_mail(settings: Settings) -> None:
-    """Behind a body and its dot the next envelope stands ready; the last is followed by QUIT at the end."""
+def test_one_round_trip_per_mail(settings: Settings) -> None:
+    """The next envelope follows a body in the same write; QUIT follows the last mail."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL FROM:<bounce@paperboy.test>", "RCPT TO:<alice@example.org>", "DATA")
-        await peer.says(ENVELOPE)
-        await peer.hears_body()
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says("250 taken", ENVELOPE)
-        await peer.hears_body()
-        await peer.says("250 taken too")
-        await peer.hears("QUIT")
-        await peer.says("221 bye")
-        await peer.hears_nothing_more()
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL FROM:<bounce@paperboy.test>", "RCPT TO:<alice@example.org>", "DATA")
+        await peer.send(ENVELOPE)
+        await peer.expect_body()
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send("250 taken", ENVELOPE)
+        await peer.expect_body()
+        await peer.send("250 taken too")
+        await peer.expect("QUIT")
+        await peer.send("221 bye")
+        await peer.expect_end()
 
     played = play(settings, 2, script)
-    assert played.answers == [SendResult(ACCEPTED, 250, "taken"), SendResult(ACCEPTED, 250, "taken too")]
+    assert played.results == [SendResult(ACCEPTED, 250, "taken"), SendResult(ACCEPTED, 250, "taken too")]
     assert played.peers[0].bodies[1].startswith(b"Subject: 1\r\n\r\n..dot\r\n...two\r\n")
 
 
 def test_one_command_at_a_time(settings: Settings) -> None:
-    """Where PIPELINING is not announced each command waits for the answer to the one before it."""
+    """Without PIPELINING each command waits for the reply to the one before."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PLAIN)
+        await peer.greet(PLAIN)
         for _ in range(2):
             for command in ("MAIL", "RCPT", "DATA"):
-                await peer.hears(command)
+                await peer.expect(command)
                 assert not peer.reader._buffer  # type: ignore[attr-defined]
-                await peer.says("354 go on" if command == "DATA" else "250 ok")
-            await peer.hears_body()
+                await peer.send("354 go on" if command == "DATA" else "250 ok")
+            await peer.expect_body()
             assert not peer.reader._buffer  # type: ignore[attr-defined]
-            await peer.says("250 taken")
-        await peer.hears("QUIT")
+            await peer.send("250 taken")
+        await peer.expect("QUIT")
 
-    assert play(settings, 2, script).verdicts == [ACCEPTED] * 2
+    assert play(settings, 2, script).outcomes == [ACCEPTED] * 2
 
 
 def test_no_ehlo(settings: Settings) -> None:
-    """A relay of the old days is greeted with HELO."""
+    """A relay without EHLO is greeted with HELO."""
 
     async def script(peer: Peer) -> None:
-        await peer.says("220 old.test")
-        await peer.hears("EHLO")
-        await peer.says("500 what?")
-        await peer.hears("HELO")
-        await peer.says("250 hello")
-        await peer.hears("MAIL")
-        await peer.says("250 ok")
+        await peer.send("220 old.test")
+        await peer.expect("EHLO")
+        await peer.send("500 what?")
+        await peer.expect("HELO")
+        await peer.send("250 hello")
+        await peer.expect("MAIL")
+        await peer.send("250 ok")
 
-    assert play(settings, 1, script).verdicts == [DEFERRED]
+    assert play(settings, 1, script).outcomes == [DEFERRED]
 
 
 def test_a_mail_that_is_too_large(settings: Settings) -> None:
-    """It is not even begun: the relay said how much it takes."""
+    """It is not begun, because the relay announced its limit."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets("250-relay.test\r\n250 SIZE 20")
-        await peer.hears("QUIT")
+        await peer.greet("250-relay.test\r\n250 SIZE 20")
+        await peer.expect("QUIT")
 
-    (answer,) = play(settings, 1, script).answers
+    (answer,) = play(settings, 1, script).results
     assert answer.outcome is SendOutcome.UNSENDABLE
-    assert "takes 20 at most" in answer.text
+    assert "accepts at most 20" in answer.text
 
 
-def test_what_is_said_before_encryption_counts_for_nothing(settings: Settings) -> None:
-    """Whoever is on the way can put it there, behind the answer to STARTTLS (CVE-2011-0411)."""
+def test_replies_injected_before_tls_are_ignored(settings: Settings) -> None:
+    """An attacker can append them to the reply to STARTTLS (CVE-2011-0411)."""
     certificate, context = trustme.CA().issue_cert("127.0.0.1"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
 
     async def script(peer: Peer) -> None:
-        await peer.greets("250-relay.test\r\n250 STARTTLS")
-        await peer.hears("STARTTLS")
-        await peer.says("220 go on", PIPELINING, "250 ok")
+        await peer.greet("250-relay.test\r\n250 STARTTLS")
+        await peer.expect("STARTTLS")
+        await peer.send("220 go on", PIPELINING, "250 ok")
         await peer.writer.start_tls(context)
-        await peer.hears("EHLO")
-        await peer.says(PLAIN)
-        await peer.hears("MAIL")
-        await peer.says("451 4.3.0 later")
-        await peer.hears("RSET")
+        await peer.expect("EHLO")
+        await peer.send(PLAIN)
+        await peer.expect("MAIL")
+        await peer.send("451 4.3.0 later")
+        await peer.expect("RSET")
 
     opportunistic = settings.model_copy(update={"smtp_security": SmtpSecurity.OPPORTUNISTIC})
-    assert play(opportunistic, 1, script).answers == [SendResult(DEFERRED, 451, "4.3.0 later")]
+    assert play(opportunistic, 1, script).results == [SendResult(DEFERRED, 451, "4.3.0 later")]
 
 
 @pytest.mark.parametrize("size", ["", "0", "much", "9" * 5000])
-def test_a_size_that_says_nothing(settings: Settings, size: str) -> None:
+def test_a_size_that_is_not_a_number(settings: Settings, size: str) -> None:
     """Then a mail of any size is tried."""
 
     async def script(peer: Peer) -> None:
-        await courteous(peer, f"250-relay.test\r\n250 SIZE {size}")
+        await accept_everything(peer, f"250-relay.test\r\n250 SIZE {size}")
 
-    assert play(settings, 1, script).verdicts == [ACCEPTED]
+    assert play(settings, 1, script).outcomes == [ACCEPTED]
 
 
 def test_replies_of_many_lines_in_many_pieces(settings: Settings) -> None:
-    """They mean the same, and their words are kept."""
+    """They are parsed alike, and their text is kept."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
         for byte in f"{ENVELOPE}\r\n".encode():
             peer.writer.write(bytes([byte]))
             await asyncio.sleep(0)
-        await peer.hears_body()
-        await peer.says("250-2.0.0 taken", "250-2.0.0 with", "250 2.0.0 thanks")
-        await peer.hears("QUIT")
+        await peer.expect_body()
+        await peer.send("250-2.0.0 taken", "250-2.0.0 with", "250 2.0.0 thanks")
+        await peer.expect("QUIT")
 
-    assert play(settings, 1, script).answers == [
+    assert play(settings, 1, script).results == [
         SendResult(ACCEPTED, 250, "2.0.0 taken 2.0.0 with 2.0.0 thanks")
     ]
 
@@ -276,66 +276,66 @@ def test_replies_of_many_lines_in_many_pieces(settings: Settings) -> None:
 
 
 def test_a_refused_recipient(settings: Settings) -> None:
-    """Its body stays here; the next envelope follows RSET in the same write."""
+    """Its body is not sent; the next envelope follows RSET in the same write."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says("250 ok", "550 5.1.1 no such user", "503 5.5.1 no valid recipients")
-        await peer.hears("RSET", "MAIL", "RCPT", "DATA")
-        await peer.says("250 ok", ENVELOPE)
-        await peer.hears_body()
-        await peer.says("250 taken")
-        await peer.hears("QUIT")
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send("250 ok", "550 5.1.1 no such user", "503 5.5.1 no valid recipients")
+        await peer.expect("RSET", "MAIL", "RCPT", "DATA")
+        await peer.send("250 ok", ENVELOPE)
+        await peer.expect_body()
+        await peer.send("250 taken")
+        await peer.expect("QUIT")
 
     played = play(settings, 2, script)
-    assert played.answers == [
+    assert played.results == [
         SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"),
         SendResult(ACCEPTED, 250, "taken"),
     ]
 
 
 def test_a_refused_recipient_and_yet_354(settings: Settings) -> None:
-    """A lone dot ends what the relay begins for nobody, and nobody gets anything."""
+    """A lone dot ends DATA, and nobody gets a mail."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says("250 ok", "450 4.2.1 later", "354 go on")
-        await peer.hears(".", "MAIL", "RCPT", "DATA")
-        await peer.says("554 no valid recipients", ENVELOPE)
-        await peer.hears_body()
-        await peer.says("250 taken")
-        await peer.hears("QUIT")
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send("250 ok", "450 4.2.1 later", "354 go on")
+        await peer.expect(".", "MAIL", "RCPT", "DATA")
+        await peer.send("554 no valid recipients", ENVELOPE)
+        await peer.expect_body()
+        await peer.send("250 taken")
+        await peer.expect("QUIT")
 
-    assert play(settings, 2, script).verdicts == [DEFERRED, ACCEPTED]
+    assert play(settings, 2, script).outcomes == [DEFERRED, ACCEPTED]
 
 
 def test_a_refused_sender_and_yet_354(settings: Settings) -> None:
-    """A relay that would take a mail from nobody is left."""
+    """The connection is closed."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says("451 4.3.0 later", "250 ok", "354 go on")
-        await peer.hears_nothing_more()
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send("451 4.3.0 later", "250 ok", "354 go on")
+        await peer.expect_end()
 
     played = play(settings, 2, script)
-    assert played.verdicts == [DEFERRED, ACCEPTED]
-    assert played.answers[0].code == 451
+    assert played.outcomes == [DEFERRED, ACCEPTED]
+    assert played.results[0].code == 451
 
 
 def test_our_fault_and_yet_354(settings: Settings) -> None:
-    """The run stops, and even then the relay reads no QUIT as a body."""
+    """The run stops, and the relay does not read QUIT as a body."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says("250 ok", "550 5.7.26 not authenticated", "354 go on")
-        await peer.hears(".")
-        await peer.hears_nothing_more()
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send("250 ok", "550 5.7.26 not authenticated", "354 go on")
+        await peer.expect(".")
+        await peer.expect_end()
 
-    assert play(settings, 2, script).verdicts == [SendOutcome.SENDER_REJECTED, SendOutcome.NOT_ATTEMPTED]
+    assert play(settings, 2, script).outcomes == [SendOutcome.SENDER_REJECTED, SendOutcome.NOT_ATTEMPTED]
 
 
 @pytest.mark.parametrize(
@@ -348,43 +348,43 @@ def test_our_fault_and_yet_354(settings: Settings) -> None:
 )
 @pytest.mark.parametrize("stage", ["data", "dot"])
 def test_a_mail_refused_late(settings: Settings, reply: str, verdict: SendOutcome, stage: str) -> None:
-    """An answer is an answer, also after the final dot: nothing is uncertain."""
+    """A refusal after the final dot is a result: the mail is not uncertain."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
         if stage == "data":
-            await peer.says("250 ok", "250 ok", reply)
-            await peer.hears("RSET")
+            await peer.send("250 ok", "250 ok", reply)
+            await peer.expect("RSET")
         else:
-            await peer.says(ENVELOPE)
-            await peer.hears_body()
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says("250 ok" if stage == "data" else reply, ENVELOPE)
-        await peer.hears_body()
-        await peer.says("250 taken")
-        await peer.hears("QUIT")
+            await peer.send(ENVELOPE)
+            await peer.expect_body()
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send("250 ok" if stage == "data" else reply, ENVELOPE)
+        await peer.expect_body()
+        await peer.send("250 taken")
+        await peer.expect("QUIT")
 
-    assert play(settings, 2, script).verdicts == [verdict, ACCEPTED]
+    assert play(settings, 2, script).outcomes == [verdict, ACCEPTED]
 
 
 def test_withdrawn_at_the_last_moment(settings: Settings) -> None:
-    """After 354 only closing keeps a mail from being sent."""
+    """After 354 only closing prevents a mail from being sent."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says(ENVELOPE)
-        await peer.hears_nothing_more()
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send(ENVELOPE)
+        await peer.expect_end()
 
-    book = Notebook(lambda outgoing: outgoing.delivery_id == 1)
-    assert play(settings, 2, script, book=book).verdicts == [SendOutcome.WITHDRAWN, ACCEPTED]
+    tracker = RecordingTracker(lambda outgoing: outgoing.delivery_id == 1)
+    assert play(settings, 2, script, tracker=tracker).outcomes == [SendOutcome.WITHDRAWN, ACCEPTED]
 
 
 # --- broken connections
 
 
-@pytest.mark.parametrize("ending", [Peer.hangs_up, Peer.resets])
+@pytest.mark.parametrize("ending", [Peer.close, Peer.reset])
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
 @pytest.mark.parametrize(
     ("stage", "verdict"),
@@ -394,34 +394,34 @@ def test_withdrawn_at_the_last_moment(settings: Settings) -> None:
 def test_an_end_at_every_stage(
     settings: Settings, ending: Callable[[Peer], None], announcing: str, stage: str, verdict: SendOutcome
 ) -> None:
-    """What is provably unsent is deferred, what may have arrived is uncertain, what was taken is sent."""
+    """Unsent mails are deferred, mails in flight are uncertain, and accepted ones are sent."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(announcing)
-        if await peer.takes_envelope(until=stage):
+        await peer.greet(announcing)
+        if await peer.accept_envelope(until=stage):
             if stage == "body":
                 await peer.reader.readexactly(5)
             else:
-                await peer.hears_body()
+                await peer.expect_body()
             if stage == "taken":
-                await peer.says("250 taken")
-                await peer.hears("MAIL")
+                await peer.send("250 taken")
+                await peer.expect("MAIL")
         ending(peer)
 
-    assert play(settings, 2, script).verdicts == [verdict, ACCEPTED]
+    assert play(settings, 2, script).outcomes == [verdict, ACCEPTED]
 
 
-@pytest.mark.parametrize("ending", [Peer.hangs_up, Peer.resets])
+@pytest.mark.parametrize("ending", [Peer.close, Peer.reset])
 def test_an_end_right_after_the_greeting(settings: Settings, ending: Callable[[Peer], None]) -> None:
-    """Whenever that is noticed, by whom of all that handle the connection: it is noticed."""
+    """The end is noticed, whenever it happens while the connection is handed over."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
+        await peer.greet(PIPELINING)
         ending(peer)
 
     played = play(settings, 10, *[script] * 9)
-    assert set(played.verdicts) <= {DEFERRED, SendOutcome.UNREACHABLE, SendOutcome.NOT_ATTEMPTED, ACCEPTED}
-    assert played.verdicts[0] in (DEFERRED, SendOutcome.UNREACHABLE)
+    assert set(played.outcomes) <= {DEFERRED, SendOutcome.UNREACHABLE, SendOutcome.NOT_ATTEMPTED, ACCEPTED}
+    assert played.outcomes[0] in (DEFERRED, SendOutcome.UNREACHABLE)
 
 
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
@@ -429,52 +429,52 @@ def test_an_end_right_after_the_greeting(settings: Settings, ending: Callable[[P
     ("stage", "verdict"), [("MAIL", DEFERRED), ("RCPT", DEFERRED), ("DATA", DEFERRED), ("dot", DEFERRED)]
 )
 def test_421_in_the_middle(settings: Settings, announcing: str, stage: str, verdict: SendOutcome) -> None:
-    """It is an answer, and the relay closes: the mail is deferred, the others go another way."""
+    """The mail is deferred, and the others go over another connection."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(announcing)
-        if await peer.takes_envelope(until=stage):
-            await peer.hears_body()
-        await peer.says("421 4.3.2 closing")
+        await peer.greet(announcing)
+        if await peer.accept_envelope(until=stage):
+            await peer.expect_body()
+        await peer.send("421 4.3.2 closing")
 
     played = play(settings, 2, script)
-    assert played.verdicts == [verdict, ACCEPTED]
-    assert played.answers[0] == SendResult(DEFERRED, 421, "4.3.2 closing")
+    assert played.outcomes == [verdict, ACCEPTED]
+    assert played.results[0] == SendResult(DEFERRED, 421, "4.3.2 closing")
 
 
 @pytest.mark.parametrize("goodbye", ["421 4.4.2 you were quiet for too long", ""])
-def test_a_relay_that_renews_by_itself(settings: Settings, goodbye: str) -> None:
-    """A mail whose envelope only was said goes over another connection, as if nothing had been."""
+def test_a_relay_that_closes_between_mails(settings: Settings, goodbye: str) -> None:
+    """A mail of which only the envelope was sent goes over another connection."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says(ENVELOPE)
-        await peer.hears_body()
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says("250 taken", *[goodbye][: bool(goodbye)])
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send(ENVELOPE)
+        await peer.expect_body()
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send("250 taken", *[goodbye][: bool(goodbye)])
 
     played = play(settings, 2, script)
-    assert played.verdicts == [ACCEPTED, ACCEPTED]
+    assert played.outcomes == [ACCEPTED, ACCEPTED]
     assert len(played.peers) == 2
 
 
 def test_a_mail_is_retried_once(settings: Settings) -> None:
-    """A second connection that ends under it is answer enough; the next mail is tried anew."""
+    """If a second connection ends, too, its mail is deferred; the next mail is tried."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.takes_envelope()
-        await peer.hears_body()
-        await peer.says("250 taken")
-        await peer.hears("MAIL")
+        await peer.greet(PIPELINING)
+        await peer.accept_envelope()
+        await peer.expect_body()
+        await peer.send("250 taken")
+        await peer.expect("MAIL")
 
     async def dead(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
 
     played = play(settings, 3, script, dead)
-    assert played.verdicts == [ACCEPTED, DEFERRED, ACCEPTED]
+    assert played.outcomes == [ACCEPTED, DEFERRED, ACCEPTED]
     assert len(played.peers) == 3
 
 
@@ -490,17 +490,17 @@ def test_a_mail_is_retried_once(settings: Settings) -> None:
         "250 ok\r\n354 go on\r\n250 ok",
     ],
 )
-def test_answers_out_of_pace(settings: Settings, words: str) -> None:
-    """No body leaves on such a connection. From then on commands go one at a time, and that works."""
+def test_replies_that_were_not_owed(settings: Settings, words: str) -> None:
+    """No body is sent on such a connection; from then on commands go one at a time."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says(words)
-        await peer.hears_nothing_more()
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send(words)
+        await peer.expect_end()
 
     played = play(settings, 3, script, fast)
-    assert played.verdicts == [ACCEPTED] * 3
+    assert played.outcomes == [ACCEPTED] * 3
     assert not played.relay.pipelining
     assert played.peers[0].bodies == []
 
@@ -509,49 +509,49 @@ def test_answers_out_of_pace(settings: Settings, words: str) -> None:
     ("words", "pipelining"),
     [("250 did I say that it is taken?", False), ("421 4.4.2 quiet for too long", True)],
 )
-def test_words_without_a_question(settings: Settings, words: str, pipelining: bool) -> None:
-    """Who says goodbye may; who says anything else is not trusted with commands said ahead."""
+def test_a_reply_without_a_command(settings: Settings, words: str, pipelining: bool) -> None:
+    """421 is allowed; after any other, PIPELINING is not used any more."""
     left = asyncio.Event()
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.takes_envelope()
-        await peer.hears_body()
-        await peer.says("250 taken")
-        await peer.says(words)
-        await peer.hears_nothing_more()
+        await peer.greet(PIPELINING)
+        await peer.accept_envelope()
+        await peer.expect_body()
+        await peer.send("250 taken")
+        await peer.send(words)
+        await peer.expect_end()
         left.set()
 
     played = play(settings, 2, script, fast, after_first=left)
-    assert played.verdicts == [ACCEPTED, ACCEPTED]
+    assert played.outcomes == [ACCEPTED, ACCEPTED]
     assert played.relay.pipelining is pipelining
 
 
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
 @pytest.mark.parametrize("garbage", ["HTTP/1.1 400 Bad Request", "x" * 5000, "999 ?"])
-def test_garbage(settings: Settings, announcing: str, garbage: str) -> None:
-    """Before the body nothing was sent, after it nobody can know; the connection is closed."""
+def test_bytes_that_are_not_smtp(settings: Settings, announcing: str, garbage: str) -> None:
+    """Before the body the mail is unsent, afterwards it is uncertain; the connection is closed."""
 
     async def early(peer: Peer) -> None:
-        await peer.greets(announcing)
-        await peer.hears("MAIL")
-        await peer.says(garbage)
+        await peer.greet(announcing)
+        await peer.expect("MAIL")
+        await peer.send(garbage)
 
     async def late(peer: Peer) -> None:
-        await peer.greets(announcing)
-        await peer.takes_envelope()
-        await peer.hears_body()
-        await peer.says(garbage)
+        await peer.greet(announcing)
+        await peer.accept_envelope()
+        await peer.expect_body()
+        await peer.send(garbage)
 
-    assert play(settings, 2, early).verdicts == [DEFERRED, ACCEPTED]
-    assert play(settings, 2, late).verdicts == [UNCERTAIN, ACCEPTED]
-
-
-# --- patience
+    assert play(settings, 2, early).outcomes == [DEFERRED, ACCEPTED]
+    assert play(settings, 2, late).outcomes == [UNCERTAIN, ACCEPTED]
 
 
-def test_the_usual_patience_is_that_of_the_standard() -> None:
-    """RFC 5321, 4.5.3.2: seconds that each answer may take."""
+# --- timeouts
+
+
+def test_default_timeouts_are_those_of_the_standard() -> None:
+    """RFC 5321, 4.5.3.2, in seconds."""
     usual = Timeouts()
     assert (usual.connect, usual.mail, usual.rcpt) == (300, 300, 300)
     assert (usual.data, usual.block, usual.end) == (120, 180, 600)
@@ -565,86 +565,86 @@ def test_the_usual_patience_is_that_of_the_standard() -> None:
 def test_a_relay_that_falls_silent(
     settings: Settings, stage: str, verdict: SendOutcome, announcing: str
 ) -> None:
-    """Each answer has its time; then the connection is given up."""
+    """After the timeout of the pending reply the connection is closed."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(announcing)
-        if await peer.takes_envelope(until=stage.upper()):
-            await peer.hears_body()
+        await peer.greet(announcing)
+        if await peer.accept_envelope(until=stage.upper()):
+            await peer.expect_body()
         await peer.reader.read()
 
-    played = play(settings, 1, script, patience=Timeouts(**{stage: 0.05}))
-    assert played.verdicts == [verdict]
-    assert "in time" in played.answers[0].text
+    played = play(settings, 1, script, timeouts=Timeouts(**{stage: 0.05}))
+    assert played.outcomes == [verdict]
+    assert "in time" in played.results[0].text
 
 
 def test_a_relay_that_takes_its_time(settings: Settings) -> None:
-    """A long patience for the final dot does not end with a shorter one of another command's."""
+    """The long timeout of the final dot is not cut short by that of another command."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says(ENVELOPE)
-        await peer.hears_body()
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send(ENVELOPE)
+        await peer.expect_body()
         await asyncio.sleep(0.3)
-        await peer.says("250 taken at last")
-        await peer.hears("QUIT")
+        await peer.send("250 taken at last")
+        await peer.expect("QUIT")
 
     short = Timeouts(mail=0.1, rcpt=0.1, data=0.1, block=0.1, end=5)
-    assert play(settings, 1, script, patience=short).verdicts == [ACCEPTED]
+    assert play(settings, 1, script, timeouts=short).outcomes == [ACCEPTED]
 
 
 def test_a_relay_that_reads_no_body(settings: Settings) -> None:
-    """A body that does not leave at all is given up long before its answer would be."""
+    """If no byte of a body leaves, the `block` timeout ends the connection."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.takes_envelope()
-        await settled.wait()
+        await peer.greet(PIPELINING)
+        await peer.accept_envelope()
+        await recorded.wait()
 
-    settled = asyncio.Event()
-    book = Notebook(told=settled)
+    recorded = asyncio.Event()
+    tracker = RecordingTracker(first_result=recorded)
     large = mail(0, data=b"0123456789" * 2_000_000)
-    played = play(settings, [large], script, patience=Timeouts(block=0.2, end=60), book=book)
-    assert played.verdicts == [UNCERTAIN]
+    played = play(settings, [large], script, timeouts=Timeouts(block=0.2, end=60), tracker=tracker)
+    assert played.outcomes == [UNCERTAIN]
 
 
 def test_a_relay_that_reads_slowly(settings: Settings) -> None:
-    """A body that creeps is not given up, however long it takes."""
+    """While bytes of a body leave, the connection stays open."""
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.takes_envelope()
+        await peer.greet(PIPELINING)
+        await peer.accept_envelope()
         for _ in range(8):
             await asyncio.sleep(0.1)
             await peer.reader.readexactly(2_500_000)
-        await peer.hears("", ".")
-        await peer.says("250 taken")
-        await peer.hears("QUIT")
+        await peer.expect("", ".")
+        await peer.send("250 taken")
+        await peer.expect("QUIT")
 
     large = mail(0, data=b"0123456789" * 2_000_000)
-    assert play(settings, [large], script, patience=Timeouts(block=0.3, end=0.5)).verdicts == [ACCEPTED]
+    assert play(settings, [large], script, timeouts=Timeouts(block=0.3, end=0.5)).outcomes == [ACCEPTED]
 
 
 @pytest.mark.parametrize(("at", "verdict"), [("dot", UNCERTAIN), ("RCPT", DEFERRED)])
-def test_words_that_break_us(
+def test_an_error_in_our_own_code(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, at: str, verdict: SendOutcome
 ) -> None:
-    """A fault of ours in reading an answer costs the connection, and forgets no mail."""
+    """It costs the connection, but no mail is forgotten."""
 
     def fail(code: int, words: str) -> SendOutcome:
         raise ZeroDivisionError
 
     async def script(peer: Peer) -> None:
-        await peer.greets(PIPELINING)
-        await peer.hears("MAIL", "RCPT", "DATA")
-        await peer.says(*["250 ok", "550 5.1.1 no", "503 no"] if at == "RCPT" else [ENVELOPE])
+        await peer.greet(PIPELINING)
+        await peer.expect("MAIL", "RCPT", "DATA")
+        await peer.send(*["250 ok", "550 5.1.1 no", "503 no"] if at == "RCPT" else [ENVELOPE])
         if at == "dot":
-            await peer.hears_body()
-            await peer.says("451 4.3.0 later")
+            await peer.expect_body()
+            await peer.send("451 4.3.0 later")
 
     monkeypatch.setattr(connection, "classify", fail)
-    assert play(settings, 2, script).verdicts == [verdict, ACCEPTED]
+    assert play(settings, 2, script).outcomes == [verdict, ACCEPTED]
 
 
 # --- anything
@@ -662,7 +662,7 @@ REFUSALS = {
 
 @dataclass
 class Moody:
-    """A relay that refuses what it likes, ends when it likes, cuts its answers anyhow; but never lies."""
+    """A relay that refuses, closes and splits its replies at random, but never lies."""
 
     announcing: str
     chance: random.Random
@@ -670,7 +670,7 @@ class Moody:
     taken: Counter[str] = field(default_factory=Counter)
 
     async def play(self, peer: Peer) -> None:
-        await peer.greets(self.announcing)
+        await peer.greet(self.announcing)
         sender = recipient = False
         while line := (await peer.reader.readline()).decode().strip():
             command = line.partition(" ")[0]
@@ -690,7 +690,7 @@ class Moody:
 
     async def take(self, peer: Peer, recipient: bool) -> None:
         if not recipient:
-            await peer.hears(".")
+            await peer.expect(".")
             await self.answer(peer, "dot", "554 5.5.1 for nobody")
             return
         subject = (await peer.reader.readuntil(b"\r\n.\r\n")).decode().partition("\r\n")[0]
@@ -700,7 +700,7 @@ class Moody:
     async def answer(self, peer: Peer, command: str, well: str) -> str:
         mood = self.chance.random()
         if mood < 0.02:
-            self.chance.choice([Peer.hangs_up, Peer.resets])(peer)
+            self.chance.choice([Peer.close, Peer.reset])(peer)
             raise ConnectionResetError
         reply = self.chance.choice(REFUSALS[command]) if mood < 0.12 else well
         for piece in (f"{reply[:3]}-first\r\n", reply[:7], reply[7:] + "\r\n"):
@@ -714,12 +714,12 @@ class Moody:
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
 @pytest.mark.parametrize("seed", range(8))
 def test_any_relay_that_does_not_lie(settings: Settings, seed: int, announcing: str) -> None:
-    """What is called sent was taken, what was taken is sent or uncertain, and no body leaves twice."""
+    """Sent mails were accepted, accepted mails are sent or uncertain, and no body is sent twice."""
     moody = Moody(announcing, random.Random(seed))  # noqa: S311 - a game
     played = play(settings, 150, *[moody.play] * 500)
-    for number, verdict in enumerate(played.verdicts):
+    for number, verdict in enumerate(played.outcomes):
         taken = moody.taken[f"Subject: {number}"]
         assert verdict is UNCERTAIN or taken == (verdict is ACCEPTED)
     assert max(moody.bodies.values()) == 1
     assert played.relay.pipelining, "it kept the pace"
-    assert {ACCEPTED, DEFERRED} <= set(played.verdicts)
+    assert {ACCEPTED, DEFERRED} <= set(played.outcomes)

@@ -1,4 +1,4 @@
-"""Nothing is lost, and nothing is sent twice but what was in flight: the ledger after each fault."""
+"""The ledger after each fault: nothing is lost, and only mails that were in flight are sent twice."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def states(app: Application) -> dict[str, str]:
 
 
 def test_a_mail_is_sent_once(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The ledger says sent, with the relay's words; a second run sends nothing."""
+    """The row is sent, with the relay's text; a second run sends nothing."""
     queue(app, now, "alice", "bob")
     assert pipeline.send_pending(app, now) == {"sent": 2}
     assert pipeline.send_pending(app, now + SOON) == {}
@@ -102,15 +102,15 @@ def test_an_edition_is_enqueued_once(app: Application, now: datetime) -> None:
         assert balance.states == {DeliveryState.PENDING: 1, DeliveryState.SKIPPED: 1}
 
 
-def test_only_the_asked_for_mails_leave(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """After a sign-up its confirmation goes out at once, and nothing else."""
+def test_only_the_requested_mails_are_sent(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """After a sign-up its confirmation is sent at once, and nothing else."""
     first, _ = queue(app, now, "alice", "bob")
     assert pipeline.send_pending(app, now, ids=[first]) == {"sent": 1}
     assert states(app) == {"alice": "sent", "bob": "pending"}
 
 
 def test_nothing_leaves_before_it_is_due(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """A mail waits for its hour."""
+    """A mail that is not due yet is not sent."""
     queue(app, now, "alice")
     assert pipeline.send_pending(app, now - SOON) == {}
 
@@ -140,7 +140,7 @@ def test_a_4xx_defers_with_growing_delay(
 def test_an_absent_relay_stops_the_run_at_once(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """What was tried is deferred; the rest was not, and costs no attempt."""
+    """The mail that was tried is deferred; the others were not tried, and their attempts do not count."""
     queue(app, now, *(f"reader{n}" for n in range(30)))
     mail_server.reply("connect", "421 4.3.2 closed for the night")
     counts = pipeline.send_pending(app, now)
@@ -151,8 +151,10 @@ def test_an_absent_relay_stops_the_run_at_once(
     assert pipeline.send_pending(app, now + SOON) == {"sent": 30}
 
 
-def test_the_next_digest_ends_the_patience(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """When the reader's next digest is due, a deferred one is given up, says so, and frees its papers."""
+def test_a_deferred_digest_fails_when_the_next_is_due(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """It says why it was given up, and its papers may be sent again."""
     queue(app, now, "alice")
     mail_server.reply("rcpt", "450 4.2.1 busy")
     pipeline.send_pending(app, now)
@@ -171,7 +173,7 @@ def test_the_next_digest_ends_the_patience(app: Application, mail_server: MailSe
 def test_a_mailbox_that_does_not_exist_is_never_tried_again(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """Failed, suppressed, told as an event, and the reader is bouncing; the others get theirs."""
+    """The mail fails, the address is suppressed, an event says so; other readers get their mail."""
     queue(app, now, "alice", "bob")
     mail_server.reply("rcpt", "550 5.1.1 no such user here", to="alice@example.org")
     assert pipeline.send_pending(app, now) == {"failed": 1, "sent": 1}
@@ -186,7 +188,7 @@ def test_a_mailbox_that_does_not_exist_is_never_tried_again(
 
 
 def test_a_full_mailbox_is_not_a_dead_one(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """This mail failed; the address may be fine tomorrow."""
+    """This mail fails, but the address is not suppressed."""
     queue(app, now, "alice")
     mail_server.reply("rcpt", "552 5.2.2 mailbox full")
     assert pipeline.send_pending(app, now) == {"failed": 1}
@@ -195,10 +197,10 @@ def test_a_full_mailbox_is_not_a_dead_one(app: Application, mail_server: MailSer
         assert session.get_one(Subscriber, 1).state == SubscriberState.ACTIVE
 
 
-def test_our_own_fault_stops_everything_and_blames_nobody(
+def test_a_relay_that_refuses_the_sender_pauses_everything(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """When the relay refuses us, the run pauses and says why; after resuming, everybody gets their mail."""
+    """The pause has the reason; after resuming, everybody gets their mail."""
     queue(app, now, *(f"reader{n}" for n in range(20)))
     mail_server.reply("end", "550 5.7.26 this mail is unauthenticated")
     counts = pipeline.send_pending(app, now)
@@ -206,9 +208,9 @@ def test_our_own_fault_stops_everything_and_blames_nobody(
     assert set(counts) <= {"deferred", "pending"}
     with app.db.write() as session:
         (pause,) = ledger.pauses(session)
-        assert pause.edition == ledger.EVERYTHING
+        assert pause.edition == ledger.ALL_EDITIONS
         assert "5.7.26" in pause.reason
-        assert suppression.listed(session) == []
+        assert suppression.list_page(session) == []
     mail_server.behave()
     assert pipeline.send_pending(app, now + SOON) == {}
     with app.db.write() as session:
@@ -218,7 +220,7 @@ def test_our_own_fault_stops_everything_and_blames_nobody(
 
 
 def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The others go on."""
+    """Mails of other editions are sent."""
     queue(app, now, "alice")
     queue(app, now, "bob", kind=MailKind.CONFIRM)
     with app.db.write() as session:
@@ -232,7 +234,7 @@ def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, no
 def test_a_relay_that_says_421_gets_a_new_connection(
     app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
-    """The mail at hand is deferred, the next one goes over a fresh connection."""
+    """The current mail is deferred; the next one is sent over a new connection."""
     app = main.build(settings.model_copy(update={"smtp_connections": 1}))
     queue(app, now, "alice", "bob", "carol")
     mail_server.reply("rcpt", "421 4.7.0 too much for now", to="bob@example.org")
@@ -246,7 +248,7 @@ def test_a_relay_that_says_421_gets_a_new_connection(
 def test_broken_off_before_the_body_is_provably_unsent(
     app: Application, mail_server: MailServer, now: datetime, stage: str
 ) -> None:
-    """It is deferred, and never counts as perhaps delivered."""
+    """It is deferred, and not counted as possibly delivered."""
     queue(app, now, "alice")
     mail_server.drop(stage)
     assert pipeline.send_pending(app, now) == {"deferred": 1}
@@ -256,7 +258,7 @@ def test_broken_off_before_the_body_is_provably_unsent(
 def test_broken_off_after_the_body_is_uncertain_and_sent_again_unchanged(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """The second copy is the first one to the byte, so that a mailbox can tell them for one."""
+    """The second copy has the same bytes, so that a mailbox can detect the duplicate."""
     queue(app, now, "alice")
     mail_server.drop("end")
     assert pipeline.send_pending(app, now) == {"uncertain": 1}
@@ -268,10 +270,10 @@ def test_broken_off_after_the_body_is_uncertain_and_sent_again_unchanged(
     assert all(first == again for first in mail_server.swallowed)
 
 
-def test_what_is_uncertain_can_be_held(
+def test_uncertain_mails_can_be_held(
     app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
-    """With the policy `hold` it waits for the operator, and its papers count as promised for ever."""
+    """With the policy `hold` a mail waits for the operator, and its papers stay promised."""
     app = main.build(settings.model_copy(update={"uncertain": UncertainPolicy.HOLD}))
     queue(app, now, "alice")
     mail_server.drop("end")
@@ -284,8 +286,10 @@ def test_what_is_uncertain_can_be_held(
     app.db.dispose()
 
 
-def test_once_uncertain_never_simply_failed(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """Given up after an attempt of unknown fate, it stays uncertain, and its papers are not sent again."""
+def test_an_uncertain_mail_that_expires_stays_uncertain(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Its papers are not sent again."""
     queue(app, now, "alice")
     mail_server.drop("end", times=1)
     pipeline.send_pending(app, now)
@@ -297,10 +301,10 @@ def test_once_uncertain_never_simply_failed(app: Application, mail_server: MailS
         assert ledger.paper_ids_promised(session, [1], now)[1]
 
 
-def test_what_may_have_arrived_is_never_sent_again(
+def test_papers_of_an_uncertain_mail_stay_promised(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """Refused at the second attempt, after a first of unknown fate: its papers stay promised."""
+    """Also if its second attempt was refused."""
     queue(app, now, "alice")
     mail_server.drop("end", times=1)
     pipeline.send_pending(app, now)
@@ -310,24 +314,24 @@ def test_what_may_have_arrived_is_never_sent_again(
         assert ledger.paper_ids_promised(session, [1], now)[1]
 
 
-def remains(
+def abandoned_journal(
     owner: str, begun: Collection[int] = (), *ended: AttemptResult, complete: bool = True
 ) -> AbandonedJournal:
-    """What a dead sender's journal tells."""
+    """Return a dead sender's journal."""
     return AbandonedJournal(
         owner, complete, {one: (f"<{one}@paperboy.test>", "A subject") for one in begun}, ended
     )
 
 
-def test_a_dead_sender_is_settled_exactly(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """By its journal: answered is recorded, begun is of unknown fate, the rest is provably unsent."""
+def test_a_dead_senders_journal_is_replayed(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """Answered mails are recorded, unanswered ones are uncertain, and the rest is provably unsent."""
     alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
     sent = AttemptResult(
         alice, SendResult(SendOutcome.ACCEPTED, 250, "queued"), now.timestamp(), "<1@paperboy.test>", "Hello"
     )
     with app.db.write() as session:
         ledger.claim(session, owner="a dead sender", now=now)
-        dead = remains("a dead sender", [bob], sent)
+        dead = abandoned_journal("a dead sender", [bob], sent)
         freed = ledger.recovery.replay_journal(
             session, dead, now, UncertainPolicy.RESEND, bounces.record_refusal
         )
@@ -340,35 +344,33 @@ def test_a_dead_sender_is_settled_exactly(app: Application, mail_server: MailSer
     assert sorted(mail.recipient for mail in mail_server.messages) == ["bob@example.org", "carol@example.org"]
 
 
-def test_a_journal_is_told_twice_to_no_effect(app: Application, now: datetime) -> None:
-    """Whoever dies between the ledger's commit and the journal's end leaves it to the next one."""
+def test_replaying_a_journal_twice_changes_nothing(app: Application, now: datetime) -> None:
+    """A process may die after the ledger's commit and before it deletes the journal."""
     alice, bob = queue(app, now, "alice", "bob")
     deferred = AttemptResult(alice, SendResult(SendOutcome.DEFERRED, 451, "later"), now.timestamp())
     with app.db.write() as session:
         ledger.claim(session, owner="a dead sender", now=now)
     for _ in range(2):
         with app.db.write() as session:
-            dead = remains("a dead sender", [bob], deferred)
+            dead = abandoned_journal("a dead sender", [bob], deferred)
             ledger.recovery.replay_journal(session, dead, now, UncertainPolicy.RESEND, bounces.record_refusal)
     assert states(app) == {"alice": "deferred", "bob": "uncertain"}
     assert {row.attempts for row in rows(app).values()} == {1}
 
 
 def test_a_machine_that_died_may_have_lost_lines(app: Application, now: datetime) -> None:
-    """Where the journal need not be whole, nothing that was in hand is provably unsent."""
+    """Without fsync the journal may be incomplete, so no claimed mail is provably unsent."""
     queue(app, now, "alice")
     with app.db.write() as session:
         ledger.claim(session, owner="a dead sender", now=now)
-        dead = remains("a dead sender", complete=False)
+        dead = abandoned_journal("a dead sender", complete=False)
         ledger.recovery.replay_journal(session, dead, now, UncertainPolicy.HOLD, bounces.record_refusal)
     alice = rows(app)["alice"]
     assert (alice.state, alice.possibly_delivered, alice.next_attempt_at) == ("uncertain", True, None)
 
 
-def test_a_lease_that_ran_out_without_a_journal(
-    app: Application, mail_server: MailServer, now: datetime
-) -> None:
-    """The sender's machine is lost, and nobody knows what had left: untouched until then, uncertain after."""
+def test_an_expired_lease_without_a_journal(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """The sender's machine is lost: its mails stay claimed until the lease expires, then are uncertain."""
     queue(app, now, "alice")
     with app.db.write() as session:
         ledger.claim(session, owner="a lost machine's", now=now)
@@ -379,8 +381,8 @@ def test_a_lease_that_ran_out_without_a_journal(
     assert rows(app)["alice"].possibly_delivered
 
 
-def test_a_living_sender_keeps_what_it_has(app: Application, settings: Settings, now: datetime) -> None:
-    """Even when its lease seems to have run out, because somebody's clock was set."""
+def test_a_living_sender_keeps_its_mails(app: Application, settings: Settings, now: datetime) -> None:
+    """Also if its lease seems to have expired because a clock was changed."""
     queue(app, now, "alice")
     folder = Path(settings.journal_dir)
     with app.db.write() as session:
@@ -396,7 +398,7 @@ def test_a_living_sender_keeps_what_it_has(app: Application, settings: Settings,
 
 
 def test_two_claimers_never_get_the_same_row(app: Application, now: datetime) -> None:
-    """Eight threads empty the ledger together: each row is claimed by exactly one."""
+    """Eight threads claim all rows together: each row is claimed by exactly one."""
     ids = queue(app, now, *(f"reader{n}" for n in range(120)))
 
     def claim_all(owner: int) -> list[int]:
@@ -417,7 +419,7 @@ def test_two_claimers_never_get_the_same_row(app: Application, now: datetime) ->
 def test_two_runs_at_once_send_each_mail_once(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """Two processes may tick in the same minute."""
+    """Two processes may start a run in the same minute."""
     queue(app, now, *(f"reader{n}" for n in range(40)))
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(pipeline.send_pending, app, now) for _ in range(2)]
@@ -438,7 +440,7 @@ def test_two_runs_at_once_send_each_mail_once(
         (MailKind.CONFIRM, SubscriberState.ERASED, "skipped"),
     ],
 )
-def test_who_gets_what_in_which_state(
+def test_which_mails_a_subscriber_gets_in_each_state(
     app: Application,
     mail_server: MailServer,
     now: datetime,
@@ -446,14 +448,14 @@ def test_who_gets_what_in_which_state(
     reader: SubscriberState,
     outcome: str,
 ) -> None:
-    """A digest is for active readers; a confirmation reaches somebody who is not one yet."""
+    """Digests are for active subscribers; a confirmation reaches a pending one."""
     queue(app, now, "alice", kind=kind, state=reader)
     assert pipeline.send_pending(app, now) == {outcome: 1}
     assert len(mail_server.messages) == (outcome == "sent")
 
 
 def test_a_suppressed_address_gets_nothing(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """Not even a confirmation, and the row says why."""
+    """Not even a confirmation; the row has the reason."""
     queue(app, now, "alice", kind=MailKind.CONFIRM)
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "she complained", now)
@@ -463,8 +465,8 @@ def test_a_suppressed_address_gets_nothing(app: Application, mail_server: MailSe
 
 
 @pytest.mark.parametrize("when", ["left", "suppressed", "paused", "cancelled", "taken over"])
-def test_what_must_not_leave_any_more(app: Application, now: datetime, when: str) -> None:
-    """The sender that has claimed a mail is told so, for as long as it has it in hand."""
+def test_still_sendable_excludes_what_must_not_be_sent(app: Application, now: datetime, when: str) -> None:
+    """A sender learns that a claimed mail must not be sent any more."""
     alice, bob = queue(app, now, "alice", "bob")
     with app.db.write() as session:
         assert ledger.claim(session, owner="me", now=now)
@@ -489,7 +491,7 @@ def test_what_must_not_leave_any_more(app: Application, now: datetime, when: str
 def test_one_broken_mail_does_not_stop_the_others(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """An empty digest fails, one that cannot be read waits for that to be mended, one paper is left out."""
+    """An empty digest fails, an unreadable one is deferred, and an unreadable paper is left out."""
     queue(app, now, "alice", "bob", "carol")
     with app.db.write() as session:
         session.get_one(DigestContent, 1).digest = {"edition": "2026-11-20", "sections": []}
@@ -507,7 +509,7 @@ def test_one_broken_mail_does_not_stop_the_others(
 def record(
     app: Application, owner: str, answers: Mapping[int, SendResult], now: datetime
 ) -> dict[int, DeliveryState]:
-    """What a sender writes down of its answers."""
+    """Record results as a sender does."""
     endings = [AttemptResult(one, answer, now.timestamp()) for one, answer in answers.items()]
     with app.db.write() as session:
         return ledger.record_results(
@@ -520,8 +522,8 @@ def record(
         )
 
 
-def test_a_pause_holds_what_was_claimed_already(app: Application, now: datetime) -> None:
-    """Whatever has not left waits, costs no attempt, and may leave when the pause is lifted."""
+def test_a_pause_holds_claimed_mails(app: Application, now: datetime) -> None:
+    """They wait, their attempt does not count, and they may be sent after the pause."""
     (alice,) = queue(app, now, "alice")
     with app.db.write() as session:
         assert ledger.claim(session, owner="me", now=now)
@@ -539,16 +541,14 @@ def test_a_pause_holds_what_was_claimed_already(app: Application, now: datetime)
 @pytest.mark.parametrize(
     "verdict", [SendOutcome.NOT_ATTEMPTED, SendOutcome.DEFERRED, SendOutcome.HARD_BOUNCE]
 )
-def test_an_answer_that_comes_after_the_end_changes_nothing(
-    app: Application, now: datetime, verdict: SendOutcome
-) -> None:
-    """A sender that slept through its lease must not bring back a mail that was given up meanwhile."""
+def test_a_late_result_changes_nothing(app: Application, now: datetime, verdict: SendOutcome) -> None:
+    """A sender that slept through its lease must not revive a mail that was given up meanwhile."""
     queue(app, now, "alice")
     later = now + NEXT_DAY
     with app.db.write() as session:
         ledger.claim(session, owner="slow", now=now)
         ledger.recovery.replay_journal(
-            session, remains("slow"), now, UncertainPolicy.RESEND, bounces.record_refusal
+            session, abandoned_journal("slow"), now, UncertainPolicy.RESEND, bounces.record_refusal
         )
     ledger.recover(
         app.db, Path(app.settings.journal_dir), later, UncertainPolicy.RESEND, bounces.record_refusal
@@ -563,10 +563,10 @@ def test_an_answer_that_comes_after_the_end_changes_nothing(
 @pytest.mark.parametrize(
     "verdict", [SendOutcome.ACCEPTED, SendOutcome.HARD_BOUNCE, SendOutcome.DEFERRED, SendOutcome.UNCERTAIN]
 )
-def test_an_answer_names_nobody_who_was_erased_meanwhile(
+def test_a_late_result_contains_no_data_of_an_erased_reader(
     app: Application, now: datetime, verdict: SendOutcome
 ) -> None:
-    """Erasing clears what the ledger holds of a reader; a mail in flight must not bring it back."""
+    """The result of a mail in flight must not restore data that was erased."""
     (delivery,) = queue(app, now, "alice")
     with app.db.write() as session:
         ledger.claim(session, owner="me", now=now)
@@ -578,8 +578,8 @@ def test_an_answer_names_nobody_who_was_erased_meanwhile(
     assert "alice" not in str([row.model_dump() for row in held])
 
 
-def test_a_service_mail_is_given_up_in_its_own_words(app: Application, now: datetime) -> None:
-    """Somebody who waits for a confirmation waits for no digest."""
+def test_the_reason_of_an_expired_service_mail(app: Application, now: datetime) -> None:
+    """It does not mention a next digest."""
     queue(app, now, "alice", kind=MailKind.CONFIRM)
     ledger.recover(
         app.db, Path(app.settings.journal_dir), now + NEXT_DAY, UncertainPolicy.RESEND, bounces.record_refusal
@@ -588,7 +588,7 @@ def test_a_service_mail_is_given_up_in_its_own_words(app: Application, now: date
 
 
 def test_delays_grow_to_a_limit_and_spread() -> None:
-    """No two deliveries come back in the same moment, and none waits longer than five hours."""
+    """They differ between deliveries, and none is longer than five hours."""
     firsts = {ledger.retry_delay(1, one) for one in range(1, 500)}
     assert len(firsts) == 499
     assert timedelta(minutes=3) < min(firsts) < max(firsts) < timedelta(minutes=7)

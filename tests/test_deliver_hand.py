@@ -1,4 +1,4 @@
-"""The sender's hand: what it may send, what it writes down, and what it leaves when it cannot."""
+"""SenderLedger: what it may send, what it records, and what it leaves for recovery."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ACCEPTED = SendResult(SendOutcome.ACCEPTED, 250, "queued")
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A monotonic clock that a test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at = 1000.0
@@ -42,13 +42,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger looks and folds only when it is told to."""
-    monkeypatch.setattr(sender_ledger, "LOOK", 3600.0)
-    monkeypatch.setattr(sender_ledger, "SOON", 3600.0)
+    """The ledger refreshes and flushes only when it is called."""
+    monkeypatch.setattr(sender_ledger, "REFRESH_INTERVAL", 3600.0)
+    monkeypatch.setattr(sender_ledger, "FLUSH_INTERVAL", 3600.0)
 
 
 @asynccontextmanager
-async def opened_ledger(
+async def open_ledger(
     app: Application, now: datetime, settings: Settings | None = None
 ) -> AsyncIterator[SenderLedger]:
     async with SenderLedger(
@@ -72,41 +72,41 @@ def journals(app: Application) -> list[Path]:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_answers_are_folded_and_the_rest_is_given_back(app: Application, now: datetime) -> None:
-    """Whatever was not begun costs no attempt; the journal goes when the ledger knows everything."""
+def test_results_are_flushed_and_unsent_mails_released(app: Application, now: datetime) -> None:
+    """The attempt of an unsent mail does not count; the journal is deleted."""
     alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
 
     async def run() -> dict[str, int]:
-        async with opened_ledger(app, now) as book:
-            assert len((await book.claim()).letters) == 3
-            assert book.commit(mail(alice))
-            book.settle(mail(alice), ACCEPTED)
-            book.settle_unwritten(bob, SendResult(SendOutcome.UNSENDABLE, None, "no address"))
-        return book.counts
+        async with open_ledger(app, now) as sender:
+            assert len((await sender.claim()).requests) == 3
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
+            sender.record_unwritten(bob, SendResult(SendOutcome.UNSENDABLE, None, "no address"))
+        return sender.counts
 
     assert asyncio.run(run()) == {"sent": 1, "failed": 1, "pending": 1}
     assert states(app) == {"alice": "sent", "bob": "failed", "carol": "pending"}
-    found = rows(app)
-    assert (found["alice"].subject, found["alice"].message_id) == ("A subject", "<1@paperboy.test>")
-    assert [row.attempts for row in found.values()] == [1, 1, 0]
+    deliveries = rows(app)
+    assert (deliveries["alice"].subject, deliveries["alice"].message_id) == ("A subject", "<1@paperboy.test>")
+    assert [row.attempts for row in deliveries.values()] == [1, 1, 0]
     assert journals(app) == []
 
 
 @pytest.mark.usefixtures("quiet")
-def test_leaving_between_claim_and_the_body_is_in_time(app: Application, now: datetime) -> None:
-    """After the next look the mail is withdrawn, and ends with the reason."""
+def test_a_reader_who_leaves_after_the_claim_gets_no_mail(app: Application, now: datetime) -> None:
+    """After the next refresh the mail is withdrawn, and ends with the reason."""
     alice, bob = queue(app, now, "alice", "bob")
 
     async def run() -> None:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
             with app.db.write() as session:
                 session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
-            await book.look()
-            assert not book.commit(mail(alice))
-            book.settle(mail(alice), SendResult(SendOutcome.WITHDRAWN))
-            assert book.commit(mail(bob))
-            book.settle(mail(bob), ACCEPTED)
+            await sender.refresh()
+            assert not sender.commit(mail(alice))
+            sender.record(mail(alice), SendResult(SendOutcome.WITHDRAWN))
+            assert sender.commit(mail(bob))
+            sender.record(mail(bob), ACCEPTED)
 
     asyncio.run(run())
     assert states(app) == {"alice": "skipped", "bob": "sent"}
@@ -115,36 +115,36 @@ def test_leaving_between_claim_and_the_body_is_in_time(app: Application, now: da
 
 @pytest.mark.usefixtures("quiet")
 def test_cancelled_while_it_is_in_flight(app: Application, now: datetime) -> None:
-    """What was in flight was sent, and the ledger says so; the other is withdrawn."""
+    """The mail in flight is recorded as sent; the other one is withdrawn."""
     alice, bob = queue(app, now, "alice", "bob")
 
     async def run() -> None:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
-            assert book.commit(mail(alice))
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
             with app.db.write() as session:
                 assert ledger.cancel(session, "2026-11-20") == 2
-            await book.look()
-            assert not book.commit(mail(bob))
-            book.settle(mail(bob), SendResult(SendOutcome.WITHDRAWN))
-            book.settle(mail(alice), ACCEPTED)
+            await sender.refresh()
+            assert not sender.commit(mail(bob))
+            sender.record(mail(bob), SendResult(SendOutcome.WITHDRAWN))
+            sender.record(mail(alice), ACCEPTED)
 
     asyncio.run(run())
     assert states(app) == {"alice": "sent", "bob": "skipped"}
 
 
 @pytest.mark.usefixtures("quiet")
-def test_cancelled_and_of_unknown_fate(app: Application, now: datetime) -> None:
-    """It stays uncertain, and is not sent once more."""
+def test_a_cancelled_mail_that_becomes_uncertain(app: Application, now: datetime) -> None:
+    """It stays uncertain, and is not sent again."""
     (alice,) = queue(app, now, "alice")
 
     async def run() -> None:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
-            assert book.commit(mail(alice))
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
             with app.db.write() as session:
                 ledger.cancel(session, "2026-11-20")
-            book.settle(mail(alice), SendResult(SendOutcome.UNCERTAIN, None, "the connection broke"))
+            sender.record(mail(alice), SendResult(SendOutcome.UNCERTAIN, None, "the connection broke"))
 
     asyncio.run(run())
     assert states(app) == {"alice": "uncertain"}
@@ -152,20 +152,20 @@ def test_cancelled_and_of_unknown_fate(app: Application, now: datetime) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_cancelled_before_it_is_sent_once_more(app: Application, now: datetime) -> None:
-    """What may have arrived earlier, and is taken back now, is of unknown fate as before, and is held."""
+def test_cancelled_before_a_second_attempt(app: Application, now: datetime) -> None:
+    """A mail that may have arrived earlier stays uncertain, and is held."""
     (alice,) = queue(app, now, "alice")
     with app.db.write() as session:
         session.get_one(Delivery, alice).possibly_delivered = True
 
     async def run() -> None:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
             with app.db.write() as session:
                 ledger.cancel(session, "2026-11-20")
-            await book.look()
-            assert not book.may_leave(mail(alice))
-            book.settle(mail(alice), SendResult(SendOutcome.WITHDRAWN))
+            await sender.refresh()
+            assert not sender.may_send(mail(alice))
+            sender.record(mail(alice), SendResult(SendOutcome.WITHDRAWN))
 
     asyncio.run(run())
     assert states(app) == {"alice": "uncertain"}
@@ -175,15 +175,15 @@ def test_cancelled_before_it_is_sent_once_more(app: Application, now: datetime) 
 
 
 @pytest.mark.usefixtures("quiet")
-def test_given_back_as_uncertain_as_it_was(app: Application, now: datetime) -> None:
-    """A mail that may have arrived, and whose turn did not come, says so while it waits."""
+def test_an_uncertain_mail_is_released_as_uncertain(app: Application, now: datetime) -> None:
+    """A mail that may have arrived and was not tried again stays uncertain."""
     (alice,) = queue(app, now, "alice")
     with app.db.write() as session:
         session.get_one(Delivery, alice).possibly_delivered = True
 
     async def run() -> None:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
 
     asyncio.run(run())
     assert states(app) == {"alice": "uncertain"}
@@ -191,8 +191,8 @@ def test_given_back_as_uncertain_as_it_was(app: Application, now: datetime) -> N
 
 
 @pytest.mark.usefixtures("quiet")
-def test_who_cannot_ask_sends_nothing(app: Application, now: datetime, clock: Clock) -> None:
-    """Some seconds after the last look that worked, nothing leaves; after the next one it does again."""
+def test_nothing_is_sent_without_a_recent_refresh(app: Application, now: datetime, clock: Clock) -> None:
+    """Some seconds after the last successful refresh nothing leaves, until the next one succeeds."""
     (alice,) = queue(app, now, "alice")
 
     def rename(old: str, new: str) -> None:
@@ -200,26 +200,26 @@ def test_who_cannot_ask_sends_nothing(app: Application, now: datetime, clock: Cl
             session.connection().exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
 
     async def run() -> None:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
             rename("suppression", "gone")
-            clock.at += sender_ledger.BLIND - 1
+            clock.at += sender_ledger.MAX_REFRESH_AGE - 1
             with pytest.raises(Exception, match="suppression"):
-                await book.look()
-            assert book.trouble == ""
+                await sender.refresh()
+            assert sender.stop_reason == ""
             clock.at += 1
-            assert not book.commit(mail(alice))
+            assert not sender.commit(mail(alice))
             rename("gone", "suppression")
-            await book.look()
-            assert book.commit(mail(alice))
-            book.settle(mail(alice), ACCEPTED)
+            await sender.refresh()
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
 
     asyncio.run(run())
 
 
 @pytest.mark.usefixtures("quiet")
-def test_a_living_sender_prolongs_its_lease(app: Application, now: datetime, clock: Clock) -> None:
-    """A slow relay costs nobody their mail."""
+def test_a_living_sender_renews_its_lease(app: Application, now: datetime, clock: Clock) -> None:
+    """Mails are not taken over while the relay is slow."""
     (alice,) = queue(app, now, "alice")
 
     async def run() -> None:
@@ -231,46 +231,46 @@ def test_a_living_sender_prolongs_its_lease(app: Application, now: datetime, clo
             app.snapshots,
             clock=lambda: later,
             on_failed=bounces.record_refusal,
-        ) as book:
-            await book.claim()
+        ) as sender:
+            await sender.claim()
             later = now + ledger.LEASE / 2
             clock.at += ledger.LEASE.total_seconds() / 2
-            await book.look()
+            await sender.refresh()
             assert rows(app)["alice"].lease_until == later + ledger.LEASE
-            assert book.commit(mail(alice))
-            book.settle(mail(alice), ACCEPTED)
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
 
     asyncio.run(run())
 
 
 @pytest.mark.usefixtures("quiet")
-def test_what_is_long_in_flight_is_shown(app: Application, now: datetime) -> None:
-    """Two looks after its body left, the ledger says that it is committing."""
+def test_a_mail_that_is_long_in_flight_is_shown_as_committing(app: Application, now: datetime) -> None:
+    """Two refreshes after its body left, its row is committing."""
     (alice,) = queue(app, now, "alice")
 
     async def run() -> None:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
-            assert book.commit(mail(alice))
-            await book.look()
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            await sender.refresh()
             assert states(app) == {"alice": "claimed"}
-            await book.look()
+            await sender.refresh()
             assert states(app) == {"alice": "committing"}
-            book.settle(mail(alice), ACCEPTED)
+            sender.record(mail(alice), ACCEPTED)
 
     asyncio.run(run())
     assert states(app) == {"alice": "sent"}
 
 
-def away(times: int, work: Callable[..., Any]) -> Callable[..., Any]:
-    """A database that is away so many times."""
-    left = [times]
+def failing(times: int, work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that fails a number of times, as if the database were away."""
+    failures_left = [times]
 
-    def attempt(*args: Any, **named: Any) -> Any:
-        if left[0]:
-            left[0] -= 1
+    def attempt(*args: Any, **kwargs: Any) -> Any:
+        if failures_left[0]:
+            failures_left[0] -= 1
             raise OperationalError("UPDATE", {}, Exception("database is locked"))
-        return work(*args, **named)
+        return work(*args, **kwargs)
 
     return attempt
 
@@ -279,40 +279,40 @@ def away(times: int, work: Callable[..., Any]) -> Callable[..., Any]:
 def test_a_database_that_is_away_is_waited_for(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
-    """For claims and for answers."""
+    """For claims and for results."""
     (alice,) = queue(app, now, "alice")
-    monkeypatch.setattr(sender_ledger, "LOOK", 0.01)
-    monkeypatch.setattr(sender_ledger, work, away(3, getattr(sender_ledger, work)))
+    monkeypatch.setattr(sender_ledger, "REFRESH_INTERVAL", 0.01)
+    monkeypatch.setattr(sender_ledger, work, failing(3, getattr(sender_ledger, work)))
 
     async def run() -> None:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
-            assert book.commit(mail(alice))
-            book.settle(mail(alice), ACCEPTED)
-            await book.fold()
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
+            await sender.flush()
 
     asyncio.run(run())
     assert states(app) == {"alice": "sent"}
 
 
-@pytest.mark.parametrize("how", ["patience", "hurry"])
-def test_what_cannot_be_folded_is_left_in_the_journal(
+@pytest.mark.parametrize("how", ["timeout", "shutdown"])
+def test_results_that_cannot_be_flushed_stay_in_the_journal(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """For as long as the database is away, and nobody waits any more; the next start settles it."""
+    """The next sender recovers them."""
     alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
-    if how == "patience":
-        monkeypatch.setattr(sender_ledger, "PATIENCE", 0.0)
+    if how == "timeout":
+        monkeypatch.setattr(sender_ledger, "DATABASE_TIMEOUT", 0.0)
     record = sender_ledger.record_results
-    monkeypatch.setattr(sender_ledger, "record_results", away(99, record))
+    monkeypatch.setattr(sender_ledger, "record_results", failing(99, record))
 
     async def run() -> None:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
-            assert book.commit(mail(alice))
-            book.settle(mail(alice), ACCEPTED)
-            assert book.commit(mail(bob))
-            book.hurry = how == "hurry"
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
+            assert sender.commit(mail(bob))
+            sender.shutting_down = how == "shutdown"
 
     with pytest.raises(OperationalError):
         asyncio.run(run())
@@ -327,21 +327,21 @@ def test_what_cannot_be_folded_is_left_in_the_journal(
 def test_a_journal_that_cannot_be_written(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing leaves any more, and the run ends with the reason; what is known gets into the ledger."""
+    """Nothing more is sent, and the run ends with the reason; known results are in the ledger."""
     alice, bob = queue(app, now, "alice", "bob")
-    monkeypatch.setattr(journal, "ROOM", 2000)
+    monkeypatch.setattr(journal, "ALLOCATION", 2000)
 
     async def run() -> None:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
-            assert book.commit(mail(alice))
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
             Disk(monkeypatch, 2000)
             with pytest.raises(JournalError):
-                book.commit(mail(bob))
-            assert "No space left" in book.trouble
-            assert not book.commit(mail(bob))
-            assert not await book.claim()
-            book.settle(mail(alice), ACCEPTED)
+                sender.commit(mail(bob))
+            assert "No space left" in sender.stop_reason
+            assert not sender.commit(mail(bob))
+            assert not await sender.claim()
+            sender.record(mail(alice), ACCEPTED)
 
     with pytest.raises(JournalError, match="No space left"):
         asyncio.run(run())
@@ -349,23 +349,23 @@ def test_a_journal_that_cannot_be_written(
 
 
 @pytest.mark.usefixtures("quiet")
-def test_with_fsync_a_mail_is_announced_first(app: Application, now: datetime, settings: Settings) -> None:
-    """What the disk was not waited for must not leave."""
+def test_with_fsync_the_intent_is_synced_first(app: Application, now: datetime, settings: Settings) -> None:
+    """A mail whose intent is not on disk must not be sent."""
     alice, bob = queue(app, now, "alice", "bob")
 
     async def run() -> None:
-        async with opened_ledger(app, now, settings.model_copy(update={"journal_fsync": True})) as book:
-            await book.claim()
-            await book.intend([alice])
-            assert not book.commit(mail(bob))
-            assert book.commit(mail(alice))
-            book.settle(mail(alice), ACCEPTED)
+        async with open_ledger(app, now, settings.model_copy(update={"journal_fsync": True})) as sender:
+            await sender.claim()
+            await sender.journal_intent([alice])
+            assert not sender.commit(mail(bob))
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
 
     asyncio.run(run())
     assert states(app) == {"alice": "sent", "bob": "pending"}
 
 
-def refused(times: int) -> list[SendResult]:
+def refusals(times: int) -> list[SendResult]:
     return [
         SendResult(SendOutcome.SOFT_BOUNCE, 554, f"5.7.1 <reader{n}@example.org>: not wanted")
         for n in range(times)
@@ -375,36 +375,36 @@ def refused(times: int) -> list[SendResult]:
 @pytest.mark.parametrize(
     ("answers", "stops"),
     [
-        ([*refused(19)], False),
-        ([*refused(20)], True),
-        ([ACCEPTED] * 19 + [*refused(1)], False),
-        ([ACCEPTED] * 69 + [*refused(29)], False),
-        ([ACCEPTED] * 70 + [*refused(30)], True),
+        ([*refusals(19)], False),
+        ([*refusals(20)], True),
+        ([ACCEPTED] * 19 + [*refusals(1)], False),
+        ([ACCEPTED] * 69 + [*refusals(29)], False),
+        ([ACCEPTED] * 70 + [*refusals(30)], True),
         ([SendResult(SendOutcome.DEFERRED, 451, "later")] * 100, False),
         ([SendResult(SendOutcome.UNSENDABLE, None, "no address")] * 100, False),
-        ([*refused(12), *[ACCEPTED] * 100, *refused(29)], False),
+        ([*refusals(12), *[ACCEPTED] * 100, *refusals(29)], False),
     ],
 )
-def test_a_storm_of_refusals(answers: list[SendResult], stops: bool) -> None:
-    """Thirty percent of the last hundred answers, twenty at least; what the relay puts off is none."""
-    storm = sender_ledger.CircuitBreaker(30)
-    assert any(storm.add(answer) for answer in answers) is stops
+def test_the_circuit_breaker(answers: list[SendResult], stops: bool) -> None:
+    """It opens at 30 percent refusals of the last 100 answers, with at least 20; deferrals do not count."""
+    breaker = sender_ledger.CircuitBreaker(30)
+    assert any(breaker.add(answer) for answer in answers) is stops
 
 
-def test_a_storm_says_what_it_is_made_of() -> None:
-    """With the count and the commonest words, whoever they were said of."""
-    storm = sender_ledger.CircuitBreaker(30)
-    said = [
-        storm.add(answer)
-        for answer in [SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), *refused(19)]
+def test_the_reason_of_an_open_circuit_breaker() -> None:
+    """It has the count and the most common text, without addresses."""
+    breaker = sender_ledger.CircuitBreaker(30)
+    reasons = [
+        breaker.add(answer)
+        for answer in [SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), *refusals(19)]
     ]
-    assert said[-1] == (
+    assert reasons[-1] == (
         "20 of the last 20 answers of the relay were refusals; 19 of them: 554 5.7.1 …: not wanted"
     )
 
 
-def test_a_row_that_another_sender_has(app: Application, now: datetime) -> None:
-    """It is theirs: the late answer changes nothing, and is counted apart."""
+def test_a_row_that_another_sender_took_over(app: Application, now: datetime) -> None:
+    """The late result changes nothing, and is counted separately."""
     (alice,) = queue(app, now, "alice")
 
     def take_over(session: Session) -> None:
@@ -412,13 +412,13 @@ def test_a_row_that_another_sender_has(app: Application, now: datetime) -> None:
         row.lease_owner, row.state = "another", DeliveryState.CLAIMED
 
     async def run() -> dict[str, int]:
-        async with opened_ledger(app, now) as book:
-            await book.claim()
-            assert book.commit(mail(alice))
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
             with app.db.write() as session:
                 take_over(session)
-            book.settle(mail(alice), ACCEPTED)
-        return book.counts
+            sender.record(mail(alice), ACCEPTED)
+        return sender.counts
 
     assert asyncio.run(run()) == {"taken over": 1}
     assert states(app) == {"alice": "claimed"}

@@ -79,7 +79,7 @@ def test_a_broken_interest_costs_its_own_reader_alone(
     planning.plan(app.digest_context, now)
     with app.db.read() as session:
         planned = {row.subscriber_id: row for row in session.exec(select(Delivery))}
-        digests = ledger.digests(session, [row.id for row in planned.values()])
+        digests = ledger.stored_digests(session, [row.id for row in planned.values()])
     assert planned[alice].state is DeliveryState.SKIPPED
     assert "something went wrong on our side, and was noted (InvalidInterest)" in planned[alice].reason
     assert digests.keys() == {planned[bob].id, planned[carol].id}

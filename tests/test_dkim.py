@@ -92,7 +92,7 @@ def verified(data: bytes, key_files: dict[Algorithm, Path], domain: str = "paper
 
 
 def sent(composer: Composer, letter: MailRequest) -> bytes:
-    return composer.seal(composer.draft(letter)).data
+    return composer.sign_and_serialize(composer.draft(letter)).data
 
 
 @pytest.mark.parametrize("algorithms", [ALL[:1], ALL[1:], ALL])
@@ -226,10 +226,10 @@ def test_a_signature_made_ahead_is_the_one_made_later(
     signature, signature_fingerprint = composer.signature(composer.draft(letter))
     ahead = letter._replace(signature=signature, signature_fingerprint=signature_fingerprint)
     draft = composing(*ALL).draft(ahead)
-    assert draft.signed
+    assert draft.is_signed
     assert len(signature_fingerprint) <= 64
-    assert composer.seal(draft).data == sent(composer, letter)
-    assert verified(composer.seal(draft).data, key_files) == [True, True]
+    assert composer.sign_and_serialize(draft).data == sent(composer, letter)
+    assert verified(composer.sign_and_serialize(draft).data, key_files) == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ def test_what_a_letter_says_decides_whether_its_signature_holds(
     signature, signature_fingerprint = composer.signature(composer.draft(letter))
     other = letter._replace(signature=signature, signature_fingerprint=signature_fingerprint, **changed)  # type: ignore[arg-type]
     draft = composer.draft(other)
-    assert not draft.signed
-    assert verified(composer.seal(draft).data, key_files) == [True, True]
+    assert not draft.is_signed
+    assert verified(composer.sign_and_serialize(draft).data, key_files) == [True, True]
 
 
 def test_settings_and_keys_decide_whether_a_signature_holds(
@@ -264,7 +264,7 @@ def test_settings_and_keys_decide_whether_a_signature_holds(
     composer = composing(*ALL)
     signature, signature_fingerprint = composer.signature(composer.draft(letter))
     ahead = letter._replace(signature=signature, signature_fingerprint=signature_fingerprint)
-    assert composing(*ALL).draft(ahead).signed
+    assert composing(*ALL).draft(ahead).is_signed
     for other in (
         composing(*ALL, site_name="Newsboy"),
         composing(*ALL, postal_address="2 Example Street"),
@@ -275,7 +275,7 @@ def test_settings_and_keys_decide_whether_a_signature_holds(
         composing(Algorithm.RSA),
         composing(),
     ):
-        assert not other.draft(ahead).signed
+        assert not other.draft(ahead).is_signed
 
 
 @pytest.mark.parametrize("template", ["digest/card.txt", "digest/body.mjml", "masthead.mjml"])
@@ -292,7 +292,7 @@ def test_templates_decide_whether_a_signature_holds(
     assert (
         not composing(*ALL)
         .draft(letter._replace(signature=signature, signature_fingerprint=signature_fingerprint))
-        .signed
+        .is_signed
     )
 
 
@@ -316,8 +316,8 @@ def test_the_record_to_publish(key_files: dict[Algorithm, Path]) -> None:
     name, text = weak.record("paperboy.test")
     assert name == "rsa._domainkey.paperboy.test"
     assert text.startswith("v=DKIM1; k=rsa; p=MII")
-    assert "".join(dkim.strings(text)) == text
-    assert [len(part) <= 255 for part in dkim.strings(text)] == [True, True]
+    assert "".join(dkim.txt_strings(text)) == text
+    assert [len(part) <= 255 for part in dkim.txt_strings(text)] == [True, True]
     assert re.fullmatch(r"v=DKIM1; k=ed25519; p=[A-Za-z0-9+/]{43}=", strong.record("paperboy.test")[1])
     assert (weak.bits, strong.bits) == (2048, 256)
 
@@ -331,10 +331,10 @@ def pem(private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, password: bytes
     ("content", "words"),
     [
         (None, "No such file"),
-        (b"", "no private key in PEM"),
-        (b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "no private key in PEM"),
+        (b"", "not a private key in PEM"),
+        (b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "not a private key in PEM"),
         (pem(ec.generate_private_key(ec.SECP256R1()), b"secret"), "without a password"),
-        (pem(ec.generate_private_key(ec.SECP256R1())), "RSA and Ed25519 keys only"),
+        (pem(ec.generate_private_key(ec.SECP256R1())), "only RSA and Ed25519 keys"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_refused_at_start(
@@ -354,10 +354,10 @@ def test_a_key_that_cannot_be_used_is_refused_at_start(
 def test_an_rsa_key_has_enough_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,024 are read, since some must use them; what is shorter than verifiers accept is refused."""
     short = pem(rsa.generate_private_key(public_exponent=65537, key_size=1024))  # noqa: S505 - too short on purpose
-    assert dkim.read("mail", short).bits == dkim.LEAST_BITS == 1024 < dkim.GOOD_BITS
-    monkeypatch.setattr(dkim, "LEAST_BITS", 1025)
+    assert dkim.parse_key("mail", short).bits == dkim.MIN_BITS == 1024 < dkim.GOOD_BITS
+    monkeypatch.setattr(dkim, "MIN_BITS", 1025)
     with pytest.raises(ValueError, match="1024 bits are too few"):
-        dkim.read("mail", short)
+        dkim.parse_key("mail", short)
 
 
 # --- the command

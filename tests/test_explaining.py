@@ -77,7 +77,7 @@ def planned(app: Application) -> set[int]:
     """What Alice's digest holds once it is planned."""
     planning.plan(app.digest_context, NOW)
     with app.db.read() as session:
-        digests = ledger.digests(session, [row.id for row in deliveries(session)])
+        digests = ledger.stored_digests(session, [row.id for row in deliveries(session)])
         return {number for digest in digests.values() for number in ledger.paper_ids(digest)}
 
 

@@ -1,4 +1,4 @@
-"""A dying sender's last words: whatever was written can be read, and whatever cannot be read harms nobody."""
+"""The journal: every written line can be recovered, and damaged lines are skipped."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def end(sender: Journal, *delivery_ids: int, answer: SendResult = QUEUED) -> Non
 
 
 def die(sender: Journal) -> None:
-    """What the system does for a process that was killed."""
+    """Close the files as the system does for a killed process."""
     sender._map.close()
     os.close(sender._file)
 
 
-def told(folder: Path) -> AbandonedJournal:
-    (remains,) = journal.abandoned(folder)
-    return remains
+def recover_one(folder: Path) -> AbandonedJournal:
+    (recovered,) = journal.abandoned(folder)
+    return recovered
 
 
 def only_file(folder: Path) -> Path:
@@ -48,15 +48,15 @@ def only_file(folder: Path) -> Path:
     return path
 
 
-def test_a_dead_sender_is_told_of(folder: Path) -> None:
-    """What had an answer, what had none; and afterwards there is nothing to tell."""
+def test_a_dead_senders_journal_is_read_once(folder: Path) -> None:
+    """It has answered and unanswered mails; afterwards it is deleted."""
     sender = Journal(folder, OWNER)
     begin(sender, 1, 2)
     end(sender, 1)
     end(sender, 3, answer=SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"))
     die(sender)
-    assert journal.any_left_behind(folder)
-    assert told(folder) == AbandonedJournal(
+    assert journal.any_abandoned(folder)
+    assert recover_one(folder) == AbandonedJournal(
         OWNER,
         True,
         {2: ("<2@paperboy.test>", "A subject")},
@@ -65,70 +65,70 @@ def test_a_dead_sender_is_told_of(folder: Path) -> None:
             AttemptResult(3, SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), 1001.25),
         ),
     )
-    assert not journal.any_left_behind(folder)
+    assert not journal.any_abandoned(folder)
     assert list(folder.iterdir()) == []
 
 
 def test_a_living_sender_is_left_alone(folder: Path) -> None:
-    """Its journal is locked, and says whose it is."""
+    """Its journal is locked, and names its owner."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
-    assert not journal.any_left_behind(folder)
+    assert not journal.any_abandoned(folder)
     assert list(journal.abandoned(folder)) == []
     assert journal.live_owners(folder) == {OWNER}
     sender.close()
     assert journal.live_owners(folder) == set()
 
 
-def test_a_tale_is_told_until_it_was_heard(folder: Path) -> None:
-    """Whoever fails while settling leaves the journal for the next."""
+def test_a_journal_stays_until_it_was_recovered(folder: Path) -> None:
+    """A process that fails during recovery leaves it for the next one."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     die(sender)
     telling = journal.abandoned(folder)
-    assert next(telling).begun.keys() == {1}
+    assert next(telling).unanswered.keys() == {1}
     with pytest.raises(ZeroDivisionError):
         telling.throw(ZeroDivisionError)  # type: ignore[attr-defined]
-    assert told(folder).begun.keys() == {1}
+    assert recover_one(folder).unanswered.keys() == {1}
 
 
-def test_two_never_tell_the_same_tale_at_once(folder: Path) -> None:
-    """While one settles, another finds nothing."""
+def test_two_processes_never_recover_the_same_journal(folder: Path) -> None:
+    """While one recovers it, another finds nothing."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     die(sender)
     one = journal.abandoned(folder)
-    assert next(one).begun.keys() == {1}
+    assert next(one).unanswered.keys() == {1}
     assert list(journal.abandoned(folder)) == []
     one.close()  # type: ignore[attr-defined]
 
 
-def test_nothing_is_left_of_a_sender_that_ended_well(folder: Path) -> None:
-    """When the ledger knows everything, the file goes."""
+def test_a_complete_journal_is_deleted(folder: Path) -> None:
+    """When all results are in the ledger, the file is deleted."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     end(sender, 1)
-    sender.folded([1])
+    sender.acknowledge([1])
     sender.close()
     assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_what_the_ledger_does_not_know_stays(folder: Path, ended: bool) -> None:
-    """A sender that had to end first leaves it behind."""
+def test_an_incomplete_journal_is_kept(folder: Path, ended: bool) -> None:
+    """A sender that had to end early leaves its results in the file."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     if ended:
         end(sender, 1)
     else:
-        sender.folded([1])  # of an attempt before this one
+        sender.acknowledge([1])  # of an attempt before this one
     sender.close()
-    remains = told(folder)
-    assert (len(remains.ended), len(remains.begun)) == (ended, not ended)
+    recovered = recover_one(folder)
+    assert (len(recovered.results), len(recovered.unanswered)) == (ended, not ended)
 
 
-def test_cut_off_anywhere(folder: Path) -> None:
-    """A file that ends at any byte tells as much as it holds, and a torn line tells nothing."""
+def test_a_file_that_ends_anywhere(folder: Path) -> None:
+    """All complete lines are read, and a torn line is skipped."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     end(sender, 1)
@@ -137,13 +137,13 @@ def test_cut_off_anywhere(folder: Path) -> None:
     whole = only_file(folder).read_bytes().rstrip(b"\0")
     seen = set()
     for size in range(len(whole) + 1):
-        remains = journal._read(whole[:size] + b"\0" * 7)
-        seen.add(remains and (len(remains.begun), len(remains.ended)))
+        recovered = journal._parse(whole[:size] + b"\0" * 7)
+        seen.add(recovered and (len(recovered.unanswered), len(recovered.results)))
     assert seen == {None, (0, 0), (1, 0), (0, 1), (1, 1)}
 
 
-def test_junk_is_passed_over(folder: Path) -> None:
-    """Lines that somebody or something else wrote into the file."""
+def test_foreign_lines_are_skipped(folder: Path) -> None:
+    """Lines with a wrong checksum, or without one."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     die(sender)
@@ -151,33 +151,33 @@ def test_junk_is_passed_over(folder: Path) -> None:
     lines = path.read_bytes().rstrip(b"\0").split(b"\n")
     spoiled = lines[1].replace(b"\t1\t", b"\t7\t")
     path.write_bytes(b"\n".join([b"\xff\xfe", lines[0], b"", spoiled, b"00000000\t", b"E\t1\n", *lines[1:]]))
-    remains = told(folder)
-    assert (remains.owner, remains.begun.keys(), remains.ended) == (OWNER, {1}, ())
+    recovered = recover_one(folder)
+    assert (recovered.owner, recovered.unanswered.keys(), recovered.results) == (OWNER, {1}, ())
 
 
-def test_a_file_that_is_no_journal_is_put_aside(folder: Path) -> None:
-    """It is not deleted, and not looked at again."""
+def test_a_file_that_is_not_a_journal_is_renamed(folder: Path) -> None:
+    """It is not deleted, and not read again."""
     folder.mkdir()
     (folder / "letter.journal").write_text("Dear Alice,")
     assert list(journal.abandoned(folder)) == []
     assert (folder / "letter.junk").read_text() == "Dear Alice,"
-    assert not journal.any_left_behind(folder)
+    assert not journal.any_abandoned(folder)
 
 
-def test_hostile_words_make_no_lines(folder: Path) -> None:
-    """A relay's words stay one field, in one line, of a length that has its room."""
+def test_a_hostile_reply_stays_one_field(folder: Path) -> None:
+    """Its text is one field of one line, with a bounded length."""
     words = "x\n00000000\tB\t9\ty\t" + "é" * 2000
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     end(sender, 1, answer=SendResult(SendOutcome.SOFT_BOUNCE, 554, words))
     die(sender)
-    (ending,) = told(folder).ended
-    assert ending.answer.text.startswith("x 00000000\tB\t9\ty\téé")
-    assert len(ending.answer.text.encode()) <= journal.LONGEST_WORDS
+    (attempt,) = recover_one(folder).results
+    assert attempt.result.text.startswith("x 00000000\tB\t9\ty\téé")
+    assert len(attempt.result.text.encode()) <= journal.MAX_REPLY_BYTES
 
 
 class Disk:
-    """A disk that holds so many bytes of each file, and no more."""
+    """A disk with a limited number of bytes for each file."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         self.size = size
@@ -185,33 +185,33 @@ class Disk:
         monkeypatch.setattr(journal.os, "pwrite", self.write)
 
     def write(self, file: int, data: bytes, at: int) -> int:
-        room = self.size - at
-        if room <= 0:
+        free = self.size - at
+        if free <= 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return self._write(file, data[:room], at)
+        return self._write(file, data[:free], at)
 
 
 def test_a_full_disk_stops_before_the_body_leaves(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever was begun has room for its answer, the longest one, too."""
-    monkeypatch.setattr(journal, "ROOM", 4000)
+    """Every mail that began has space for its result, even the longest one."""
+    monkeypatch.setattr(journal, "ALLOCATION", 4000)
     disk = Disk(monkeypatch, 50_000)
     sender = Journal(folder, OWNER)
     with pytest.raises(JournalError, match="No space left"):
         begin(sender, *range(1, 1000))
-    begun = sorted(sender.open)
-    disk.size = sender._ready  # by now another has taken the rest
+    begun = sorted(sender.in_flight)
+    disk.size = sender._allocated  # by now another has taken the rest
     longest = SendResult(SendOutcome.SOFT_BOUNCE, 554, "é" * 5000)
     end(sender, *begun, answer=longest)
     die(sender)
-    remains = told(folder)
-    assert [ending.delivery_id for ending in remains.ended] == begun
-    assert remains.begun == {}
+    recovered = recover_one(folder)
+    assert [attempt.delivery_id for attempt in recovered.results] == begun
+    assert recovered.unanswered == {}
     assert len(begun) > 20
 
 
-def test_a_disk_that_has_room_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that was torn by the full disk is written over by the next."""
-    monkeypatch.setattr(journal, "ROOM", 100)
+def test_a_disk_that_has_space_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that the full disk tore is overwritten by the next one."""
+    monkeypatch.setattr(journal, "ALLOCATION", 100)
     disk = Disk(monkeypatch, 4000)
     sender = Journal(folder, OWNER)
     begin(sender, 1)
@@ -220,43 +220,43 @@ def test_a_disk_that_has_room_again(folder: Path, monkeypatch: pytest.MonkeyPatc
     disk.size = 10_000
     begin(sender, 5)
     die(sender)
-    assert told(folder).begun.keys() >= {1, 5}
+    assert recover_one(folder).unanswered.keys() >= {1, 5}
 
 
-def test_it_stays_short(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines that are no longer needed are cut off; those of a slow mail are kept for as long as it takes."""
-    monkeypatch.setattr(journal, "CUT_AT", 5000)
-    monkeypatch.setattr(journal, "ROOM", 1000)
+def test_the_file_is_compacted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acknowledged lines are dropped; those of a slow mail are kept."""
+    monkeypatch.setattr(journal, "COMPACT_AT", 5000)
+    monkeypatch.setattr(journal, "ALLOCATION", 1000)
     sender = Journal(folder, OWNER)
     begin(sender, 7)
     for delivery_id in range(100, 400):
         begin(sender, delivery_id)
         end(sender, delivery_id)
         if delivery_id < 399:
-            sender.folded([delivery_id])
+            sender.acknowledge([delivery_id])
     assert only_file(folder).stat().st_size < 9000
     assert journal.live_owners(folder) == {OWNER}
     die(sender)
-    remains = told(folder)
-    assert remains.begun.keys() == {7}
-    assert remains.ended[-1].delivery_id == 399
-    assert len(remains.ended) < 60
+    recovered = recover_one(folder)
+    assert recovered.unanswered.keys() == {7}
+    assert recovered.results[-1].delivery_id == 399
+    assert len(recovered.results) < 60
 
 
-def test_a_cut_that_fails_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no room for the shorter file, the long one goes on."""
-    monkeypatch.setattr(journal, "CUT_AT", 200)
-    monkeypatch.setattr(journal, "ROOM", 40_000)
+def test_a_failed_compaction_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the disk has no space for the new file, the old one is used further."""
+    monkeypatch.setattr(journal, "COMPACT_AT", 200)
+    monkeypatch.setattr(journal, "ALLOCATION", 40_000)
     sender = Journal(folder, OWNER)
     begin(sender, 1, 2, 3)
     end(sender, 2)
     Disk(monkeypatch, 30_000)
-    sender.folded([2])
+    sender.acknowledge([2])
     end(sender, 3)
     die(sender)
-    remains = told(folder)
-    assert remains.begun.keys() == {1}
-    assert [ending.delivery_id for ending in remains.ended][-1] == 3
+    recovered = recover_one(folder)
+    assert recovered.unanswered.keys() == {1}
+    assert [attempt.delivery_id for attempt in recovered.results][-1] == 3
     assert list(folder.iterdir()) == []
 
 
@@ -265,19 +265,21 @@ def another_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(journal, "_BOOT", tmp_path / "boot")
 
 
-def test_a_machine_that_died(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without waiting for the disk the last lines may be lost: the journal need not be whole."""
+def test_a_journal_of_a_crashed_machine(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without fsync the last lines may be lost, so the journal may be incomplete."""
     sender = Journal(folder, OWNER)
     die(sender)
     another_boot(monkeypatch, tmp_path)
-    assert not told(folder).complete
+    assert not recover_one(folder).complete
 
 
 @pytest.mark.parametrize("same_boot", [True, False])
-def test_what_the_disk_was_waited_for(
+def test_synced_intents_count_after_a_crash_of_the_machine(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_boot: bool
 ) -> None:
-    """After the machine died, all that was about to leave may have left; after the process, only what had."""
+    """Then all intended mails may have been sent; after a crash of the process, only those that began."""
     sender = Journal(folder, OWNER, durable=True)
     sender.intend([1, 2, 3])
     sender.sync()
@@ -286,13 +288,13 @@ def test_what_the_disk_was_waited_for(
     die(sender)
     if not same_boot:
         another_boot(monkeypatch, tmp_path)
-    remains = told(folder)
-    assert remains.complete
-    assert remains.begun.keys() == ({1} if same_boot else {1, 3})
+    recovered = recover_one(folder)
+    assert recovered.complete
+    assert recovered.unanswered.keys() == ({1} if same_boot else {1, 3})
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """The reason names the file."""
+    """The error names the file."""
     (tmp_path / "journal").write_text("in the way")
     with pytest.raises(JournalError, match=r"journal/abc\.journal cannot be written"):
         Journal(tmp_path / "journal", OWNER)

@@ -46,7 +46,7 @@ def composer(settings: Settings, signer: LinkSigner, renderer: Renderer) -> Comp
     return Composer(settings, signer, renderer)
 
 
-def letter_of(now: datetime, digest: Digest | None = None, **fields: Any) -> MailRequest:
+def request_of(now: datetime, digest: Digest | None = None, **fields: Any) -> MailRequest:
     usual = MailRequest(
         delivery_id=42,
         kind=MailKind.DIGEST,
@@ -60,32 +60,32 @@ def letter_of(now: datetime, digest: Digest | None = None, **fields: Any) -> Mai
     return usual._replace(**fields)
 
 
-def holding(*picks: DigestItem, **fields: Any) -> Digest:
+def digest_of(*picks: DigestItem, **fields: Any) -> Digest:
     return Digest("2026-11-20", (Section("retrieval", picks),), **fields)
 
 
-def made(composer: Composer, letter: MailRequest) -> OutgoingMail:
-    return composer.seal(composer.draft(letter))
+def compose(composer: Composer, request: MailRequest) -> OutgoingMail:
+    return composer.sign_and_serialize(composer.draft(request))
 
 
-def check(composer: Composer, renderer: Renderer, letter: MailRequest) -> RenderedMail:
-    """Both ways give the same mail, and each line on the wire obeys the rules."""
-    described, draft = renderer.render(letter), composer.draft(letter)
-    mail = composer.seal(draft)
-    read = email.message_from_bytes(mail.data, policy=email.policy.default)
-    text, html = (part.get_content().replace("\r\n", "\n") for part in read.iter_parts())  # type: ignore[attr-defined]
-    assert text == described.text
-    assert html.removesuffix("\n") == described.html.removesuffix("\n")
-    assert read["Subject"] == mail.subject == described.subject
-    assert draft.left_out == described.left_out
-    for name, value in described.headers.items():
-        assert read[name] == value
-    obey(mail)
-    return described
+def check(composer: Composer, renderer: Renderer, request: MailRequest) -> RenderedMail:
+    """Check that `render` and `composer` give the same mail, and check its bytes."""
+    rendered, draft = renderer.render(request), composer.draft(request)
+    mail = composer.sign_and_serialize(draft)
+    parsed = email.message_from_bytes(mail.data, policy=email.policy.default)
+    text, html = (part.get_content().replace("\r\n", "\n") for part in parsed.iter_parts())  # type: ignore[attr-defined]
+    assert text == rendered.text
+    assert html.removesuffix("\n") == rendered.html.removesuffix("\n")
+    assert parsed["Subject"] == mail.subject == rendered.subject
+    assert draft.left_out == rendered.left_out
+    for name, value in rendered.headers.items():
+        assert parsed[name] == value
+    check_bytes(mail)
+    return rendered
 
 
-def obey(mail: OutgoingMail) -> None:
-    """What no relay, mailbox or canonicalisation has a reason to change."""
+def check_bytes(mail: OutgoingMail) -> None:
+    """Check that no relay, mailbox or canonicalisation has a reason to change the bytes."""
     head, _, body = mail.data.partition(b"\r\n\r\n")
     assert body.endswith(b"\r\n")
     assert not re.search(rb"[^\r]\n|\r[^\n]", mail.data)
@@ -104,8 +104,8 @@ def test_a_digest_is_what_the_templates_describe(
     composer: Composer, renderer: Renderer, now: datetime
 ) -> None:
     """Sections, what is trending, a note, figures, and papers without summary, authors or day."""
-    check(composer, renderer, letter_of(now))
-    check(composer, renderer, letter_of(now, replace(samples.digest(), note="", considered=0)))
+    check(composer, renderer, request_of(now))
+    check(composer, renderer, request_of(now, replace(samples.digest(), note="", considered=0)))
 
 
 @pytest.mark.parametrize(
@@ -134,15 +134,15 @@ def test_whatever_a_paper_says(composer: Composer, renderer: Renderer, now: date
     told = {"authors": title, "summary": title * 3, "trend": title, "summary_by": title, "reason": title}
     first = samples.pick(1, title, **told)
     sections = (Section(title, (first, samples.pick(2, "Another"))), Section("", (first,), title))
-    check(composer, renderer, letter_of(now, Digest("2026-11-20", sections, title, 3)))
-    check(composer, renderer, letter_of(now, holding(first)))
+    check(composer, renderer, request_of(now, Digest("2026-11-20", sections, title, 3)))
+    check(composer, renderer, request_of(now, digest_of(first)))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 15, 30])
 def test_however_many_papers(composer: Composer, renderer: Renderer, now: datetime, count: int) -> None:
     """The subject counts the others, and the preview names two of them."""
     picks = [samples.pick(n, f"Paper {n}", score=n % 7) for n in range(count)]
-    check(composer, renderer, letter_of(now, holding(*picks, considered=20)))
+    check(composer, renderer, request_of(now, digest_of(*picks, considered=20)))
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_a_large_digest_is_shortened_alike(
 ) -> None:
     """What Gmail would clip gets shorter summaries, by the same rule."""
     picks = [samples.pick(n, f"{n} 用于检索的语言模型" * 5, summary=summary) for n in range(30)]
-    described = check(composer, renderer, letter_of(now, holding(*picks)))
-    assert len(described.html.encode()) <= render.MAX_HTML_BYTES
+    rendered = check(composer, renderer, request_of(now, digest_of(*picks)))
+    assert len(rendered.html.encode()) <= render.MAX_HTML_BYTES
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_nothing_is_clipped_however_long_everything_is(
     told = dict.fromkeys(("authors", "summary", "reason", "trend", "summary_by"), text * 90)
     links = {"code_url": f"https://github.com/{'x' * 60}", "project_url": f"https://x.org/{'y' * 60}"}
     picks = [samples.pick(n, f"{n} {text * 40}", comments=999, **told, **links) for n in range(25)]
-    described = check(composer, renderer, letter_of(now, holding(*picks)))
-    assert len(described.html.encode()) <= render.MAX_HTML_BYTES
-    assert described.left_out == 0
+    rendered = check(composer, renderer, request_of(now, digest_of(*picks)))
+    assert len(rendered.html.encode()) <= render.MAX_HTML_BYTES
+    assert rendered.left_out == 0
 
 
 @pytest.mark.parametrize(
@@ -185,19 +185,19 @@ def test_nothing_is_clipped_however_long_everything_is(
 )
 def test_whoever_the_reader_is(composer: Composer, renderer: Renderer, now: datetime, address: str) -> None:
     """An address of any length or alphabet stands at the foot as it is."""
-    described = check(composer, renderer, letter_of(now, email=address))
-    assert address in described.text
+    rendered = check(composer, renderer, request_of(now, email=address))
+    assert address in rendered.text
 
 
 def test_an_address_that_cannot_be_written_to_is_refused(composer: Composer, now: datetime) -> None:
     """For good: no other attempt would end better."""
     with pytest.raises(DeliveryError) as refused:
-        composer.draft(letter_of(now, email="alice@example.org\r\nBcc: mallory@example.org"))
+        composer.draft(request_of(now, email="alice@example.org\r\nBcc: mallory@example.org"))
     assert refused.value.permanent
 
 
 WORDS = some.text(some.characters(codec=None), max_size=200)
-LINKS = some.one_of(some.just(""), WORDS, some.just("https://example.org/a?b=1&c=2"))
+LINKS = some.in_array(some.just(""), WORDS, some.just("https://example.org/a?b=1&c=2"))
 PICKS = some.builds(
     DigestItem,
     paper_id=some.integers(0, 2**64 - 1),
@@ -209,7 +209,7 @@ PICKS = some.builds(
     url=LINKS,
     pdf_url=LINKS,
     code_url=LINKS,
-    published_on=some.one_of(some.just(""), some.dates().map(str)),
+    published_on=some.in_array(some.just(""), some.dates().map(str)),
     comments=some.integers(0, 10**6),
     score=some.floats(allow_nan=False),
     summary_by=WORDS,
@@ -238,7 +238,7 @@ DIGESTS = some.builds(
 @example(digest=samples.digest("2026-W47"))
 def test_any_digest_at_all(composer: Composer, renderer: Renderer, now: datetime, digest: Digest) -> None:
     """Both ways agree on every digest that there can be."""
-    check(composer, renderer, letter_of(now, digest, edition="2026-W47"))
+    check(composer, renderer, request_of(now, digest, edition="2026-W47"))
 
 
 # --- what is the same each time
@@ -247,18 +247,21 @@ def test_any_digest_at_all(composer: Composer, renderer: Renderer, now: datetime
 def test_the_same_letter_gives_the_same_bytes(
     settings: Settings, signer: LinkSigner, renderer: Renderer, composer: Composer, now: datetime
 ) -> None:
-    """Also in another process, and after many other letters."""
-    first = made(composer, letter_of(now))
+    """Also in another process, and after many other requests."""
+    first = compose(composer, request_of(now))
     for number in range(20):
-        made(composer, letter_of(now, holding(samples.pick(number, f"Paper {number}")), subscriber_id=number))
-    assert made(composer, letter_of(now)) == first
-    assert made(Composer(settings, signer, Renderer(settings, signer)), letter_of(now)) == first
+        compose(
+            composer,
+            request_of(now, digest_of(samples.pick(number, f"Paper {number}")), subscriber_id=number),
+        )
+    assert compose(composer, request_of(now)) == first
+    assert compose(Composer(settings, signer, Renderer(settings, signer)), request_of(now)) == first
 
 
 def test_each_reader_has_links_of_their_own(composer: Composer, now: datetime) -> None:
     """What is shared by all readers holds nothing of any of them."""
-    letters = [letter_of(now), letter_of(now, email="bob@example.org", subscriber_id=8, delivery_id=43)]
-    alices, bobs = (made(composer, letter).data.replace(b"=\r\n", b"") for letter in letters)
+    requests = [request_of(now), request_of(now, email="bob@example.org", subscriber_id=8, delivery_id=43)]
+    alices, bobs = (compose(composer, request).data.replace(b"=\r\n", b"") for request in requests)
     token = re.compile(rb"/\w+/([\w-]{51})")
     assert len(set(token.findall(alices))) == 4 + 1  # that of the cards
     assert not set(token.findall(alices)) & set(token.findall(bobs))
@@ -275,9 +278,9 @@ def test_picks_need_not_be_the_same_objects(
 ) -> None:
     """Equal ones give equal mails, and one that shows something else gives another."""
     usual = samples.pick(1, "A Paper")
-    first = made(composer, letter_of(now, holding(usual)))
-    other = letter_of(now, holding(replace(usual, **change)))
-    assert (made(composer, other) == first) is (not change)
+    first = compose(composer, request_of(now, digest_of(usual)))
+    other = request_of(now, digest_of(replace(usual, **change)))
+    assert (compose(composer, other) == first) is (not change)
     check(composer, renderer, other)
 
 
@@ -285,37 +288,37 @@ def test_what_is_kept_in_memory_is_bounded(
     settings: Settings, signer: LinkSigner, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many picks there were, of whatever day; and what was forgotten is made again, the same."""
-    monkeypatch.setattr(fragments, "PICKS_KEPT", 5)
+    monkeypatch.setattr(fragments, "MAX_CACHED_ITEMS", 5)
     composer = Composer(settings, signer, renderer)
-    first = made(composer, letter_of(now))
+    first = compose(composer, request_of(now))
     for number in range(30):
-        made(composer, letter_of(now, holding(samples.pick(number, f"Paper {number}"))))
-    assert all(len(kept) <= 5 for kept in composer._fragments._at_hand)
-    assert made(composer, letter_of(now)) == first
+        compose(composer, request_of(now, digest_of(samples.pick(number, f"Paper {number}"))))
+    assert all(len(cache) <= 5 for cache in composer._fragments._cards_by_item)
+    assert compose(composer, request_of(now)) == first
 
 
 def test_threads_may_share_it(
     settings: Settings, signer: LinkSigner, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while what it keeps is thrown away and made again all the time."""
-    for kept in ("PICKS_KEPT", "CARDS_KEPT", "PAPERS_KEPT", "LINES_KEPT", "SHELLS_KEPT"):
-        monkeypatch.setattr(fragments, kept, 3)
+    for kind in ("ITEMS", "CARDS", "PAPERS", "LINES", "SHELLS"):
+        monkeypatch.setattr(fragments, f"MAX_CACHED_{kind}", 3)
     picks = [samples.pick(n, f"Paper {n}", reason=f"Reason {n % 7}") for n in range(20)]
-    letters = [
-        letter_of(now, holding(*picks[n % 15 : n % 15 + 4], note=f"Note {n % 5}"), subscriber_id=n)
+    requests = [
+        request_of(now, digest_of(*picks[n % 15 : n % 15 + 4], note=f"Note {n % 5}"), subscriber_id=n)
         for n in range(200)
     ]
-    expected = [made(Composer(settings, signer, renderer), letter) for letter in letters[:20]]
+    expected = [compose(Composer(settings, signer, renderer), request) for request in requests[:20]]
     composer = Composer(settings, signer, renderer)
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(partial(made, composer), letters))
+            composed = list(pool.map(partial(compose, composer), requests))
     finally:
         sys.setswitchinterval(usual)
-    assert found[:20] == expected
-    assert found == [made(composer, letter) for letter in letters]
+    assert composed[:20] == expected
+    assert composed == [compose(composer, request) for request in requests]
 
 
 # --- what goes wrong
@@ -340,18 +343,18 @@ def test_threads_may_share_it(
 def test_a_paper_that_cannot_be_shown_is_left_out(
     composer: Composer, renderer: Renderer, now: datetime, broken: dict[str, Any]
 ) -> None:
-    """The reader gets the others, and it is counted beside those that could not be read."""
+    """The reader gets the others, and it is counted beside those that could not be parsed."""
     bad = replace(samples.pick(2, "Broken", score=0.1), **broken)
     digest = Digest("2026-11-20", (Section("a", (samples.pick(1, "Good"), bad)), Section("b", (bad,))))
     for _ in range(2):
-        assert check(composer, renderer, letter_of(now, digest, unreadable=1)).left_out == 3
+        assert check(composer, renderer, request_of(now, digest, unreadable=1)).left_out == 3
 
 
 def test_a_digest_without_any_paper_is_no_mail(composer: Composer, now: datetime) -> None:
     """Better none than an empty one."""
-    for digest in (Digest("2026-11-20", ()), holding(samples.pick(1, None))):  # type: ignore[arg-type]
+    for digest in (Digest("2026-11-20", ()), digest_of(samples.pick(1, None))):  # type: ignore[arg-type]
         with pytest.raises(DeliveryError) as refused:
-            composer.draft(letter_of(now, digest))
+            composer.draft(request_of(now, digest))
         assert refused.value.permanent
 
 
@@ -361,19 +364,19 @@ def test_a_digest_without_any_paper_is_no_mail(composer: Composer, now: datetime
 @pytest.mark.parametrize("kind", [kind for kind in MailKind if kind is not MailKind.DIGEST])
 def test_the_service_mails(composer: Composer, renderer: Renderer, now: datetime, kind: MailKind) -> None:
     """They are written by their templates, under the same rules."""
-    letter = letter_of(now)._replace(kind=kind, digest=None)
-    check(composer, renderer, letter)
+    request = request_of(now)._replace(kind=kind, digest=None)
+    check(composer, renderer, request)
 
 
 def test_the_envelope(composer: Composer, signer: LinkSigner, now: datetime) -> None:
     """The return path names the delivery; the Message-ID is the delivery's, or the one it was given."""
-    mail = made(composer, letter_of(now))
+    mail = compose(composer, request_of(now))
     assert signer.delivery_of(mail.sender) == mail.delivery_id == 42
     assert mail.recipient == "alice@example.org"
     assert mail.message_id == signer.message_id(42, "paperboy.test")
-    given = made(composer, letter_of(now, message_id="<given@paperboy.test>"))
+    given = compose(composer, request_of(now, message_id="<given@paperboy.test>"))
     assert b"\r\nMessage-ID: <given@paperboy.test>\r\n" in given.data
-    assert made(composer, letter_of(now, email="jürgen@example.org")).needs_smtputf8
+    assert compose(composer, request_of(now, email="jürgen@example.org")).needs_smtputf8
 
 
 def test_a_day_of_the_letter_is_its_date(composer: Composer, now: datetime) -> None:
@@ -381,7 +384,7 @@ def test_a_day_of_the_letter_is_its_date(composer: Composer, now: datetime) -> N
     later = now.astimezone() + timedelta(days=1)
     assert (
         b"\r\nDate: Sat, 21 Nov 2026 09:30:00 +0000\r\n"
-        in made(composer, letter_of(now, issued_at=later)).data
+        in compose(composer, request_of(now, issued_at=later)).data
     )
 
 

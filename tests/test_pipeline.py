@@ -337,12 +337,12 @@ def test_a_bounce_that_came_later_goes_with_its_delivery(app: Application) -> No
 
 def test_pruning_goes_in_short_transactions(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop between transactions keeps what is deleted. The next night continues."""
-    monkeypatch.setattr(retention, "AT_ONCE", 2)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     with app.db.write() as session:
         reader = shelves.reader(session, "bob@example.org", [], NOW)
         days = [NOW - timedelta(days=500 + number) for number in range(5)]
         skips = [ledger.Entry(reader, f"{at:%Y-%m-%d}", at, Skip("quiet")) for at in days]
-        ledger.enter(session, skips, days[0])
+        ledger.add_entries(session, skips, days[0])
         session.add_all(Event(at=at, kind="changed", subscriber_id=reader) for at in days)
     prune_batch = ledger.prune_deliveries
 

@@ -183,8 +183,8 @@ def test_a_digest_is_the_same_byte_for_byte_after_its_papers_changed(app: Applic
 
     def mail() -> bytes:
         with app.db.read() as session:
-            (letter,) = ledger.letters(session, [1], ledger.SnapshotStore())
-        return app.composer.seal(app.composer.draft(letter)).data
+            (letter,) = ledger.mail_requests(session, [1], ledger.SnapshotStore())
+        return app.composer.sign_and_serialize(app.composer.draft(letter)).data
 
     planning.plan(app.digest_context, AHEAD)
     before = mail()

@@ -1,4 +1,4 @@
-"""What the ledger gives out is written, handed over and recorded; a run that must end ends in time."""
+"""The sender: claimed mails are composed, sent and recorded; a run that must end ends in time."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def build(settings: Settings, **changed: object) -> Application:
     return main.build(settings.model_copy(update=changed))
 
 
-def test_more_than_a_shard(
+def test_more_than_one_batch(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shard after shard, of every kind, and each once."""
-    monkeypatch.setattr(ledger.claims, "SHARD", 7)
-    monkeypatch.setattr(sender_ledger, "BATCH", 5)
+    """Mails of every kind are sent once each."""
+    monkeypatch.setattr(ledger.claims, "BATCH_SIZE", 7)
+    monkeypatch.setattr(sender_ledger, "FLUSH_SIZE", 5)
     queue(app, now, *NAMES)
     queue(app, now, "alice", "bob", kind=MailKind.CONFIRM)
     assert pipeline.send_pending(app, now) == {"sent": 42}
@@ -47,7 +47,7 @@ def test_more_than_a_shard(
 def test_signed_by_threads(
     settings: Settings, mail_server: MailServer, now: datetime, tmp_path: Path
 ) -> None:
-    """Each mail with a signature of its own."""
+    """Each mail has its own valid signature."""
     key = rsa.generate_private_key(65537, 2048)
     pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (tmp_path / "key.pem").write_bytes(key.private_bytes(*pem))
@@ -60,15 +60,15 @@ def test_signed_by_threads(
 
 
 def test_with_fsync(settings: Settings, mail_server: MailServer, now: datetime) -> None:
-    """It is slower, and nothing else."""
+    """The result is the same."""
     app = build(settings, journal_fsync=True)
     queue(app, now, *NAMES)
     assert pipeline.send_pending(app, now) == {"sent": 40}
     app.db.dispose()
 
 
-def test_a_storm_of_refusals_stops_the_run(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The pause says why; who was not tried yet gets theirs when it is lifted."""
+def test_the_circuit_breaker_stops_the_run(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """The pause has the reason; untried mails are sent after it."""
     queue(app, now, *NAMES)
     mail_server.reply("end", "554 5.6.0 there is something odd about this")
     counts = pipeline.send_pending(app, now)
@@ -86,7 +86,7 @@ def test_a_storm_of_refusals_stops_the_run(app: Application, mail_server: MailSe
 def test_asked_to_end(
     settings: Settings, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in flight gets its answer, the rest waits for the next start, and costs no attempt."""
+    """Mails in flight get their replies; the rest waits for the next start, and its attempts do not count."""
     app = build(settings, smtp_connections=1)
     queue(app, now, *NAMES)
     stop, stopped = ConnectionPool.stop, Event()
@@ -114,8 +114,8 @@ def test_asked_to_end(
 def test_asked_to_end_while_a_relay_is_silent(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After some seconds it is left: then nobody knows what became of that mail."""
-    monkeypatch.setattr(sender, "GRACE", 0.1)
+    """After some seconds the connection is closed, and that mail is uncertain."""
+    monkeypatch.setattr(sender, "SHUTDOWN_GRACE", 0.1)
     queue(app, now, "alice")
 
     def wait() -> None:
@@ -134,9 +134,9 @@ def test_asked_to_end_while_a_relay_is_silent(
 def test_a_full_disk(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run ends with the reason; nothing is lost, and after a while the rest leaves."""
+    """The run ends with the reason; nothing is lost, and the rest is sent later."""
     queue(app, now, *NAMES)
-    monkeypatch.setattr(journal, "ROOM", 12_000)
+    monkeypatch.setattr(journal, "ALLOCATION", 12_000)
     whole = os.pwrite
     Disk(monkeypatch, 12_000)
     with pytest.raises(JournalError, match="No space left"):
@@ -149,7 +149,7 @@ def test_a_full_disk(
 
 
 def test_a_stopped_run_leaves_no_journal(app: Application, settings: Settings, now: datetime) -> None:
-    """With nobody at the relay, too."""
+    """Also if the relay cannot be reached."""
     queue(app, now, *NAMES)
     assert pipeline.send_pending(app, now).total() == 40
     assert list(Path(settings.journal_dir).iterdir()) == []

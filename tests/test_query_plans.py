@@ -141,7 +141,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "prune events": lambda s: ledger.prune_events(s, NOW),
     "the editions": lambda s: ledger.editions(s, 51),
     "the next editions": lambda s: ledger.editions(s, 51, "2026-11-15"),
-    "suppressed": lambda s: suppression.among(s, [f"reader.{number}@example.org" for number in SHARD]),
+    "suppressed": lambda s: suppression.reasons_for(s, [f"reader.{number}@example.org" for number in SHARD]),
     "mail": lambda s: repository.enqueue_requested_mail(s, a_reader(s), MailKind.MANAGE, NOW),
     "schedule": lambda s: repository.reschedule(s, a_reader(s), NOW),
     "signing ahead": lambda s: ledger.lock_unsigned(s, NOW, limit=200),
@@ -154,9 +154,9 @@ SORTING: dict[str, Callable[[Session], object]] = {
     "opinions": lambda s: subscribers.feedback_for_ranking(s, SHARD),
     "letters": lambda s: claims.load_claimed(s, NEWEST, ledger.SnapshotStore()),
     "history": lambda s: subscribers.history(s, 77),
-    "waiting": lambda s: ledger.waiting(s),
-    "an edition by state": lambda s: ledger.counts(s, ["2026-11-15"]),
-    "digests of late": lambda s: ledger.of_late(s, NOW - timedelta(hours=1)),
+    "waiting": lambda s: ledger.waiting_mails(s),
+    "an edition by state": lambda s: ledger.digest_totals_by_edition(s, ["2026-11-15"]),
+    "digests of late": lambda s: ledger.digest_totals_since(s, NOW - timedelta(hours=1)),
 }
 
 

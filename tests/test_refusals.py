@@ -1,4 +1,4 @@
-"""What refusals mean, at SMTP time and in notices."""
+"""The meaning of refusals, in SMTP replies and in notices."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from app.types import SendOutcome
         (521, "no mail here", SendOutcome.SENDER_REJECTED),
     ],
 )
-def test_what_an_answer_means(code: int, text: str, verdict: SendOutcome) -> None:
-    """The enhanced status decides; without one the words do; nobody is suppressed for our fault."""
+def test_the_outcome_of_a_reply(code: int, text: str, verdict: SendOutcome) -> None:
+    """The enhanced status decides, or else the text; our own faults suppress nobody."""
     assert responses.classify(code, text) is verdict
 
 
@@ -342,8 +342,8 @@ SAID = {
 @pytest.mark.parametrize(
     ("reason", "text"), [(reason, text) for reason, texts in SAID.items() for text in texts]
 )
-def test_words_name_a_reason(reason: Reason, text: str) -> None:
-    """In several languages, and in many servers' manners."""
+def test_texts_name_a_reason(reason: Reason, text: str) -> None:
+    """In several languages, and from many servers."""
     assert responses.diagnose(text, "(in reply to RCPT TO command)").reason is reason
 
 
@@ -385,21 +385,21 @@ def test_words_name_a_reason(reason: Reason, text: str) -> None:
         ("", "", "", Reason.UNDEFINED, False),
     ],
 )
-def test_status_words_and_phase_together(
+def test_status_text_and_phase_together(
     said: str, elsewhere: str, status: str, reason: Reason, hard: bool
 ) -> None:
-    """The status decides where it says enough; an address is given up only for what is confirmed."""
+    """A specific status decides; an address is given up only for confirmed reasons."""
     found = responses.diagnose(said, elsewhere, status=status)
     assert (found.reason, found.hard) == (reason, hard)
 
 
-def test_what_is_delayed_is_never_hard() -> None:
-    """It may still arrive."""
+def test_a_delay_is_never_hard() -> None:
+    """The mail may still arrive."""
     assert not responses.diagnose("550 5.1.1 user unknown", delayed=True).hard
 
 
-def test_no_reason_of_ours_gives_up_a_reader() -> None:
-    """What says nothing of the address is never hard."""
+def test_reasons_about_the_sender_are_never_hard() -> None:
+    """They say nothing about the address."""
     assert not responses.HARD & responses.NOT_ABOUT_RECIPIENT
 
 
@@ -407,7 +407,7 @@ def test_no_reason_of_ours_gives_up_a_reader() -> None:
     "text", ["user " + "x" * 9000 + "@", "account user mailbox " * 2000, "is are " * 5000]
 )
 def test_no_text_takes_long(text: str) -> None:
-    """What is not looked at cannot be slow."""
+    """Only the first characters of a long text are read."""
     began = time.process_time()
     responses.diagnose(text, text)
     assert time.process_time() - began < 2

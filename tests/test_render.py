@@ -389,14 +389,14 @@ def test_only_web_links_are_linked(renderer: Renderer, now: datetime, url: str) 
 )
 def test_an_edition_in_words(edition: str, words: str) -> None:
     """A day, a week, or whatever else it is."""
-    assert render.edition_words(edition) == words
+    assert render.edition_title(edition) == words
 
 
 def test_templates_are_strict_and_in_a_sandbox(tmp_path: Path) -> None:
     """A name that is not there is an error, and a template cannot reach what is behind a value."""
     (tmp_path / "strict.txt").write_text("{{ nobody }}")
     (tmp_path / "escape.txt").write_text("{{ ''.__class__.__mro__ }}")
-    templates = render.environment(tmp_path)
+    templates = render.template_environment(tmp_path)
     with pytest.raises(UndefinedError):
         templates.get_template("strict.txt").render()
     with pytest.raises(SecurityError):

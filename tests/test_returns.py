@@ -113,7 +113,7 @@ def events(app: Application) -> list[str]:
 
 def suppressed(app: Application) -> str:
     with app.db.read() as session:
-        found = suppression.found(session, ALICE)
+        found = suppression.get(session, ALICE)
     return found.reason if found else ""
 
 

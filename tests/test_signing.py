@@ -1,4 +1,4 @@
-"""What waits for its hour is signed ahead, and what was signed ahead leaves as it is."""
+"""Digests are signed before they are due, and sent with that signature."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def signer(settings: Settings, tmp_path: Path) -> Iterator[Application]:
 
 
 def signatures(app: Application) -> dict[str, str]:
-    """What was made ahead, by the name of the reader."""
+    """Return the stored signatures by the reader's name."""
     theirs = (
         select(Subscriber.email, DigestContent.signature)
         .select_from(Delivery)
@@ -49,11 +49,11 @@ def signatures(app: Application) -> dict[str, str]:
     return {email.partition("@")[0]: made for email, made in found}
 
 
-def test_at_the_hour_nothing_is_left_to_compute(
+def test_presigned_digests_are_sent_without_signing(
     signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each leaves with the signature that it was given ahead."""
-    monkeypatch.setattr(presigning, "SHARD", 2)
+    """Each is sent with its stored signature."""
+    monkeypatch.setattr(presigning, "BATCH_SIZE", 2)
     queue(signer, now, *NAMES, due_at=now + HOUR)
     assert presigning.sign_ahead(signer.sender, now) == 3
     assert presigning.sign_ahead(signer.sender, now) == 0
@@ -65,10 +65,8 @@ def test_at_the_hour_nothing_is_left_to_compute(
         assert mail.data.decode().startswith(ahead[mail.recipient.partition("@")[0]])
 
 
-def test_what_changed_meanwhile_is_signed_anew(
-    signer: Application, mail_server: MailServer, now: datetime
-) -> None:
-    """A signature of what a mail was is worse than none."""
+def test_a_changed_mail_is_signed_again(signer: Application, mail_server: MailServer, now: datetime) -> None:
+    """The stored signature would not verify."""
     queue(signer, now, "alice", due_at=now + HOUR)
     presigning.sign_ahead(signer.sender, now)
     with signer.db.write() as session:
@@ -80,10 +78,10 @@ def test_what_changed_meanwhile_is_signed_anew(
     assert ahead.splitlines()[-1] not in mail.data.decode()
 
 
-def test_one_that_cannot_be_written_costs_the_others_nothing(
+def test_a_digest_that_cannot_be_composed_is_skipped(
     signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It will say so when it is to leave."""
+    """The error is recorded when it is to be sent."""
     queue(signer, now, *NAMES, due_at=now + HOUR)
     draft = Composer.draft
 
@@ -97,8 +95,8 @@ def test_one_that_cannot_be_written_costs_the_others_nothing(
     assert {name for name, made in signatures(signer).items() if not made} == {"bob"}
 
 
-def test_only_what_waits_is_signed(signer: Application, mail_server: MailServer, now: datetime) -> None:
-    """What left meanwhile, or is due already, is left alone; and nothing is signed in a hurry to end."""
+def test_only_waiting_digests_are_signed(signer: Application, mail_server: MailServer, now: datetime) -> None:
+    """Sent and due ones are skipped, and nothing is signed when the process is to end."""
     queue(signer, now, "alice")
     assert presigning.sign_ahead(signer.sender, now) == 0
     queue(signer, now, "bob", due_at=now + HOUR)
@@ -107,10 +105,10 @@ def test_only_what_waits_is_signed(signer: Application, mail_server: MailServer,
     assert set(signatures(signer).values()) == {""}
 
 
-def test_no_digest_is_looked_at_twice(
+def test_no_digest_is_selected_twice(
     signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be signed, has left or is due at once needs no second look."""
+    """Digests that cannot be signed, were sent or are due get an empty signature."""
     monkeypatch.setattr(Composer, "signature", None)
     ids = queue(signer, now, "alice", "bob", due_at=now + HOUR)
     queue(signer, now, "carol")
@@ -120,19 +118,19 @@ def test_no_digest_is_looked_at_twice(
         assert ledger.lock_unsigned(session, now, limit=9) == {ids[0]: True, ids[1]: False}
     assert presigning.sign_ahead(signer.sender, now) == 0
     with signer.db.read() as session:
-        assert not presigning.anything_unsigned(signer.sender, session, now)
+        assert not presigning.has_unsigned(signer.sender, session, now)
 
 
 def test_without_keys_nothing_is_signed(app: Application, now: datetime) -> None:
-    """The relay does it."""
+    """The relay may sign."""
     queue(app, now, "alice", due_at=now + HOUR)
     assert presigning.sign_ahead(app.sender, now) == 0
 
 
-def test_a_failure_costs_the_run_nothing(
+def test_a_failure_does_not_fail_the_run(
     signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mails that were due are sent, and the run has no error."""
+    """Mails that are due are sent, and the run has no error."""
     queue(signer, now, "alice")
 
     def fail(_app: Application, _now: datetime) -> int:
@@ -145,8 +143,8 @@ def test_a_failure_costs_the_run_nothing(
 def test_four_processes_sign_each_mail_once(
     signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever one of them has in hand, the others leave alone."""
-    monkeypatch.setattr(presigning, "SHARD", 10)
+    """Each skips what another one is signing."""
+    monkeypatch.setattr(presigning, "BATCH_SIZE", 10)
     queue(signer, now, *(f"reader{n}" for n in range(120)), due_at=now + HOUR)
     made = []
     signature = Composer.signature

@@ -1,4 +1,4 @@
-"""The relay's connections: how many, for whom, how long; and that every mail is settled once."""
+"""The connection pool: how many connections, for which mails; every mail has exactly one result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 @pytest.fixture(params=[True, False], ids=["pipelined", "plain"], autouse=True)
 def pipelining(request: pytest.FixtureRequest) -> bool:
-    """Everything holds with commands that are said ahead and with one at a time."""
+    """Run every test with and without PIPELINING."""
     if "mail_server" in request.fixturenames:
         request.getfixturevalue("mail_server").offers_pipelining = request.param
     return bool(request.param)
@@ -39,27 +39,29 @@ def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -
     return OutgoingMail(number, f"<{number}@paperboy.test>", "x", "bounce@paperboy.test", recipient, **whole)
 
 
-class Notebook:
-    """A book that says yes, and that minds that each mail is settled once; it can tell of the first."""
+class RecordingTracker:
+    """A tracker that allows every mail and checks that each has one result; it signals the first result."""
 
     def __init__(
-        self, says: Callable[[OutgoingMail], bool] = lambda _: True, told: asyncio.Event | None = None
+        self,
+        allows: Callable[[OutgoingMail], bool] = lambda _: True,
+        first_result: asyncio.Event | None = None,
     ) -> None:
-        self.says = says
-        self.told = told or asyncio.Event()
+        self.allows = allows
+        self.first_result = first_result or asyncio.Event()
         self.answers: dict[int, SendResult] = {}
         self.withdrawn: set[int] = set()
 
-    def may_leave(self, mail: OutgoingMail) -> bool:
+    def may_send(self, mail: OutgoingMail) -> bool:
         return mail.delivery_id not in self.withdrawn
 
     def commit(self, mail: OutgoingMail) -> bool:
-        return self.says(mail)
+        return self.allows(mail)
 
-    def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
-        assert mail.delivery_id not in self.answers, "settled twice"
-        self.answers[mail.delivery_id] = answer
-        self.told.set()
+    def record(self, mail: OutgoingMail, result: SendResult) -> None:
+        assert mail.delivery_id not in self.answers, "recorded twice"
+        self.answers[mail.delivery_id] = result
+        self.first_result.set()
 
 
 def send(
@@ -68,22 +70,22 @@ def send(
     commit: Callable[[OutgoingMail], bool] = lambda _: True,
     new_loop: LoopFactory | None = None,
 ) -> list[SendResult]:
-    """All over one pool; what was answered, in the order of the mails."""
-    book = Notebook(commit)
+    """Send mails over one pool; return their results in the same order."""
+    tracker = RecordingTracker(commit)
 
     async def run() -> None:
-        async with connection_pool.ConnectionPool(settings, book) as pool:
+        async with connection_pool.ConnectionPool(settings, tracker) as pool:
             for one in mails:
                 await pool.submit(one)
             await pool.drain()
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
-    return [book.answers[one.delivery_id] for one in mails]
+    return [tracker.answers[one.delivery_id] for one in mails]
 
 
 def test_a_mail_arrives_byte_for_byte(settings: Settings, mail_server: MailServer) -> None:
-    """Dots are stuffed and unstuffed, the envelope is ours, and the answer comes back."""
+    """Dots are stuffed and unstuffed, the envelope is right, and the reply is returned."""
     (answer,) = send(settings, mail())
     assert answer == SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 taken")
     (received,) = mail_server.messages
@@ -91,8 +93,8 @@ def test_a_mail_arrives_byte_for_byte(settings: Settings, mail_server: MailServe
     assert (received.sender, received.recipient) == ("bounce@paperboy.test", "alice@example.org")
 
 
-def test_nothing_is_sent_when_the_ledger_says_no(settings: Settings, mail_server: MailServer) -> None:
-    """After 354 the only way back is to close: the next mail goes over another connection."""
+def test_a_mail_that_is_not_committed_is_not_sent(settings: Settings, mail_server: MailServer) -> None:
+    """After 354 closing is the only way back: the next mail goes over another connection."""
 
     def only_the_second(outgoing: OutgoingMail) -> bool:
         return outgoing.delivery_id == 2
@@ -104,36 +106,36 @@ def test_nothing_is_sent_when_the_ledger_says_no(settings: Settings, mail_server
     assert mail_server.swallowed == []
 
 
-def test_what_was_taken_back_costs_no_connection(settings: Settings, mail_server: MailServer) -> None:
-    """A mail that is known not to leave is never announced: the next one goes over the same connection."""
-    book = Notebook()
-    book.withdrawn = {2, 3, 5}
+def test_a_withdrawn_mail_costs_no_connection(settings: Settings, mail_server: MailServer) -> None:
+    """Its envelope is not sent, and the next mail goes over the same connection."""
+    tracker = RecordingTracker()
+    tracker.withdrawn = {2, 3, 5}
 
     async def run() -> None:
-        async with connection_pool.ConnectionPool(only(settings, 1), book) as pool:
+        async with connection_pool.ConnectionPool(only(settings, 1), tracker) as pool:
             for number in range(1, 6):
                 await pool.submit(mail(number))
             await pool.drain()
 
     asyncio.run(run())
-    left = [number for number, answer in book.answers.items() if answer.outcome is SendOutcome.ACCEPTED]
+    left = [number for number, answer in tracker.answers.items() if answer.outcome is SendOutcome.ACCEPTED]
     assert sorted(left) == [1, 4]
     assert [len(mail_server.messages), mail_server.connections] == [2, 1]
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_many_that_are_taken_back_at_the_last_moment(
+def test_many_mails_that_are_not_committed(
     settings: Settings, mail_server: MailServer, new_loop: LoopFactory
 ) -> None:
-    """Each costs its connection, which may end while it still counts as being opened; none is forgotten."""
+    """Each costs its connection, which may end while it still counts as opening; none is forgotten."""
     answers = send(
         only(settings, 3), *(mail(n) for n in range(40)), commit=lambda _: False, new_loop=new_loop
     )
     assert {answer.outcome for answer in answers} == {SendOutcome.WITHDRAWN}
 
 
-def test_a_ledger_that_fails_stops_the_mail(settings: Settings, mail_server: MailServer) -> None:
-    """Without a durable commit there is no DATA."""
+def test_a_tracker_that_fails_to_commit(settings: Settings, mail_server: MailServer) -> None:
+    """No body is sent."""
 
     def divide_by_zero(_: OutgoingMail) -> bool:
         return bool(1 / 0)
@@ -143,60 +145,60 @@ def test_a_ledger_that_fails_stops_the_mail(settings: Settings, mail_server: Mai
     assert mail_server.messages == mail_server.swallowed == []
 
 
-def test_a_book_that_cannot_be_read(settings: Settings, mail_server: MailServer) -> None:
-    """Nothing is announced, every mail is settled, and the fault is told."""
+def test_a_tracker_that_cannot_be_read(settings: Settings, mail_server: MailServer) -> None:
+    """No envelope is sent, every mail has a result, and the error is raised."""
 
-    class Torn(Notebook):
-        def may_leave(self, mail: OutgoingMail) -> bool:
+    class Torn(RecordingTracker):
+        def may_send(self, mail: OutgoingMail) -> bool:
             return bool(1 / 0)
 
-    book = Torn()
+    tracker = Torn()
 
     async def run() -> None:
-        async with asyncio.timeout(10), connection_pool.ConnectionPool(settings, book) as pool:
+        async with asyncio.timeout(10), connection_pool.ConnectionPool(settings, tracker) as pool:
             for number in range(3):
                 await pool.submit(mail(number))
             await pool.drain()
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(run())
-    assert {answer.outcome for answer in book.answers.values()} <= {
+    assert {answer.outcome for answer in tracker.answers.values()} <= {
         SendOutcome.WITHDRAWN,
         SendOutcome.NOT_ATTEMPTED,
     }
-    assert (len(book.answers), mail_server.messages) == (3, [])
+    assert (len(tracker.answers), mail_server.messages) == (3, [])
 
 
-def test_a_book_that_cannot_be_written(settings: Settings, mail_server: MailServer) -> None:
-    """The run stops; each mail is settled once, what had not begun is held, and the fault is told."""
+def test_a_tracker_that_cannot_record(settings: Settings, mail_server: MailServer) -> None:
+    """The run stops; each mail has one result, untried ones are held, and the error is raised."""
 
-    class Full(Notebook):
-        def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
-            super().settle(mail, answer)
+    class Full(RecordingTracker):
+        def record(self, mail: OutgoingMail, result: SendResult) -> None:
+            super().record(mail, result)
             if mail.delivery_id == 3:
                 raise OSError("no space left on device")
 
-    book = Full()
+    tracker = Full()
 
     async def run() -> None:
-        async with connection_pool.ConnectionPool(only(settings, 1), book) as pool:
+        async with connection_pool.ConnectionPool(only(settings, 1), tracker) as pool:
             for number in range(10):
                 await pool.submit(mail(number))
             await pool.drain()
 
     with pytest.raises(OSError, match="no space left"):
         asyncio.run(run())
-    verdicts = [book.answers[number].outcome for number in range(10)]
+    verdicts = [tracker.answers[number].verdict for number in range(10)]
     assert verdicts == [SendOutcome.ACCEPTED] * 4 + [SendOutcome.NOT_ATTEMPTED] * 6
     assert len(mail_server.messages) == 4
 
 
 def test_stopping(settings: Settings, mail_server: MailServer) -> None:
-    """What is in flight gets its answer, all else is held, also what comes too late."""
-    book = Notebook()
+    """Mails in flight get their replies; all others are held, also those submitted later."""
+    tracker = RecordingTracker()
 
     async def run() -> None:
-        async with connection_pool.ConnectionPool(only(settings, 1), book) as pool:
+        async with connection_pool.ConnectionPool(only(settings, 1), tracker) as pool:
             for number in range(5):
                 await pool.submit(mail(number))
             mail_server.reply(
@@ -210,14 +212,14 @@ def test_stopping(settings: Settings, mail_server: MailServer) -> None:
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         runner.run(run())
-    assert [book.answers[number].outcome for number in range(6)] == [SendOutcome.ACCEPTED] + [
+    assert [tracker.answers[number].verdict for number in range(6)] == [SendOutcome.ACCEPTED] + [
         SendOutcome.NOT_ATTEMPTED
     ] * 5
 
 
-def test_being_ended_in_flight(settings: Settings, mail_server: MailServer) -> None:
-    """Whoever is cancelled knows of each mail what is known: one may have arrived, the others did not."""
-    book = Notebook()
+def test_cancelled_in_flight(settings: Settings, mail_server: MailServer) -> None:
+    """The mail in flight is uncertain, the others are held."""
+    tracker = RecordingTracker()
 
     async def run() -> None:
         task = asyncio.current_task()
@@ -228,7 +230,7 @@ def test_being_ended_in_flight(settings: Settings, mail_server: MailServer) -> N
             ended.wait(10)
 
         mail_server.reply("end", "250 taken too late", first=cancel)
-        async with connection_pool.ConnectionPool(only(settings, 1), book) as pool:
+        async with connection_pool.ConnectionPool(only(settings, 1), tracker) as pool:
             for number in range(3):
                 await pool.submit(mail(number))
             await pool.drain()
@@ -239,60 +241,60 @@ def test_being_ended_in_flight(settings: Settings, mail_server: MailServer) -> N
         with pytest.raises(asyncio.CancelledError):
             runner.run(run())
     ended.set()
-    verdicts = [book.answers[number].outcome for number in range(3)]
+    verdicts = [tracker.answers[number].verdict for number in range(3)]
     assert verdicts == [SendOutcome.UNCERTAIN, SendOutcome.NOT_ATTEMPTED, SendOutcome.NOT_ATTEMPTED]
 
 
-def test_leaving_without_order(settings: Settings, mail_server: MailServer) -> None:
-    """Whoever does not drain loses nothing: what has not begun is held."""
-    book = Notebook()
+def test_leaving_without_draining(settings: Settings, mail_server: MailServer) -> None:
+    """Mails that have not begun are held."""
+    tracker = RecordingTracker()
 
     async def run() -> None:
-        async with connection_pool.ConnectionPool(settings, book) as pool:
+        async with connection_pool.ConnectionPool(settings, tracker) as pool:
             for number in range(3):
                 await pool.submit(mail(number))
 
     asyncio.run(run())
-    assert {answer.outcome for answer in book.answers.values()} == {SendOutcome.NOT_ATTEMPTED}
+    assert {answer.outcome for answer in tracker.answers.values()} == {SendOutcome.NOT_ATTEMPTED}
     assert mail_server.messages == []
 
 
-def test_a_busy_provider_holds_up_nobody(settings: Settings, mail_server: MailServer) -> None:
-    """While all that wait are for a provider that is slow, mails for others go past them."""
+def test_a_busy_provider_delays_no_other(settings: Settings, mail_server: MailServer) -> None:
+    """Mails for other providers overtake those of a slow one."""
     order: list[str] = []
 
-    class Book(Notebook):
-        def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
-            super().settle(mail, answer)
+    class Book(RecordingTracker):
+        def record(self, mail: OutgoingMail, result: SendResult) -> None:
+            super().record(mail, result)
             order.append(mail.recipient)
 
-    book = Book()
+    tracker = Book()
     mails = [mail(n, "slow@gmail.com") for n in range(300)] + [
         mail(300 + n, f"r@d{n}.test") for n in range(20)
     ]
 
     async def run() -> None:
-        async with connection_pool.ConnectionPool(settings, book) as pool:
+        async with connection_pool.ConnectionPool(settings, tracker) as pool:
             for one in mails:
                 await pool.submit(one)
             await pool.drain()
 
     asyncio.run(run())
-    assert len(book.answers) == 320
+    assert len(tracker.answers) == 320
     last = max(n for n, recipient in enumerate(order) if recipient != "slow@gmail.com")
     assert last < 300, "they did not wait for all of the others"
 
 
 def test_connections_are_kept_and_renewed(settings: Settings, mail_server: MailServer) -> None:
-    """Twelve mails over one connection that is renewed after five make three."""
+    """Twelve mails, five per connection, use three connections."""
     kept = settings.model_copy(update={"smtp_connections": 1, "smtp_messages_per_connection": 5})
     answers = send(kept, *(mail(n) for n in range(12)))
     assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
     assert mail_server.connections == 3
 
 
-def test_a_refused_mail_spares_the_connection(settings: Settings, mail_server: MailServer) -> None:
-    """After a refusal the same connection carries the next mail."""
+def test_a_refused_mail_does_not_end_the_connection(settings: Settings, mail_server: MailServer) -> None:
+    """The same connection carries the next mail."""
     one = only(settings, 1)
     mail_server.reply("rcpt", "550 5.1.1 unknown", to="bob@example.org")
     answers = send(one, mail(1, "bob@example.org"), mail(2), mail(3, "bob@example.org"), mail(4))
@@ -301,7 +303,7 @@ def test_a_refused_mail_spares_the_connection(settings: Settings, mail_server: M
 
 
 def test_strict_providers_get_few_connections(settings: Settings, mail_server: MailServer) -> None:
-    """At most five at a time to Google, over all its domains, while others use the rest."""
+    """At most five to Google, over all its domains, while others use the rest."""
     domains = ("gmail.com", "googlemail.com")
     answers = send(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)))
     assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
@@ -316,14 +318,14 @@ def test_strict_providers_get_few_mails_a_connection(settings: Settings, mail_se
 
 
 def test_a_relay_that_wants_fewer_connections_gets_fewer(settings: Settings, mail_server: MailServer) -> None:
-    """It refuses all but the first: that one carries everything."""
+    """If it refuses all but the first, that one carries everything."""
     mail_server.allow_connections(1)
     answers = send(settings, *(mail(n) for n in range(20)))
     assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
 
 
 def test_an_absent_relay(settings: Settings) -> None:
-    """One mail says that there is no connection, and the log once; the others are not tried at all."""
+    """One mail has the error, the log has it once, and the other mails are not tried."""
     with structlog.testing.capture_logs() as logged:
         answers = send(settings, *(mail(n) for n in range(30)))
     (warning,) = logged
@@ -335,14 +337,14 @@ def test_an_absent_relay(settings: Settings) -> None:
     assert "no connection" in tried.text
 
 
-def test_a_relay_that_refuses_us_at_the_door(settings: Settings, mail_server: MailServer) -> None:
-    """A 5xx greeting is about us, not about a reader."""
+def test_a_refusing_greeting(settings: Settings, mail_server: MailServer) -> None:
+    """A 5xx greeting is about the sender, not about a recipient."""
     mail_server.reply("connect", "554 5.7.1 no mail from you")
     assert send(settings, mail())[0].outcome is SendOutcome.SENDER_REJECTED
 
 
 def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> None:
-    """After the first mail that is refused for our sake, no other is tried."""
+    """After the first such refusal no other mail is tried."""
     mail_server.reply("rcpt", "550 5.7.26 not authenticated", times=1)
     one = only(settings, 1)
     answers = send(one, mail(1), mail(2), mail(3))
@@ -354,7 +356,7 @@ def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> 
 
 
 def test_a_sender_address_that_is_unknown_is_our_fault(settings: Settings, mail_server: MailServer) -> None:
-    """5.1.1 at MAIL speaks of our address: the reader must not be suppressed for it."""
+    """5.1.1 to MAIL is about the sender's address, so the recipient must not be suppressed."""
     mail_server.reply("mail", "550 5.1.1 unknown sender")
     assert send(settings, mail())[0].outcome is SendOutcome.SENDER_REJECTED
 
@@ -371,7 +373,7 @@ def test_a_sender_address_that_is_unknown_is_our_fault(settings: Settings, mail_
 def test_a_broken_connection(
     settings: Settings, mail_server: MailServer, stage: str, verdict: SendOutcome
 ) -> None:
-    """Before its body leaves a mail is provably unsent; from then on nobody can know."""
+    """Before its body was sent, a mail is provably unsent; afterwards it is uncertain."""
     mail_server.drop(stage, times=1)
     one = only(settings, 1)
     answers = send(one, mail(1), mail(2))
@@ -380,7 +382,7 @@ def test_a_broken_connection(
 
 @pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
 def test_a_relay_that_wants_a_password(settings: Settings) -> None:
-    """The right one is taken; a wrong one, or none, is our fault."""
+    """The right password is accepted; a wrong one, or none, is our fault."""
     with MailServer(password="open sesame") as server:
         at = settings.model_copy(update={"smtp_port": server.port})
         for password, verdict in (
@@ -394,7 +396,7 @@ def test_a_relay_that_wants_a_password(settings: Settings) -> None:
 
 
 def test_required_encryption_is_required(settings: Settings, mail_server: MailServer) -> None:
-    """Without STARTTLS nothing is said in the clear; opportunistic settings go on without it."""
+    """Without STARTTLS nothing is sent in clear text, except with opportunistic settings."""
     strict = settings.model_copy(update={"smtp_security": "starttls"})
     assert send(strict, mail())[0].outcome is SendOutcome.UNREACHABLE
     assert mail_server.messages == []
@@ -409,7 +411,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system trusts this authority."""
+    """Make the system trust this authority."""
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
 
@@ -441,7 +443,7 @@ def over(server: MailServer, settings: Settings, security: str, **more: Any) -> 
 def test_encryption(
     settings: Settings, authority: trustme.CA, pipelining: bool, security: str, new_loop: LoopFactory
 ) -> None:
-    """Large mails, one behind the other, arrive byte for byte, on either event loop."""
+    """Large mails arrive byte for byte, on both event loops."""
     mails = [mail(n, data=f"Subject: {n}\r\n\r\n".encode() + b"0123456789\r\n" * 30_000) for n in range(5)]
     with encrypting(authority.issue_cert("127.0.0.1"), at_once=security == "tls") as server:
         server.offers_pipelining = pipelining
@@ -455,10 +457,10 @@ def test_encryption(
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("flaw", ["unknown authority", "other name", "expired"])
 @pytest.mark.parametrize("security", ["starttls", "tls", "opportunistic"])
-def test_a_certificate_that_proves_nothing(
+def test_an_untrusted_certificate(
     settings: Settings, authority: trustme.CA, security: str, flaw: str
 ) -> None:
-    """Where encryption is required nothing is said to who may be anybody; opportunistic means: better so."""
+    """Required encryption refuses it; opportunistic encryption accepts it."""
     certificate = {
         "unknown authority": lambda: trustme.CA().issue_cert("127.0.0.1"),
         "other name": lambda: authority.issue_cert("mail.example.org"),
@@ -477,10 +479,10 @@ def test_a_certificate_that_proves_nothing(
 @pytest.mark.parametrize(
     "certificate", [None, trustme.CA().issue_cert("127.0.0.1")], ids=["plain", "anybody"]
 )
-def test_a_password_is_told_only_to_whom_it_belongs(
+def test_a_password_requires_verified_encryption(
     settings: Settings, certificate: trustme.LeafCert | None
 ) -> None:
-    """Opportunistic is not enough for it: anybody can offer no STARTTLS, or some certificate."""
+    """Opportunistic encryption is not enough, because anybody can offer it."""
     login = {"smtp_username": "paperboy", "smtp_password": "open sesame"}
     with encrypting(certificate, password="open sesame") as server:
         (answer,) = send(over(server, settings, "opportunistic", **login), mail())
@@ -488,7 +490,7 @@ def test_a_password_is_told_only_to_whom_it_belongs(
 
 
 def test_an_address_outside_ascii(settings: Settings, mail_server: MailServer) -> None:
-    """It goes out where SMTPUTF8 is offered, and fails where it is not."""
+    """It is sent if SMTPUTF8 is offered, and fails otherwise."""
     wide = mail(1, "jürgen@example.org", needs_smtputf8=True)
     assert send(settings, wide)[0].outcome is SendOutcome.ACCEPTED
     assert mail_server.messages[0].recipient == "jürgen@example.org"
@@ -496,8 +498,8 @@ def test_an_address_outside_ascii(settings: Settings, mail_server: MailServer) -
     assert send(settings, wide)[0].outcome is SendOutcome.UNSENDABLE
 
 
-def test_a_relays_words_are_cleaned(settings: Settings, mail_server: MailServer) -> None:
-    """They end up in the database and on an operator's screen: one line, no control characters."""
+def test_the_text_of_a_reply_is_cleaned(settings: Settings, mail_server: MailServer) -> None:
+    """It ends up in the database and in terminals: one line, no control characters."""
     mail_server.reply("rcpt", "550-5.1.1 first\r\n550 5.1.1 second\0" + "x" * 900)
     (answer,) = send(settings, mail())
     assert answer.text.startswith("5.1.1 first 5.1.1 second")

@@ -1,4 +1,4 @@
-"""What is said of a mail, and how a relay's bytes become replies."""
+"""SMTP commands and bodies as bytes, and the parser of replies."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from app.delivery.smtp.protocol import (
     ReplyParser,
     ServerCapabilities,
     Unsendable,
-    clean,
     dot_stuffed,
-    envelope,
+    envelope_commands,
+    printable_line,
 )
 from app.types import OutgoingMail
 
@@ -42,25 +42,27 @@ def test_dots_are_stuffed(data: bytes, sent: bytes) -> None:
     assert dot_stuffed(mail(data=data)) == sent
 
 
-def test_a_body_without_dots_is_not_looked_at() -> None:
-    """Whoever wrote it knows: the bytes are the very same object."""
+def test_a_body_without_leading_dots_is_not_copied() -> None:
+    """The result is the same object."""
     data = b"a\r\n"
     assert dot_stuffed(mail(data=data, no_leading_dots=True)) is data
 
 
 def test_an_envelope() -> None:
-    """The size is told where the relay wants to know it."""
-    assert envelope(mail(), ServerCapabilities()) == (
+    """SIZE is sent if the relay supports it."""
+    assert envelope_commands(mail(), ServerCapabilities()) == (
         b"MAIL FROM:<b@paperboy.test>\r\n",
         b"RCPT TO:<alice@example.org>\r\n",
     )
-    assert envelope(mail(), ServerCapabilities(size=0))[0] == b"MAIL FROM:<b@paperboy.test> SIZE=3\r\n"
+    assert (
+        envelope_commands(mail(), ServerCapabilities(size=0))[0] == b"MAIL FROM:<b@paperboy.test> SIZE=3\r\n"
+    )
 
 
 def test_an_envelope_outside_ascii() -> None:
-    """SMTPUTF8 is asked for by the mails that need it, where it is offered."""
+    """SMTPUTF8 is requested for mails that need it, if the relay offers it."""
     wide = mail("jürgen@example.org", needs_smtputf8=True)
-    assert envelope(wide, ServerCapabilities(smtputf8=True)) == (
+    assert envelope_commands(wide, ServerCapabilities(smtputf8=True)) == (
         b"MAIL FROM:<b@paperboy.test> SMTPUTF8\r\n",
         "RCPT TO:<jürgen@example.org>\r\n".encode(),
     )
@@ -69,48 +71,48 @@ def test_an_envelope_outside_ascii() -> None:
 @pytest.mark.parametrize(
     ("outgoing", "why"),
     [
-        (mail(data=b"x" * 101), "has 101 bytes, and the relay takes 100"),
+        (mail(data=b"x" * 101), "has 101 bytes, and the relay accepts at most 100"),
         (mail("jürgen@example.org", needs_smtputf8=True), "outside ASCII"),
         (mail("jürgen@example.org"), "outside ASCII"),
-        (mail("alice@example.org>\r\nRCPT TO:<bob@example.org"), "cannot be said"),
-        (mail("alice example@example.org"), "cannot be said"),
-        (mail("alice"), "cannot be said"),
+        (mail("alice@example.org>\r\nRCPT TO:<bob@example.org"), "cannot be written"),
+        (mail("alice example@example.org"), "cannot be written"),
+        (mail("alice"), "cannot be written"),
     ],
 )
-def test_what_a_relay_cannot_carry(outgoing: OutgoingMail, why: str) -> None:
-    """It is refused before a word is said, with the reason."""
+def test_mails_that_a_relay_cannot_carry(outgoing: OutgoingMail, why: str) -> None:
+    """They are refused with the reason before any command is sent."""
     with pytest.raises(Unsendable, match=why):
-        envelope(outgoing, ServerCapabilities(size=100))
+        envelope_commands(outgoing, ServerCapabilities(size=100))
 
 
 def test_a_quoted_address() -> None:
-    """Rare, and allowed."""
+    """It is allowed, though rare."""
     assert (
-        envelope(mail('"alice b"@example.org'), ServerCapabilities())[1]
+        envelope_commands(mail('"alice b"@example.org'), ServerCapabilities())[1]
         == b'RCPT TO:<"alice b"@example.org>\r\n'
     )
 
 
-def fed(*pieces: bytes) -> tuple[list[Reply], ReplyParser]:
-    replies = ReplyParser()
-    return [reply for piece in pieces for reply in replies.feed(piece)], replies
+def parse(*pieces: bytes) -> tuple[list[Reply], ReplyParser]:
+    parser = ReplyParser()
+    return [reply for piece in pieces for reply in parser.feed(piece)], parser
 
 
 def test_replies_of_several_lines() -> None:
     """Their lines are joined, and the last line's code counts."""
-    found, replies = fed(b"250-first\r\n250-\r\n250 last\r\n354\r\n")
-    assert found == [Reply(250, b"first  last"), Reply(354, b"")]
-    assert not replies.has_more
+    replies, parser = parse(b"250-first\r\n250-\r\n250 last\r\n354\r\n")
+    assert replies == [Reply(250, b"first  last"), Reply(354, b"")]
+    assert not parser.has_more
 
 
 @given(st.lists(st.integers(0, 60), max_size=6))
 def test_replies_in_any_pieces(cuts: list[int]) -> None:
-    """Where a network cuts its packets makes no difference."""
+    """The result does not depend on where the network splits the bytes."""
     whole = b"250 2.0.0 taken as 4711\r\n250-a\r\n250 b\r\n354 go\r\n"
     places = [0, *sorted(cuts), len(whole)]
-    found, replies = fed(*(whole[a:b] for a, b in itertools.pairwise(places)))
-    assert found == [Reply(250, b"2.0.0 taken as 4711"), Reply(250, b"a b"), Reply(354, b"go")]
-    assert not replies.has_more
+    replies, parser = parse(*(whole[a:b] for a, b in itertools.pairwise(places)))
+    assert replies == [Reply(250, b"2.0.0 taken as 4711"), Reply(250, b"a b"), Reply(354, b"go")]
+    assert not parser.has_more
 
 
 @pytest.mark.parametrize(
@@ -125,31 +127,32 @@ def test_replies_in_any_pieces(cuts: list[int]) -> None:
         b"\0" * 9000,
     ],
 )
-def test_garbage_is_known(garbage: bytes) -> None:
-    """What came before it counts still."""
-    found, replies = fed(b"250 ok\r\n" + garbage)
-    assert found == [Reply(250, b"ok")]
-    assert replies.garbled
-    assert replies.has_more
+def test_bytes_that_are_not_smtp(garbage: bytes) -> None:
+    """Replies before them still count."""
+    replies, parser = parse(b"250 ok\r\n" + garbage)
+    assert replies == [Reply(250, b"ok")]
+    assert parser.is_invalid
+    assert parser.has_more
 
 
 @pytest.mark.parametrize("line", [b"250-" + b"x" * 1000, b"250-", b"250-" + b" " * 1000])
-def test_an_endless_reply_is_garbage(line: bytes) -> None:
-    """A relay cannot fill the memory with lines that never end their reply, be they empty."""
-    found, replies = fed(*[(line + b"\r\n") * 10] * 1000)
-    assert found == []
-    assert replies.garbled
+def test_an_endless_reply_is_invalid(line: bytes) -> None:
+    """It cannot fill the memory, not even with empty lines."""
+    replies, parser = parse(*[(line + b"\r\n") * 10] * 1000)
+    assert replies == []
+    assert parser.is_invalid
 
 
 @given(st.lists(st.binary(max_size=200), max_size=8))
 def test_hostile_bytes(pieces: list[bytes]) -> None:
-    """Whatever comes, nothing is raised."""
-    fed(*pieces)
+    """No bytes raise an exception."""
+    parse(*pieces)
 
 
-def test_words_are_cleaned() -> None:
-    """One line of a bounded length, nothing that a terminal obeys, no half characters."""
-    assert clean("a\r\n b\0\ud800" + "x" * 900) == "a b ?" + "x" * 495
+def test_a_reply_becomes_one_printable_line() -> None:
+    """Of a bounded length, without terminal control and without lone surrogates."""
+    assert printable_line("a\r\n b\0\ud800" + "x" * 900) == "a b ?" + "x" * 495
     assert (
-        clean("5.1.1\x1b[2J\x9b31m gr\u00fc\u00dfe \u202etxt\u00a0x") == "5.1.1 [2J 31m gr\u00fc\u00dfe txt x"
+        printable_line("5.1.1\x1b[2J\x9b31m gr\u00fc\u00dfe \u202etxt\u00a0x")
+        == "5.1.1 [2J 31m gr\u00fc\u00dfe txt x"
     )

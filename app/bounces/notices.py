@@ -217,7 +217,7 @@ def _automatic_answer(mail: Part) -> tuple[Notice, ...]:
     away = _AWAY.search(subject)
     if daemon or not (automatic or away):
         return ()
-    if responses.speaks_of_failure(subject[: away.start()] if away else subject):
+    if responses.mentions_failure(subject[: away.start()] if away else subject):
         return ()  # "Undeliverable: Automatic reply" tells of an answer that came back
     found = sanitize.EMAIL_ADDRESS.search(mail.header("from"))
     return (
@@ -261,9 +261,9 @@ def _worded(each: free_text.RecipientDiagnostic, around: str, mail: Part, delaye
 def _sounds_like_a_notice(mail: Part, words: str) -> bool:
     sender = f"{mail.header('from')} {mail.header('return-path')} {mail.header('sender')}"
     empty = mail.header("return-path").strip() == "<>" or mail.header("from").strip() in ("<>", "")
-    said = responses.speaks_of_failure(mail.header("subject")) or responses.speaks_of_failure(words[:2000])
+    said = responses.mentions_failure(mail.header("subject")) or responses.mentions_failure(words[:2000])
     return bool(
-        (empty or _FROM_A_DAEMON.search(sender) or responses.speaks_of_failure(mail.header("subject")))
+        (empty or _FROM_A_DAEMON.search(sender) or responses.mentions_failure(mail.header("subject")))
         and said
     )
 

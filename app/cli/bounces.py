@@ -76,7 +76,7 @@ def _cell(value: object) -> object:
 def list_suppressions(as_json: output.AsJson = False) -> None:
     """Every address that gets no mail: by its hash, and by name where its reader is still known."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        rows = list_of.named(session)
+        rows = list_of.all_with_addresses(session)
     if as_json:
         output.print_json([row.model_dump(exclude={"id"}) | {"email": email} for row, email in rows])
         return

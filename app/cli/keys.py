@@ -107,7 +107,7 @@ def new_dkim_key(
     dkim.create(algorithm, path)
     (key,) = dkim.load(keys[-1:])
     record, text = key.record(made.mail_domain)
-    strings, setting = dkim.strings(text), f"PAPERBOY_DKIM_KEYS={','.join(keys)}"
+    strings, setting = dkim.txt_strings(text), f"PAPERBOY_DKIM_KEYS={','.join(keys)}"
     if as_json:
         output.print_json(
             {

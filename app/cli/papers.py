@@ -204,7 +204,7 @@ def send(
     with output.open_application() as app, output.graceful_shutdown(app):
         counts = pipeline.send_due(app, clock.utcnow())
         with app.db.read() as session:
-            pauses, waiting = ledger.pauses(session), ledger.waiting(session)
+            pauses, waiting = ledger.pauses(session), ledger.waiting_mails(session)
     if as_json:
         output.print_json(dict(counts))
     elif counts:

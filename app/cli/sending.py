@@ -44,7 +44,7 @@ def status(edition: Which = "", as_json: output.AsJson = False) -> None:
             else reconciliation.reconcile_recent(session, now)
         )
         mails = {} if edition else ledger.totals(session)
-        pauses, waiting = ledger.pauses(session), [] if edition else ledger.waiting(session)
+        pauses, waiting = ledger.pauses(session), [] if edition else ledger.waiting_mails(session)
     others = [each for each in waiting if each.kind is not MailKind.DIGEST]
     if as_json:
         shown = [pause.model_dump(exclude={"id"}) for pause in pauses]
@@ -59,7 +59,7 @@ def status(edition: Which = "", as_json: output.AsJson = False) -> None:
 
 
 @sending.command()
-def pause(reason: Why, edition: Which = ledger.EVERYTHING) -> None:
+def pause(reason: Why, edition: Which = ledger.ALL_EDITIONS) -> None:
     """Let no mail leave from about this second on. What is due is composed and waits."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
@@ -69,7 +69,7 @@ def pause(reason: Why, edition: Which = ledger.EVERYTHING) -> None:
 
 
 @sending.command()
-def resume(edition: Which = ledger.EVERYTHING) -> None:
+def resume(edition: Which = ledger.ALL_EDITIONS) -> None:
     """Let mails leave again. An edition that was paused by itself stays so."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
@@ -84,7 +84,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, as 2026-11-
     """End every mail of an edition that has not left. What is in flight gets its answer."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        if not any(ledger.counts(session, [edition])[edition].values()):
+        if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):
             raise NotFound(f"no digest of the edition {edition} was ever due")
         ended = ledger.cancel(session, edition)
         audit_log.record(session, output.ACTOR, "edition.cancel", edition, now, ended=ended)
@@ -114,7 +114,7 @@ def _say_balance(balance: reconciliation.Reconciliation, mails: Mapping[Delivery
         output.err().print(f"{balance.describe_faults()}: see `paperboy doctor`.")
 
 
-def say_waiting(waiting: Sequence[ledger.Waiting]) -> str:
+def say_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
     """How many mails wait, and when they are tried."""
     mails, first = sum(each.mails for each in waiting), min(each.next_attempt_at for each in waiting)
     at = output.moment(first)
@@ -128,12 +128,12 @@ def say_waiting(waiting: Sequence[ledger.Waiting]) -> str:
 def say_paused(pauses: list[SendingPause]) -> None:
     """Each pause and its reason, and how it ends."""
     for each in pauses:
-        only = "" if each.edition == ledger.EVERYTHING else f" --edition {output.escaped(each.edition)}"
+        only = "" if each.edition == ledger.ALL_EDITIONS else f" --edition {output.escaped(each.edition)}"
         since, why = output.moment(each.since), output.escaped(each.reason)
         output.err().print(f"{_named(each.edition)} is paused since {since}: {why}", soft_wrap=True)
         output.err().print(f"  → when the reason is gone: paperboy sending resume{only}", soft_wrap=True)
 
 
 def _named(edition: str) -> str:
-    everything = edition == ledger.EVERYTHING
+    everything = edition == ledger.ALL_EDITIONS
     return "Sending" if everything else f"The edition {output.escaped(edition)}"

@@ -1,18 +1,18 @@
-"""What a sender is about to do, and what came of it, written down where a dying process cannot lose it.
+"""The write-ahead journal of one sender process: which mails it is about to send, and the relay's answers.
 
-A journal is one file of one sender. A short line is written right before a mail's body leaves, another
-after its answer. The file is mapped into memory: what stands there is the kernel's, so `kill -9` loses none,
-and no line costs a system call. The file is locked as long as its sender lives. Whoever finds it unlocked
-settles what that sender had in hand (`left_behind`).
+A journal is one file of one sender. The sender writes a short line right before a mail's body leaves, and
+another line after the relay's answer. The file is mapped into memory, so its content belongs to the kernel:
+`kill -9` loses no line, and no line costs a system call. The sender holds a lock on the file as long as it
+lives. A process that finds an unlocked journal records what that sender left unfinished (`abandoned`).
 
     <crc>  O  <owner>  <boot>  <durable or empty>    the first line
-    <crc>  I  <id>                                   about to be handed over: where the disk is waited for
+    <crc>  I  <id>                                   intent: may be sent soon; synced to disk if durable
     <crc>  B  <id>  <time>  <message-id>  <subject>  the body leaves now
-    <crc>  E  <id>  <time>  <verdict>  <code>  <the relay's words>
+    <crc>  E  <id>  <time>  <verdict>  <code>  <text of the relay's answer>
 
-Fields are set apart by tabs. The file is filled with zeros ahead of its lines, so that there is room for
-every answer before a body leaves: a full disk stops sending in time, as an error and not as a broken map. A
-line that is torn, or not ours, has a wrong checksum and is passed over.
+Fields are separated by tabs. The file is filled with zeros ahead of its lines, so that every answer has its
+space before the body leaves: a full disk then stops sending early with an error, and not later with SIGBUS.
+A line that is torn or foreign has a wrong checksum and is skipped.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ import structlog
 from app.errors import JournalError
 from app.types import SendOutcome, SendResult
 
-ROOM = 1 << 18  # bytes made ready at a time
-CUT_AT = 1 << 20  # bytes after which the lines that are no longer needed are dropped
-LONGEST_WORDS = 1000  # bytes of a relay's answer
-LONGEST_END = LONGEST_WORDS + 100
+ALLOCATION = 1 << 18  # bytes by which the file grows
+COMPACT_AT = 1 << 20  # bytes after which acknowledged lines are dropped
+MAX_REPLY_BYTES = 1000  # of a relay's answer
+MAX_END_LINE = MAX_REPLY_BYTES + 100
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 log = structlog.get_logger(__name__)
 
 
 class AttemptResult(NamedTuple):
-    """What came of one attempt. `at` is in seconds since 1970; message_id is empty when nothing was begun."""
+    """The result of one attempt. `at` is in seconds since 1970; message_id is empty if no body was sent."""
 
     delivery_id: int
-    answer: SendResult
+    result: SendResult
     at: float
     message_id: str = ""
     subject: str = ""
@@ -54,12 +54,12 @@ class AttemptResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AbandonedJournal:
-    """What a dead sender's journal tells."""
+    """The content of a dead sender's journal."""
 
     owner: str
-    complete: bool  # False: the machine died as well, and may have lost lines that were written
-    begun: Mapping[int, tuple[str, str]]  # Message-ID and subject; without an answer: each may have arrived
-    ended: tuple[AttemptResult, ...]
+    complete: bool  # False: the machine restarted as well, and lines may be missing
+    unanswered: Mapping[int, tuple[str, str]]  # Message-ID and subject of mails that may have arrived
+    results: tuple[AttemptResult, ...]
 
 
 class Journal:
@@ -67,114 +67,117 @@ class Journal:
 
     _file: int
     _map: mmap.mmap
-    _at: int  # where the next line goes
-    _ready: int  # bytes that there is room for
+    _position: int  # of the next line
+    _allocated: int  # bytes of the file
 
     def __init__(self, folder: Path, owner: str, *, durable: bool = False) -> None:
         self.durable = durable
         self._path = folder / f"{owner.rpartition(':')[2]}.journal"
-        self._first = _line(f"O\t{owner}\t{_boot()}\t{'durable' if durable else ''}")
-        self._lines: dict[int, bytes] = {}  # what must not be cut off yet, by delivery
-        self._open: set[int] = set()
+        self._header = _line(f"O\t{owner}\t{_boot_id()}\t{'durable' if durable else ''}")
+        self._needed_lines: dict[int, bytes] = {}  # by delivery: those that compacting must keep
+        self._in_flight: set[int] = set()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _alone(folder):
+            with _folder_lock(folder):
                 self._start_file(self._path)
         except OSError as error:
             raise _unwritable(self._path, error) from error
 
     @property
-    def open(self) -> frozenset[int]:
-        """Begun, and not ended."""
-        return frozenset(self._open)
+    def in_flight(self) -> frozenset[int]:
+        """The deliveries that have begun and have no result."""
+        return frozenset(self._in_flight)
 
-    def is_open(self, delivery_id: int) -> bool:
-        return delivery_id in self._open
+    def is_in_flight(self, delivery_id: int) -> bool:
+        return delivery_id in self._in_flight
 
     def intend(self, delivery_ids: Iterable[int]) -> None:
-        """These may leave soon. Followed by `sync`, that much survives the machine."""
+        """Write that these may be sent soon. After `sync` that survives a crash of the machine."""
         for delivery_id in delivery_ids:
-            self._keep(delivery_id, _line(f"I\t{delivery_id}"), len(self._open))
+            self._append(delivery_id, _line(f"I\t{delivery_id}"), len(self._in_flight))
 
     def sync(self) -> None:
-        """Wait for the disk. This one may run in another thread."""
-        try:  # not `mmap.flush`, which lets nobody else run meanwhile
+        """Wait until the file is on disk. This method may run in another thread."""
+        try:  # not `mmap.flush`, which does not release the interpreter's lock meanwhile
             os.fsync(self._file)
         except OSError as error:
             raise _unwritable(self._path, error) from error
 
     def begin(self, delivery_id: int, at: float, message_id: str, subject: str) -> None:
-        """The body leaves now. JournalError: it must not, for there is no room to write down its answer."""
+        """Write that the body leaves now. On JournalError it must not: its answer could not be written."""
         line = _line(f"B\t{delivery_id}\t{at:.3f}\t{message_id}\t{subject}")
-        self._keep(delivery_id, line, len(self._open) + 1)
-        self._open.add(delivery_id)
+        self._append(delivery_id, line, len(self._in_flight) + 1)
+        self._in_flight.add(delivery_id)
 
-    def end(self, ending: AttemptResult) -> None:
-        """The answer is here. What was begun has its room already."""
-        delivery_id, answer = ending.delivery_id, ending.answer
-        words = answer.text.encode("utf-8", "replace")[:LONGEST_WORDS].decode("utf-8", "ignore")
-        line = _line(f"E\t{delivery_id}\t{ending.at:.3f}\t{answer.outcome}\t{answer.code or ''}\t{words}")
-        self._keep(delivery_id, line, len(self._open) - (delivery_id in self._open))
-        self._open.discard(delivery_id)
+    def end(self, attempt: AttemptResult) -> None:
+        """Write the result of an attempt. One that began has its space reserved."""
+        delivery_id, result = attempt.delivery_id, attempt.result
+        text = result.text.encode("utf-8", "replace")[:MAX_REPLY_BYTES].decode("utf-8", "ignore")
+        line = _line(f"E\t{delivery_id}\t{attempt.at:.3f}\t{result.outcome}\t{result.code or ''}\t{text}")
+        self._append(delivery_id, line, len(self._in_flight) - (delivery_id in self._in_flight))
+        self._in_flight.discard(delivery_id)
 
-    def folded(self, delivery_ids: Iterable[int]) -> None:
-        """The ledger knows of these ends: their lines are needed no more."""
+    def acknowledge(self, delivery_ids: Iterable[int]) -> None:
+        """Drop the lines of these deliveries: their results are in the ledger."""
         for delivery_id in delivery_ids:
-            if delivery_id not in self._open:
-                self._lines.pop(delivery_id, None)
-        if self._at > CUT_AT:
-            with suppress(OSError):  # then it is longer than it need be
-                self._cut()
+            if delivery_id not in self._in_flight:
+                self._needed_lines.pop(delivery_id, None)
+        if self._position > COMPACT_AT:
+            with suppress(OSError):  # then the file stays longer than necessary
+                self._compact()
 
-    def close(self, *, settled: bool = True) -> None:
-        """The sender is done. What the ledger does not know yet stays for whoever starts next, and so does
-        the journal where not all that was claimed is `settled`: that tells that it never left."""
-        if settled and not self._lines:
+    def close(self, *, complete: bool = True) -> None:
+        """Close the journal, and delete it if nothing is left to recover.
+
+        It stays if it has results that are not in the ledger yet, or if some claimed mails have no result
+        (not `complete`): then it proves that they were never sent.
+        """
+        if complete and not self._needed_lines:
             _remove(self._path)
         self._map.close()
         os.close(self._file)
 
-    def _keep(self, delivery_id: int, line: bytes, answers_to_come: int) -> None:
+    def _append(self, delivery_id: int, line: bytes, expected_results: int) -> None:
         try:
-            self._make_room(len(line) + LONGEST_END * answers_to_come)
+            self._reserve(len(line) + MAX_END_LINE * expected_results)
             self._write(line)
         except OSError as error:
             raise _unwritable(self._path, error) from error
-        self._lines[delivery_id] = self._lines.get(delivery_id, b"") + line
+        self._needed_lines[delivery_id] = self._needed_lines.get(delivery_id, b"") + line
 
-    def _make_room(self, size: int) -> None:
-        if self._at + size > self._ready:
-            grown = max(ROOM, size)
-            _fill(self._file, grown, self._ready)
-            mapped = mmap.mmap(self._file, self._ready + grown)
+    def _reserve(self, size: int) -> None:
+        if self._position + size > self._allocated:
+            growth = max(ALLOCATION, size)
+            _fill_with_zeros(self._file, growth, self._allocated)
+            remapped = mmap.mmap(self._file, self._allocated + growth)
             self._map.close()
-            self._map, self._ready = mapped, self._ready + grown
+            self._map, self._allocated = remapped, self._allocated + growth
 
     def _write(self, line: bytes) -> None:
-        end = self._at + len(line)
-        self._map[self._at : end] = line
-        self._at = end
+        end = self._position + len(line)
+        self._map[self._position : end] = line
+        self._position = end
 
-    def _cut(self) -> None:
-        """The lines that are still needed, in a file of their own that takes the place of the old one."""
-        old = self._file, self._map, self._at, self._ready
+    def _compact(self) -> None:
+        """Write the lines that are still needed to a new file and replace the old one by it."""
+        old = self._file, self._map, self._position, self._allocated
         try:
-            self._start_file(self._path.with_suffix(".new"), *self._lines.values())
+            self._start_file(self._path.with_suffix(".new"), *self._needed_lines.values())
         except OSError:
-            self._file, self._map, self._at, self._ready = old
+            self._file, self._map, self._position, self._allocated = old
             raise
         self._path.with_suffix(".new").replace(self._path)
         old[1].close()
         os.close(old[0])
 
     def _start_file(self, path: Path, *lines: bytes) -> None:
-        self._map = mmap.mmap(-1, mmap.PAGESIZE)  # until there is room in the file
+        self._map = mmap.mmap(-1, mmap.PAGESIZE)  # until space is allocated in the file
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._at = self._ready = 0
+        self._position = self._allocated = 0
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            start = b"".join((self._first, *lines))
-            self._make_room(len(start) + LONGEST_END * len(self._open))
+            start = b"".join((self._header, *lines))
+            self._reserve(len(start) + MAX_END_LINE * len(self._in_flight))
             self._write(start)
             if self.durable:
                 os.fsync(self._file)
@@ -186,65 +189,66 @@ class Journal:
 
 
 def abandoned(folder: Path) -> Iterator[AbandonedJournal]:
-    """What dead senders left. A journal is deleted when the next one is asked for, and not before."""
+    """Yield the journals of dead senders. A journal is deleted when the caller asks for the next one."""
     for path in sorted(folder.glob("*.journal")):
-        with _taken(path) as mine:
-            if not mine:
+        with _lock_if_abandoned(path) as locked:
+            if not locked:
                 continue
-            remains = _read(path.read_bytes())
-            if remains is None:
-                log.warning("this is no journal; it is put aside", path=str(path))
+            journal = _parse(path.read_bytes())
+            if journal is None:
+                log.warning("renamed a file that is not a journal to .junk", path=str(path))
                 path.rename(path.with_suffix(".junk"))
                 continue
-            yield remains
+            yield journal
             _remove(path)
 
 
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
-    path.with_suffix(".new").unlink(missing_ok=True)  # of a cut that was not finished
+    path.with_suffix(".new").unlink(missing_ok=True)  # left by an interrupted `_compact`
 
 
-def any_left_behind(folder: Path) -> bool:
-    """Whether `left_behind` would find one."""
+def any_abandoned(folder: Path) -> bool:
+    """Return whether `abandoned` would find a file."""
     for path in folder.glob("*.journal"):
-        with _taken(path) as mine:
-            if mine:
+        with _lock_if_abandoned(path) as locked:
+            if locked:
                 return True
     return False
 
 
 def live_owners(folder: Path) -> set[str]:
-    """The owners of journals whose senders live."""
+    """Return the owners of journals whose senders are alive."""
     owners = set()
     for path in folder.glob("*.journal"):
-        with _taken(path) as dead, suppress(FileNotFoundError):
-            if not dead and (remains := _read(path.read_bytes())):
-                owners.add(remains.owner)
+        with _lock_if_abandoned(path) as locked, suppress(FileNotFoundError):
+            if not locked and (journal := _parse(path.read_bytes())):
+                owners.add(journal.owner)
     return owners
 
 
-def _read(data: bytes) -> AbandonedJournal | None:
-    """None: there is no first line of a journal in it."""
+def _parse(data: bytes) -> AbandonedJournal | None:
+    """Return the content of a journal, or None if it has no valid first line."""
     owner, same_boot, complete = None, False, False
-    begun, ended = dict[int, tuple[str, str]](), dict[int, AttemptResult]()  # of the last attempt at each
-    for kind, *fields in _lines_of(data):
+    # Both hold the last attempt at each delivery.
+    unanswered, results = dict[int, tuple[str, str]](), dict[int, AttemptResult]()
+    for kind, *fields in _valid_lines(data):
         if kind == "O":
-            owner, same_boot = fields[0], fields[1] == _boot() != ""
+            owner, same_boot = fields[0], fields[1] == _boot_id() != ""
             complete = same_boot or bool(fields[2])
         elif kind == "B" or (kind == "I" and not same_boot):
-            begun[int(fields[0])] = (fields[2], fields[3]) if kind == "B" else ("", "")
-            ended.pop(int(fields[0]), None)
+            unanswered[int(fields[0])] = (fields[2], fields[3]) if kind == "B" else ("", "")
+            results.pop(int(fields[0]), None)
         elif kind == "E":
-            ending = _ending(*fields)
-            message_id, subject = begun.pop(ending.delivery_id, ("", ""))
-            ended[ending.delivery_id] = ending._replace(message_id=message_id, subject=subject)
-    return None if owner is None else AbandonedJournal(owner, complete, begun, tuple(ended.values()))
+            attempt = _parse_result(*fields)
+            message_id, subject = unanswered.pop(attempt.delivery_id, ("", ""))
+            results[attempt.delivery_id] = attempt._replace(message_id=message_id, subject=subject)
+    return None if owner is None else AbandonedJournal(owner, complete, unanswered, tuple(results.values()))
 
 
-def _ending(delivery_id: str, at: str, verdict: str, code: str, words: str) -> AttemptResult:
-    answer = SendResult(SendOutcome(verdict), int(code) if code else None, words)
-    return AttemptResult(int(delivery_id), answer, float(at))
+def _parse_result(delivery_id: str, at: str, verdict: str, code: str, text: str) -> AttemptResult:
+    result = SendResult(SendOutcome(verdict), int(code) if code else None, text)
+    return AttemptResult(int(delivery_id), result, float(at))
 
 
 def _line(fields: str) -> bytes:
@@ -252,7 +256,7 @@ def _line(fields: str) -> bytes:
     return b"%08x\t%s\n" % (zlib.crc32(text), text)
 
 
-def _lines_of(data: bytes) -> Iterator[list[str]]:
+def _valid_lines(data: bytes) -> Iterator[list[str]]:
     for line in data.split(b"\n"):
         crc, _, text = line.partition(b"\t")
         if crc == b"%08x" % zlib.crc32(text):
@@ -260,9 +264,9 @@ def _lines_of(data: bytes) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _taken(path: Path) -> Iterator[bool]:
-    """Whether it could be locked, for the block: not where its sender lives, or where it is gone."""
-    file = _lock(path)
+def _lock_if_abandoned(path: Path) -> Iterator[bool]:
+    """Try to lock a journal for the block; yield False if its sender is alive or the file is gone."""
+    file = _try_lock(path)
     try:
         yield file is not None
     finally:
@@ -270,15 +274,15 @@ def _taken(path: Path) -> Iterator[bool]:
             os.close(file)
 
 
-def _lock(path: Path) -> int | None:
-    with _alone(path.parent):
+def _try_lock(path: Path) -> int | None:
+    with _folder_lock(path.parent):
         try:
             file = os.open(path, os.O_RDWR)
         except FileNotFoundError:
             return None
         with suppress(BlockingIOError, FileNotFoundError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # What was opened may have been cut off, or told and deleted by another, in between.
+            # Another process may have compacted, or recovered and deleted, the file since it was opened.
             if path.stat().st_ino == os.fstat(file).st_ino:
                 return file
         os.close(file)
@@ -286,8 +290,8 @@ def _lock(path: Path) -> int | None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Nobody takes a journal for a dead sender's between its making and its locking."""
+def _folder_lock(folder: Path) -> Iterator[None]:
+    """Lock the folder, so that no process finds a new journal between its creation and its own lock."""
     file = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -296,14 +300,14 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(file)
 
 
-def _fill(file: int, size: int, at: int) -> None:
-    """Zeros; OSError when not all of them could be written."""
+def _fill_with_zeros(file: int, size: int, at: int) -> None:
+    """Write zeros; raise OSError if the disk has no space for all of them."""
     if os.pwrite(file, bytes(size), at) < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that the file's name survives the machine, too."""
+    """Write the folder to disk, so that the new file's name survives a crash of the machine."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -311,11 +315,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(file)
 
 
-def _boot() -> str:
-    """What is different after the machine was started again; empty where it does not tell."""
+def _boot_id() -> str:
+    """Return an id that changes with each start of the machine; empty if the system has none."""
     return _BOOT.read_text().strip() if _BOOT.exists() else ""
 
 
 def _unwritable(path: Path, error: OSError) -> JournalError:
-    said = error.strerror or str(error)
-    return JournalError(f"the journal {path} cannot be written ({said}), and no mail leaves without it")
+    cause = error.strerror or str(error)
+    return JournalError(f"the journal {path} cannot be written ({cause}), and no mail leaves without it")

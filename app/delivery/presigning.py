@@ -1,4 +1,4 @@
-"""Sign digests ahead, while they wait for their hour, so that they leave at the pace of the network then."""
+"""Sign digests before they are due, so that signing does not slow down sending."""
 
 from __future__ import annotations
 
@@ -19,59 +19,58 @@ from app.mail.composer import Composer
 from app.storage import locks
 from app.types import MailRequest
 
-SHARD = 200
-ENOUGH = timedelta(seconds=40)  # so that the next minute finds us ready to send
-LASTING = timedelta(minutes=5)  # much longer than that
+BATCH_SIZE = 200
+TIME_LIMIT = timedelta(seconds=40)  # so that this process can send in the next minute
+LOCK_LIFETIME = timedelta(minutes=5)  # much longer than TIME_LIMIT
 JOB = "sign"
 
 log = structlog.get_logger(__name__)
 
 
 def sign_ahead(sender: Sender, now: datetime) -> int:
-    """Sign digests that wait for their hour; return how many. The others are signed as they leave.
+    """Sign digests that are not due yet, and return their number. Others are signed when they are sent.
 
     No two processes sign the same digest.
     """
-    until = monotonic() + ENOUGH.total_seconds()
+    deadline = monotonic() + TIME_LIMIT.total_seconds()
     count = 0
-    with _turn(sender, now) as mine, ThreadPoolExecutor() as pool:
-        while mine and not sender.stopping.is_set() and monotonic() < until:
-            signatures = _sign_shard(sender, pool, now)
+    with _signing_lock(sender, now) as may_sign, ThreadPoolExecutor() as pool:
+        while may_sign and not sender.stopping.is_set() and monotonic() < deadline:
+            signatures = _sign_batch(sender, pool, now)
             if not signatures:
                 break
             count += sum(bool(signature.lines) for signature in signatures)
     return count
 
 
-def anything_unsigned(sender: Sender, session: Session, now: datetime) -> bool:
+def has_unsigned(sender: Sender, session: Session, now: datetime) -> bool:
     """Return whether `sign_ahead` has something to do."""
     return sender.composer.signs and bool(ledger.lock_unsigned(session, now, limit=1))
 
 
 @contextmanager
-def _turn(sender: Sender, now: datetime) -> Iterator[bool]:
-    """Yield whether this process may sign: on SQLite one at a time, because it cannot lock rows."""
+def _signing_lock(sender: Sender, now: datetime) -> Iterator[bool]:
+    """Yield whether this process may sign. On SQLite, which cannot lock rows, only one at a time may."""
     with sender.db.read() as session:
-        waiting = anything_unsigned(sender, session, now)
+        waiting = has_unsigned(sender, session, now)
     if not waiting or sender.db.locks_rows:
         yield waiting
         return
-    with locks.hold(sender.db, JOB, now, LASTING) as mine:
-        yield mine
+    with locks.hold(sender.db, JOB, now, LOCK_LIFETIME) as acquired:
+        yield acquired
 
 
-def _sign_shard(sender: Sender, pool: ThreadPoolExecutor, now: datetime) -> list[Signature]:
-    """Sign the next digests. Those that have left or cannot be signed get an empty signature.
+def _sign_batch(sender: Sender, pool: ThreadPoolExecutor, now: datetime) -> list[Signature]:
+    """Sign the next digests. Those that were sent already or cannot be signed get an empty signature.
 
-    The rows are locked meanwhile where the database can do so. SQLite would lock out every other writer.
+    PostgreSQL locks the rows meanwhile. SQLite would lock out every other writer, so it locks nothing.
     """
     with sender.db.write() if sender.db.locks_rows else sender.db.read() as session:
-        unsigned = ledger.lock_unsigned(session, now, limit=SHARD)
-        waiting = [number for number, waits in unsigned.items() if waits]
-        signatures = list(
-            pool.map(partial(_sign, sender.composer), ledger.letters(session, waiting, sender.snapshots))
-        )
-        signatures += [Signature(number) for number, waits in unsigned.items() if not waits]
+        unsigned = ledger.lock_unsigned(session, now, limit=BATCH_SIZE)
+        waiting_ids = [delivery_id for delivery_id, waits in unsigned.items() if waits]
+        requests = ledger.mail_requests(session, waiting_ids, sender.snapshots)
+        signatures = list(pool.map(partial(_sign, sender.composer), requests))
+        signatures += [Signature(delivery_id) for delivery_id, waits in unsigned.items() if not waits]
         if sender.db.locks_rows:
             ledger.store_signatures(session, signatures)
     if not sender.db.locks_rows:
@@ -80,9 +79,9 @@ def _sign_shard(sender: Sender, pool: ThreadPoolExecutor, now: datetime) -> list
     return signatures
 
 
-def _sign(composer: Composer, letter: MailRequest) -> Signature:
+def _sign(composer: Composer, request: MailRequest) -> Signature:
     try:
-        return Signature(letter.delivery_id, *composer.signature(composer.draft(letter)))
-    except Exception:  # the delivery reports it when it is to leave
-        log.warning("this mail cannot be signed ahead", delivery=letter.delivery_id, exc_info=True)
-        return Signature(letter.delivery_id)
+        return Signature(request.delivery_id, *composer.signature(composer.draft(request)))
+    except Exception:  # recorded when the mail is composed again to be sent
+        log.warning("a mail cannot be signed ahead", delivery=request.delivery_id, exc_info=True)
+        return Signature(request.delivery_id)

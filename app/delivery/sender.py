@@ -1,4 +1,8 @@
-"""The posting of mails: what the ledger gives out is written, handed to the relay, and its end recorded."""
+"""Send mails: claim → compose → sign → send → record.
+
+Three stages overlap: while the relay takes the mails of one batch, threads sign the next ones, and the next
+batch is being claimed.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +28,12 @@ from app.storage import live_processes
 from app.storage.database import Database
 from app.types import Digest, MailKind, MailRequest, OutgoingMail, SendOutcome, SendResult
 
-GROUP = 16  # letters that are written, and then sealed by one thread, before others get a word in
-AHEAD = 4  # groups that are being sealed while the relay takes earlier ones
-GRACE = 10.0  # seconds for which a mail in flight may wait for its answer when the service is to end
-FIRST = 32  # letters of the first shard: so that connections open while the next one is taken
-OFTEN = 0.1  # seconds
-MANY = 100  # mails from which the interpreter is tuned for sending them
+SIGNING_GROUP = 16  # mails that are composed, and then signed by one thread, without a pause
+MAX_GROUPS_SIGNING = 4  # groups that are being signed while the relay takes earlier ones
+SHUTDOWN_GRACE = 10.0  # seconds that mails in flight may wait for their answers when the process is to end
+FIRST_BATCH = 32  # mails, so that connections open while the next batch is claimed
+POLL_INTERVAL = 0.1  # seconds
+TUNE_FROM = 100  # mails for which the interpreter is tuned
 
 
 @dataclass(frozen=True)
@@ -44,17 +48,19 @@ class Sender:
     on_failed: ledger.OnFailed
 
     def send(self, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
-        """Send whatever may leave and return how many mails ended in which state.
+        """Send all mails that are due, or those of `ids`, and return how many ended in which state.
 
-        Not within a running event loop.
+        Must not be called within a running event loop.
         """
-        # A single mail, as after a sign-up, gains nothing from settings that the whole process shares.
-        tuned = interpreter.tuned_for_throughput() if ids is None or len(ids) >= MANY else nullcontext()
-        with tuned, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        # Tuning changes settings of the whole process, and a single mail, as after a sign-up, gains nothing.
+        tuned = ids is None or len(ids) >= TUNE_FROM
+        with (
+            interpreter.tuned_for_throughput() if tuned else nullcontext(),
+            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+        ):
             return runner.run(self._send_all(time, ids))
 
     async def _send_all(self, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
-        """Take shards from the ledger until nothing may leave, or the service is to end."""
         sender_ledger = ledger.SenderLedger(
             self.db,
             self.settings,
@@ -63,28 +69,28 @@ class Sender:
             clock=time,
             on_failed=self.on_failed,
         )
-        relay = ConnectionPool(self.settings, sender_ledger)
+        pool = ConnectionPool(self.settings, sender_ledger)
         try:
-            async with asyncio.timeout(None) as patience:
-                stopping = asyncio.create_task(_stop_in_time(self.stopping, sender_ledger, relay, patience))
+            async with asyncio.timeout(None) as deadline:
+                stopping = asyncio.create_task(_stop_when_asked(self.stopping, sender_ledger, pool, deadline))
                 try:
-                    async with sender_ledger, relay:
-                        with ThreadPoolExecutor() as sealers:
-                            await _SendRun(self.composer, sender_ledger, relay, ids, sealers).send()
+                    async with sender_ledger, pool:
+                        with ThreadPoolExecutor() as signers:
+                            await _SendRun(self.composer, sender_ledger, pool, ids, signers).send()
                 finally:
                     stopping.cancel()
         except TimeoutError:
-            if not patience.expired():
+            if not deadline.expired():
                 raise
         return +sender_ledger.counts
 
     async def send_test(self, digest: Digest, to: str, now: datetime) -> SendResult:
-        """Send a digest outside of the ledger and return what the relay answered."""
+        """Send a digest without a ledger entry and return the relay's answer."""
         try:
             draft = self.composer.draft(preview_request(digest, to, self.settings.mail_domain, now))
         except Exception as error:
-            return _why_not(error)
-        return await connection_pool.send_one(self.settings, self.composer.seal(draft))
+            return _compose_failure(error)
+        return await connection_pool.send_one(self.settings, self.composer.sign_and_serialize(draft))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -95,98 +101,100 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _stop_in_time(
-    end: Event, sender_ledger: ledger.SenderLedger, relay: ConnectionPool, patience: asyncio.Timeout
+async def _stop_when_asked(
+    stopping: Event, sender_ledger: ledger.SenderLedger, pool: ConnectionPool, deadline: asyncio.Timeout
 ) -> None:
-    """Begin nothing new where the service is to end, or the ledger says so."""
+    """Stop the pool if the ledger has a reason to stop, or if the process is to end."""
     while True:
-        if sender_ledger.trouble:
-            relay.stop(sender_ledger.trouble)
-        if end.is_set():
-            relay.stop("the service is to end")
-            sender_ledger.hurry = True
-            patience.reschedule(asyncio.get_running_loop().time() + GRACE)
+        if sender_ledger.stop_reason:
+            pool.stop(sender_ledger.stop_reason)
+        if stopping.is_set():
+            pool.stop("the service is to end")
+            sender_ledger.shutting_down = True
+            deadline.reschedule(asyncio.get_running_loop().time() + SHUTDOWN_GRACE)
             return
-        await asyncio.sleep(OFTEN)
+        await asyncio.sleep(POLL_INTERVAL)
 
 
 @dataclass
 class _SendRun:
-    """Claims, writes and hands over: the next shard while the last one is on its way."""
+    """One run of the sender. It claims the next batch while the mails of the last one are being sent."""
 
     composer: Composer
     ledger: ledger.SenderLedger
-    relay: ConnectionPool
+    pool: ConnectionPool
     ids: Collection[int] | None
-    sealers: ThreadPoolExecutor
-    sealing: deque[asyncio.Future[list[OutgoingMail]]] = field(default_factory=deque)
+    signers: ThreadPoolExecutor
+    signing: deque[asyncio.Future[list[OutgoingMail]]] = field(default_factory=deque)
 
     async def send(self) -> None:
-        """Until nothing may leave any more: what the ledger took back may by now."""
-        while await self._send_what_waits() and not self.relay.stopped:
-            await self.ledger.fold()
+        """Send until nothing is due any more. Flushing may make mails due that were returned unsent."""
+        while await self._send_due() and not self.pool.stopped:
+            await self.ledger.flush()
 
-    async def _send_what_waits(self) -> bool:
-        anything = False
-        coming = asyncio.create_task(self.ledger.claim(self.ids, FIRST))
-        while (shard := await coming) and not self.relay.stopped:
-            anything = True
-            coming = asyncio.create_task(self.ledger.claim(self.ids))
-            await self._hand_over(shard.letters)
-        await self._hand_over_sealed(0)
-        await self.relay.drain()
-        return anything
+    async def _send_due(self) -> bool:
+        """Send all mails that can be claimed now. Return whether there were any."""
+        any_claimed = False
+        next_batch = asyncio.create_task(self.ledger.claim(self.ids, FIRST_BATCH))
+        while (batch := await next_batch) and not self.pool.stopped:
+            any_claimed = True
+            next_batch = asyncio.create_task(self.ledger.claim(self.ids))
+            await self._compose_and_submit(batch.requests)
+        await self._submit_signed(max_signing=0)
+        await self.pool.drain()
+        return any_claimed
 
-    async def _hand_over(self, letters: Sequence[MailRequest]) -> None:
-        for start in range(0, len(letters), GROUP):
-            if self.relay.stopped:
+    async def _compose_and_submit(self, requests: Sequence[MailRequest]) -> None:
+        for start in range(0, len(requests), SIGNING_GROUP):
+            if self.pool.stopped:
                 break
-            group = letters[start : start + GROUP]
-            await self.ledger.intend([letter.delivery_id for letter in group])
-            await self._seal([draft for letter in group if (draft := self._draft(letter))])
-            await self._hand_over_sealed(AHEAD)
-            # The relay has room for a hundred more, and must not starve until all of them are written.
+            group = requests[start : start + SIGNING_GROUP]
+            await self.ledger.journal_intent([request.delivery_id for request in group])
+            await self._sign([draft for request in group if (draft := self._draft(request))])
+            await self._submit_signed(max_signing=MAX_GROUPS_SIGNING)
+            # Let the connections run: they must not wait until all mails of the batch are composed.
             await asyncio.sleep(0)
 
-    def _draft(self, letter: MailRequest) -> Draft | None:
-        """One broken mail must not stop the others: it waits for its fault to be mended, if there is time."""
+    def _draft(self, request: MailRequest) -> Draft | None:
+        """Compose a mail. If that fails, record the failure and return None, so that the others are sent."""
         try:
-            draft = self.composer.draft(letter)
+            draft = self.composer.draft(request)
         except Exception as error:
-            self.ledger.settle_unwritten(letter.delivery_id, _why_not(error))
+            self.ledger.record_unwritten(request.delivery_id, _compose_failure(error))
             return None
         self.ledger.counts["cards_left_out"] += draft.left_out
         return draft
 
-    async def _seal(self, drafts: Sequence[Draft]) -> None:
-        """In a thread where that takes long: signing leaves Python to others meanwhile."""
+    async def _sign(self, drafts: Sequence[Draft]) -> None:
+        """Sign and submit drafts. Signatures are made in a thread, because signing releases Python's lock."""
         composer, loop = self.composer, asyncio.get_running_loop()
-        if composer.signs and not all(draft.signed for draft in drafts):
-            self.sealing.append(loop.run_in_executor(self.sealers, _sealed, composer, drafts))
+        if composer.signs and not all(draft.is_signed for draft in drafts):
+            self.signing.append(loop.run_in_executor(self.signers, _sign_all, composer, drafts))
         else:
-            await self._submit(_sealed(composer, drafts))
+            await self._submit(_sign_all(composer, drafts))
 
-    async def _hand_over_sealed(self, still_sealing: int) -> None:
-        while len(self.sealing) > still_sealing:
-            await self._submit(await self.sealing.popleft())
+    async def _submit_signed(self, *, max_signing: int) -> None:
+        """Submit signed groups, the oldest first, until at most `max_signing` are still being signed."""
+        while len(self.signing) > max_signing:
+            await self._submit(await self.signing.popleft())
 
     async def _submit(self, mails: Sequence[OutgoingMail]) -> None:
         for mail in mails:
-            await self.relay.submit(mail)
+            await self.pool.submit(mail)
 
 
-def _sealed(composer: Composer, drafts: Sequence[Draft]) -> list[OutgoingMail]:
-    return [composer.seal(draft) for draft in drafts]
+def _sign_all(composer: Composer, drafts: Sequence[Draft]) -> list[OutgoingMail]:
+    return [composer.sign_and_serialize(draft) for draft in drafts]
 
 
-def _why_not(error: Exception) -> SendResult:
-    lasting = isinstance(error, DeliveryError) and error.permanent
-    verdict = SendOutcome.UNSENDABLE if lasting else SendOutcome.DEFERRED
-    return SendResult(verdict, None, f"this mail cannot be made: {error!s:.300}")
+def _compose_failure(error: Exception) -> SendResult:
+    is_permanent = isinstance(error, DeliveryError) and error.permanent
+    verdict = SendOutcome.UNSENDABLE if is_permanent else SendOutcome.DEFERRED
+    return SendResult(verdict, None, f"this mail cannot be composed: {error!s:.300}")
 
 
 def preview_request(digest: Digest, to: str, domain: str, now: datetime) -> MailRequest:
-    """A mail outside of the ledger. Its links grant nothing, for nobody is reader 0."""
+    """Return a mail without a ledger entry. Its links grant nothing, because there is no subscriber 0."""
     return MailRequest(
         delivery_id=0,
         kind=MailKind.DIGEST,

@@ -1,4 +1,4 @@
-"""Addresses that get no mail, whatever the kind: known by their hash, so that they outlive an erasure."""
+"""The suppression list: addresses that get no mail of any kind. Stored as hashes, to outlive an erasure."""
 
 from __future__ import annotations
 
@@ -12,59 +12,60 @@ from sqlmodel import Session, col, delete, select
 from app.storage.database import in_array, insert_or_ignore
 from app.storage.models import Subscriber, Suppression
 
-_PREPARED = hashlib.blake2b(digest_size=32, person=b"suppression")
+_EMPTY_HASH = hashlib.blake2b(digest_size=32, person=b"suppression")
 
 
 def address_hash(email: str) -> str:
-    """The name under which an address is listed; spelling of case and outer space does not matter."""
-    state = _PREPARED.copy()
+    """Return the hash under which an address is listed, regardless of case and surrounding spaces."""
+    state = _EMPTY_HASH.copy()
     state.update(email.strip().casefold().encode("utf-8", "surrogatepass"))
     return state.hexdigest()
 
 
 def suppress(session: Session, email: str, reason: str, now: datetime) -> None:
-    """List an address. One that is listed already keeps its first reason and moment."""
+    """Add an address to the list. One that is listed already keeps its first reason and time."""
     insert_or_ignore(
         session, Suppression, ["address_hash"], address_hash=address_hash(email), reason=reason, since=now
     )
 
 
 def forget_reason(session: Session, email: str) -> None:
-    """Replace the reason of an entry: an operator's or a server's words may name the reader."""
-    mine = col(Suppression.address_hash) == address_hash(email)
-    session.execute(update(Suppression).where(mine).values(reason="listed before its reader was erased"))
+    """Replace the reason of an entry, because the text of an operator or a server may name the reader."""
+    entry = col(Suppression.address_hash) == address_hash(email)
+    session.execute(update(Suppression).where(entry).values(reason="listed before its reader was erased"))
 
 
 def lift(session: Session, email: str) -> bool:
-    """Take an address off the list; False when it was not on it."""
-    gone = session.execute(delete(Suppression).where(col(Suppression.address_hash) == address_hash(email)))
-    return bool(gone.rowcount)  # type: ignore[attr-defined]
+    """Remove an address from the list. Return False if it was not listed."""
+    deleted = session.execute(delete(Suppression).where(col(Suppression.address_hash) == address_hash(email)))
+    return bool(deleted.rowcount)  # type: ignore[attr-defined]
 
 
 def is_suppressed(session: Session, email: str) -> bool:
-    return found(session, email) is not None
+    """Return whether an address is on the list."""
+    return get(session, email) is not None
 
 
-def found(session: Session, email: str) -> Suppression | None:
-    """The entry of one address."""
+def get(session: Session, email: str) -> Suppression | None:
+    """Return the entry of an address, or None if it is not listed."""
     return session.exec(select(Suppression).where(Suppression.address_hash == address_hash(email))).first()
 
 
-def among(session: Session, emails: Collection[str]) -> dict[str, str]:
-    """Those of the addresses that are listed, each with the reason."""
+def reasons_for(session: Session, emails: Collection[str]) -> dict[str, str]:
+    """Return the reasons of those addresses that are listed, by address."""
     hashes = {address_hash(email): email for email in emails}
-    listed = select(Suppression).where(in_array(session, col(Suppression.address_hash), hashes))
-    return {hashes[row.address_hash]: row.reason for row in session.exec(listed)}
+    entries = select(Suppression).where(in_array(session, col(Suppression.address_hash), hashes))
+    return {hashes[entry.address_hash]: entry.reason for entry in session.exec(entries)}
 
 
-def listed(session: Session, *, limit: int = 100, after: int = 0) -> list[Suppression]:
-    """The list in the order in which it grew, a page at a time."""
+def list_page(session: Session, *, limit: int = 100, after: int = 0) -> list[Suppression]:
+    """Return a page of the list, oldest entries first; `after` is the last id of the previous page."""
     page = select(Suppression).where(col(Suppression.id) > after).order_by(col(Suppression.id)).limit(limit)
     return list(session.exec(page))
 
 
-def named(session: Session) -> list[tuple[Suppression, str]]:
-    """The whole list, each with its address where a reader who has it is still known."""
-    known = {address_hash(email): email for email in session.exec(select(Subscriber.email))}
+def all_with_addresses(session: Session) -> list[tuple[Suppression, str]]:
+    """Return the whole list, each entry with its address if a subscriber has it, else an empty string."""
+    addresses = {address_hash(email): email for email in session.exec(select(Subscriber.email))}
     rows = session.exec(select(Suppression).order_by(col(Suppression.id)))
-    return [(row, known.get(row.address_hash, "")) for row in rows]
+    return [(row, addresses.get(row.address_hash, "")) for row in rows]

@@ -188,7 +188,7 @@ def explain(
 
 
 def _reader(session: Session, row: Subscriber, at: datetime) -> ReaderNow:
-    listed, state = suppression.found(session, row.email), subscribers.state_at(session, row, at)
+    listed, state = suppression.get(session, row.email), subscribers.state_at(session, row, at)
     return ReaderNow(
         id=row.id or 0,
         email=row.email,
@@ -231,7 +231,7 @@ def _recorded(context: DigestContext, session: Session, reader: int, paper: int)
     """Each digest with the paper, whatever id it went by then; the newest first."""
     digests = select(Delivery).where(Delivery.subscriber_id == reader, Delivery.kind == MailKind.DIGEST)
     rows = session.exec(digests.order_by(col(Delivery.created_at).desc())).all()
-    kept = ledger.digests(session, [row.id for row in rows])
+    kept = ledger.stored_digests(session, [row.id for row in rows])
     had = {number: ledger.paper_ids(digest) for number, digest in kept.items()}
     today = queries.canonical_ids(session, {number for numbers in had.values() for number in numbers})
     rows = [row for row in rows if paper in map(today.get, had.get(row.id or 0, ()))]
@@ -252,7 +252,7 @@ def _mention(row: Delivery, section: Section, pick: DigestItem, pauses: Mapping[
         edition=row.edition,
         state=row.state,
         state_reason=row.reason or row.smtp_text,
-        held=pauses.get(ledger.EVERYTHING) or pauses.get(row.edition, ""),
+        held=pauses.get(ledger.ALL_EDITIONS) or pauses.get(row.edition, ""),
         possibly_delivered=row.possibly_delivered,
         made_at=row.created_at,
         sent_at=row.sent_at,

@@ -297,7 +297,7 @@ def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[in
         return {}
     try:
         with session.begin_nested():
-            ids = ledger.enter(session, entries, now)
+            ids = ledger.add_entries(session, entries, now)
     except Exception:
         if len(entries) > 1:
             return {n: word for entry in entries for n, word in _enter(session, [entry], now).items()}

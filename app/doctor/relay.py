@@ -57,7 +57,7 @@ async def _visit(settings: Settings) -> Seen:
     security = settings.relay_security
     tls = None if security is SmtpSecurity.NONE else connection_pool.tls_context(security)
     async with asyncio.timeout(PATIENCE):
-        client = await connection_pool.reach(settings, Timeouts(), tls)
+        client = await connection_pool.open_client(settings, Timeouts(), tls)
         try:
             return await _see(client, settings)
         finally:

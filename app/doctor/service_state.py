@@ -150,7 +150,7 @@ def _in_words(span: timedelta) -> str:
 
 def _pauses(session: Session) -> Iterator[Finding]:
     for pause in session.exec(select(SendingPause)):
-        everything = pause.edition == ledger.EVERYTHING
+        everything = pause.edition == ledger.ALL_EDITIONS
         what = "all sending" if everything else f"edition {pause.edition}"
         which = "" if everything else f" --edition {shlex.quote(pause.edition)}"
         yield warning(

@@ -1,4 +1,4 @@
-"""Letter → Outgoing: from fragments that are encoded once, and signed."""
+"""MailRequest → OutgoingMail: join fragments that are encoded once, and sign the mail."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ from app.mail.render import LIMIT_STEPS, MAX_HTML_BYTES, Renderer
 from app.settings import Settings
 from app.types import Digest, MailKind, MailRequest, OutgoingMail
 
-# The tokens of a digest: those of the links at the foot, of which the last shows this very digest, and before
-# them that of the links in all cards.
-_LASTING = (Purpose.FEEDBACK, Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE)
-_LASTING_LINKS = [(purpose, 0) for purpose in _LASTING]
-_TOKENS = [*(purpose.value for purpose in _LASTING), Purpose.VIEW.value]
-_ALSO = [f"also{number}" for number in range(render.ALSO)]
+# The tokens of a digest: one for the links in all cards, and those of the links at the foot. All but
+# the last, VIEW, are the same in each digest of a subscriber.
+_SUBSCRIBER_TOKENS = (Purpose.FEEDBACK, Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE)
+_SUBSCRIBER_LINKS = [(purpose, 0) for purpose in _SUBSCRIBER_TOKENS]
+_TOKENS = [*(purpose.value for purpose in _SUBSCRIBER_TOKENS), Purpose.VIEW.value]
+_PREVIEW_TITLES = [f"preview_title{number}" for number in range(render.PREVIEW_TITLES)]
 _BEFORE_TEXT, _BEFORE_HTML = message.part("plain"), b"\r\n" + message.part("html")
 _AFTER_HTML = b"\r\n" + message.END
-_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # the same in any encoding, on one line
+_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # the same when encoded, on one line
 
 
 class BodyParts(NamedTuple):
-    """Both parts of a digest, and what its head needs to know of them."""
+    """Both parts of a digest, and the values that its headers need."""
 
     shell: Shell
     subject: Subject
     unsubscribe: bytes  # the token
-    shown: int  # how many papers
+    paper_count: int
     text: list[bytes]
     html: list[bytes]
 
 
 class Draft(NamedTuple):
-    """A mail that is written, in pieces, and not put together yet."""
+    """A composed mail in pieces, which are not joined yet."""
 
-    letter: MailRequest
+    request: MailRequest
     message_id: str
     subject: str
     sender: str
     recipient: str
     head: bytes
     body: list[bytes]
-    left_out: int  # picks that could not be read or rendered
-    signature: bytes = b""  # made ahead, and still good
+    left_out: int  # items that could not be read or rendered
+    signature: bytes = b""  # made ahead, and still valid
 
     @property
-    def signed(self) -> bool:
-        """Whether nothing is left to be computed."""
+    def is_signed(self) -> bool:
+        """True if the mail has a signature already."""
         return bool(self.signature)
 
 
 class Composer:
-    """Writes any letter. Made once: it keeps the keys, and what it has encoded. Threads may share it."""
+    """Composes and signs mails of any kind. One per process, because it caches fragments. Thread-safe."""
 
     def __init__(self, settings: Settings, signer: LinkSigner, renderer: Renderer) -> None:
         self._settings = settings
@@ -73,30 +73,30 @@ class Composer:
         self._renderer = renderer
         self._domain = settings.mail_domain
         self._keys = dkim.load(settings.dkim_keys)
-        self._ground = _fingerprint_of_everything(settings, self._keys)
+        self._base_fingerprint = _base_fingerprint(settings, self._keys)
         self._fragments = Fragments(renderer, signer)
-        self._from = _from(settings)
-        # The digests of an edition share their moment.
-        self._date = lru_cache(64)(lambda moment: message.date(moment).encode())
+        self._from = _from_header(settings)
+        # The digests of an edition share their date.
+        self._date = lru_cache(64)(lambda date: message.date(date).encode())
 
     @property
     def signs(self) -> bool:
-        """Whether mails are signed here, and not by the relay."""
+        """True if mails are signed here. Otherwise the relay may sign them."""
         return bool(self._keys)
 
-    def draft(self, letter: MailRequest) -> Draft:
-        """Write a letter; DeliveryError where nothing of it can be written."""
-        message_id = letter.message_id or self._signer.message_id(letter.delivery_id, self._domain)
-        sender = self._signer.return_path(letter.delivery_id, self._domain)
-        if letter.kind is MailKind.DIGEST:
-            return self._digest(letter, message_id, sender)
-        return self._service(letter, message_id, sender)
+    def draft(self, request: MailRequest) -> Draft:
+        """Compose a mail. Raises DeliveryError if nothing of it can be shown or addressed."""
+        message_id = request.message_id or self._signer.message_id(request.delivery_id, self._domain)
+        sender = self._signer.return_path(request.delivery_id, self._domain)
+        if request.kind is MailKind.DIGEST:
+            return self._digest(request, message_id, sender)
+        return self._service(request, message_id, sender)
 
-    def seal(self, draft: Draft) -> OutgoingMail:
-        """The mail as it goes over the wire, signed where there are keys."""
+    def sign_and_serialize(self, draft: Draft) -> OutgoingMail:
+        """Return the mail as it is sent, signed if there are keys."""
         signature = draft.signature or (self._sign(draft) if self._keys else b"")
         return OutgoingMail(
-            delivery_id=draft.letter.delivery_id,
+            delivery_id=draft.request.delivery_id,
             message_id=draft.message_id,
             subject=draft.subject,
             sender=draft.sender,
@@ -107,168 +107,171 @@ class Composer:
         )
 
     def signature(self, draft: Draft) -> tuple[str, str]:
-        """The DKIM-Signature header lines of a draft, and the fingerprint of what they hold for.
+        """Return the DKIM-Signature header lines of a draft, and the fingerprint of what they sign.
 
-        A letter that brings both along is not signed again as long as the fingerprint is the same.
+        A request that has both is not signed again as long as the fingerprint is the same.
         """
-        return self._sign(draft).decode(), self._fingerprint(draft.letter, draft.message_id)
+        return self._sign(draft).decode(), self._fingerprint(draft.request, draft.message_id)
 
-    # --- what a mail is made of
+    # --- compose
 
-    def _service(self, letter: MailRequest, message_id: str, sender: str) -> Draft:
-        mail = self._renderer.render(letter)
+    def _service(self, request: MailRequest, message_id: str, sender: str) -> Draft:
+        mail = self._renderer.render(request)
         envelope = message.Envelope(
-            delivery_id=letter.delivery_id,
+            delivery_id=request.delivery_id,
             message_id=message_id,
             return_path=sender,
             from_name=self._settings.site_name,
             from_address=self._settings.from_address,
-            to_address=letter.email,
-            date=letter.issued_at,
+            to_address=request.email,
+            date=request.issued_at,
         )
-        written = message.compose(mail, envelope)
-        head, _, body = written.data.partition(b"\r\n\r\n")
+        composed = message.compose(mail, envelope)
+        head, _, body = composed.data.partition(b"\r\n\r\n")
         return Draft(
-            letter, message_id, mail.subject, sender, written.recipient,
-            head + b"\r\n", [body], mail.left_out, self._made_ahead(letter, message_id),
+            request, message_id, mail.subject, sender, composed.recipient,
+            head + b"\r\n", [body], mail.left_out, self._valid_signature(request, message_id),
         )  # fmt: skip
 
-    def _digest(self, letter: MailRequest, message_id: str, sender: str) -> Draft:
-        """What `render` and `compose` would give, from fragments."""
-        recipient = message.address(letter.email)
-        digest = letter.digest or Digest(letter.edition, ())
+    def _digest(self, request: MailRequest, message_id: str, sender: str) -> Draft:
+        """Compose a digest from fragments. It equals what `Renderer.render` and `message.compose` return."""
+        recipient = message.address(request.email)
+        digest = request.digest or Digest(request.edition, ())
         for step in range(len(LIMIT_STEPS)):
-            parts = self._parts(letter, digest, step)
+            parts = self._parts(request, digest, step)
             html = b"".join(parts.html)
-            if _is_small(html):
+            if _fits(html):
                 break
         before, between, after = parts.shell.headers
         head = (
             self._from, b"To: ", recipient.encode(), b"\r\n", parts.subject.header,
-            self._date(letter.issued_at), b"Message-ID: ", message_id.encode(), b"\r\n",
+            self._date(request.issued_at), b"Message-ID: ", message_id.encode(), b"\r\n",
             before, parts.unsubscribe, between, parts.unsubscribe, after,
         )  # fmt: skip
-        left_out = letter.unreadable + sum(len(section.picks) for section in digest.sections) - parts.shown
+        item_count = request.unreadable + sum(len(section.picks) for section in digest.sections)
         return Draft(
-            letter, message_id, parts.subject.text, sender, recipient, b"".join(head),
+            request, message_id, parts.subject.text, sender, recipient, b"".join(head),
             [_BEFORE_TEXT, *parts.text, _BEFORE_HTML, html, _AFTER_HTML],
-            left_out, self._made_ahead(letter, message_id),
+            item_count - parts.paper_count, self._valid_signature(request, message_id),
         )  # fmt: skip
 
-    def _parts(self, letter: MailRequest, digest: Digest, step: int) -> BodyParts:
-        """Both parts, with the room of a step."""
+    def _parts(self, request: MailRequest, digest: Digest, step: int) -> BodyParts:
+        """Return both parts, with the text limits of a step."""
         layout = self._fragments.layout(digest.sections, step)
-        placed = [one for _, section in layout for one in section]
-        if not placed:
-            raise DeliveryError("no paper of this digest can be shown", permanent=not letter.unreadable)
-        scores, cards = zip(*placed, strict=True)
-        at = scores.index(max(scores))
-        best, others = cards[at], cards[:at] + cards[at + 1 :]
+        scored_cards = [scored_card for _, cards in layout for scored_card in cards]
+        if not scored_cards:
+            raise DeliveryError("no paper of this digest can be shown", permanent=not request.unreadable)
+        scores, cards = zip(*scored_cards, strict=True)
+        place = scores.index(max(scores))
+        best, others = cards[place], cards[:place] + cards[place + 1 :]
         note = self._fragments.note(digest.note)
-        shell = self._fragments.shell(letter.edition, min(len(others), render.ALSO), bool(note.text))
+        shell = self._fragments.shell(
+            request.edition, min(len(others), render.PREVIEW_TITLES), bool(note.text)
+        )
         subject = self._fragments.subject(best.title, len(others))
         intro = self._fragments.intro(len(cards), digest.considered)
-        reader = _reader(letter.email)
-        links = self._tokens(letter)
-        in_text = {**links, "intro": intro.text, "note": note.text, "reader": reader.text}
+        reader = _encoded_address(request.email)
+        tokens = self._tokens(request)
+        in_text = {**tokens, "intro": intro.text, "note": note.text, "reader": reader.text}
         in_html = {
-            **links, "intro": intro.html, "note": note.html, "reader": reader.html, "subject": subject.html,
+            **tokens, "intro": intro.html, "note": note.html, "reader": reader.html, "subject": subject.html,
             **self._preview(best, others),
         }  # fmt: skip
-        text, html = _in_sections(layout, links[Purpose.FEEDBACK])
+        text, html = _join_sections(layout, tokens[Purpose.FEEDBACK])
         return BodyParts(
-            shell, subject, links[Purpose.UNSUBSCRIBE], len(cards),
-            _around(shell.text, in_text, text), _around(shell.html, in_html, html),
+            shell, subject, tokens[Purpose.UNSUBSCRIBE], len(cards),
+            _fill_shell(shell.text, in_text, text), _fill_shell(shell.html, in_html, html),
         )  # fmt: skip
 
-    def _tokens(self, letter: MailRequest) -> dict[str, bytes]:
-        links = (*_LASTING_LINKS, (Purpose.VIEW, letter.delivery_id))
-        made = self._signer.tokens(letter.subscriber_id, letter.issued_at, letter.link_epoch, links)
-        return dict(zip(_TOKENS, made, strict=True))
+    def _tokens(self, request: MailRequest) -> dict[str, bytes]:
+        links = (*_SUBSCRIBER_LINKS, (Purpose.VIEW, request.delivery_id))
+        tokens = self._signer.tokens(request.subscriber_id, request.issued_at, request.link_epoch, links)
+        return dict(zip(_TOKENS, tokens, strict=True))
 
     def _preview(self, best: EncodedCard, others: Sequence[EncodedCard]) -> dict[str, bytes]:
         if not others:
-            return {"why": self._fragments.why(best.why)}
-        return {name: card.also for name, card in zip(_ALSO, others, strict=False)}
+            return {"preview_reason": self._fragments.preview_reason(best.reason)}
+        return {name: card.preview_title for name, card in zip(_PREVIEW_TITLES, others, strict=False)}
 
-    # --- its signature
+    # --- sign
 
     def _sign(self, draft: Draft) -> bytes:
-        return dkim.signature(self._keys, self._domain, draft.head, draft.body, draft.letter.issued_at)
+        return dkim.signature(self._keys, self._domain, draft.head, draft.body, draft.request.issued_at)
 
-    def _made_ahead(self, letter: MailRequest, message_id: str) -> bytes:
+    def _valid_signature(self, request: MailRequest, message_id: str) -> bytes:
+        """Return the signature that was made ahead, if it still holds, or nothing."""
         if (
-            letter.signature
+            request.signature
             and self._keys
-            and letter.signature_fingerprint == self._fingerprint(letter, message_id)
+            and request.signature_fingerprint == self._fingerprint(request, message_id)
         ):
-            return letter.signature.encode()
+            return request.signature.encode()
         return b""
 
-    def _fingerprint(self, letter: MailRequest, message_id: str) -> str:
-        """Of all that is in a mail beside its digest, which never changes."""
-        own = (
-            letter.email, letter.link_epoch, letter.delivery_id, letter.subscriber_id, letter.edition,
-            letter.unreadable, message_id, letter.issued_at.timestamp(),
+    def _fingerprint(self, request: MailRequest, message_id: str) -> str:
+        """Return the hash of everything in a mail except its digest, which never changes."""
+        own_values = (
+            request.email, request.link_epoch, request.delivery_id, request.subscriber_id, request.edition,
+            request.unreadable, message_id, request.issued_at.timestamp(),
         )  # fmt: skip
-        state = self._ground.copy()
-        state.update(repr(own).encode())
+        state = self._base_fingerprint.copy()
+        state.update(repr(own_values).encode())
         return state.hexdigest()
 
 
-def _from(settings: Settings) -> bytes:
+def _from_header(settings: Settings) -> bytes:
     try:
         return message.sender(settings.site_name, settings.from_address).encode()
     except DeliveryError as error:
         raise InvalidSettings(f"PAPERBOY_SITE_NAME, PAPERBOY_FROM_ADDRESS: {error}") from None
 
 
-def _in_sections(layout: SectionLayout, opinion: bytes) -> tuple[list[bytes], list[bytes]]:
-    """The text and the HTML of all sections, with the token in each of a card's links."""
+def _join_sections(layout: SectionLayout, token: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return the text and the HTML of all sections, with the token in each feedback link."""
     text: list[bytes] = []
     html: list[bytes] = []
-    for heading, placed in layout:
+    for heading, scored_cards in layout:
         text.append(heading.text)
         html.append(heading.html)
-        for _, card in placed:
+        for _, card in scored_cards:
             before, second, third, fourth, after = card.text
-            text += (before, opinion, second, opinion, third, opinion, fourth, opinion, after)
+            text += (before, token, second, token, third, token, fourth, token, after)
             before, second, third, fourth, after = card.html
-            html += (before, opinion, second, opinion, third, opinion, fourth, opinion, after)
+            html += (before, token, second, token, third, token, fourth, token, after)
     return text, html
 
 
-def _around(
-    shell: tuple[TemplatePieces, TemplatePieces], values: Mapping[Any, bytes], within: list[bytes]
+def _fill_shell(
+    shell: tuple[TemplatePieces, TemplatePieces], values: Mapping[Any, bytes], sections: list[bytes]
 ) -> list[bytes]:
-    """The shell with its holes filled, and what is within it. What is no name of a hole stands for itself."""
+    """Return the shell, with its placeholders replaced, around the sections. Bytes are kept as they are."""
     before, after = shell
-    return [*map(values.get, before, before), *within, *map(values.get, after, after)]
+    return [*map(values.get, before, before), *sections, *map(values.get, after, after)]
 
 
-def _reader(email: str) -> Line:
+def _encoded_address(email: str) -> Line:
     if _PLAIN_ADDRESS.fullmatch(email):
         line = email.encode() + SOFT_BREAK
         return Line(line, line)
     return Line(message.quoted_printable_lines(str(escape(email))), message.quoted_printable_lines(email))
 
 
-def _is_small(html: bytes) -> bool:
-    """Whether the HTML, decoded, is of a size that is not clipped. Decoding makes nothing longer."""
+def _fits(html: bytes) -> bool:
+    """Return whether the decoded HTML is small enough not to be clipped. Decoding makes nothing longer."""
     if len(html) <= MAX_HTML_BYTES:
         return True
     return len(binascii.a2b_qp(html).replace(b"\r\n", b"\n")) <= MAX_HTML_BYTES
 
 
-def _fingerprint_of_everything(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
-    """Of what shows in every mail: the settings, the templates, the code that fills them in, and the keys."""
+def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
+    """Return the hash of what all mails share: settings, templates, the code that fills them in, and keys."""
     state = blake2b(digest_size=16)
-    shown = (
+    shared_settings = (
         settings.base_url, settings.site_name, settings.from_address, settings.contact_address,
         settings.postal_address, settings.secret_keys[:1],
     )  # fmt: skip
     versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2")]
-    state.update(repr((shown, versions, [(key.selector, key.public) for key in keys])).encode())
+    state.update(repr((shared_settings, versions, [(key.selector, key.public) for key in keys])).encode())
     code = [Path(str(module.__file__)) for module in (dkim, fragments, message, render, links)]
     for path in [Path(__file__), *code, *sorted(render.FOLDER.rglob("*.*"))]:
         state.update(path.read_bytes())

@@ -1,7 +1,7 @@
-"""The signatures of mails (DKIM: RFC 6376, Ed25519: RFC 8463), and the keys they are made with.
+"""DKIM signatures (RFC 6376; Ed25519: RFC 8463) and their keys.
 
-Headers and body are canonicalised "relaxed". A body as `message` writes it is in that form, so here it
-is only hashed. No signature has a length (`l=`): nothing can be added to a signed mail.
+Headers and body are canonicalised "relaxed". A body from `message` is in that form already, so here it is
+only hashed. No signature has a length (`l=`), so nothing can be appended to a signed mail.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 
 from app.errors import Conflict, InvalidSettings
 
-LEAST_BITS = 1024  # verifiers need not accept less (RFC 8301)
+MIN_BITS = 1024  # verifiers need not accept less (RFC 8301)
 GOOD_BITS = 2048
 NEW_BITS = 2048  # more does not fit into a DNS answer everywhere
-# Named once more than they occur, so that nobody can add another one to a signed mail (RFC 6376, 8.15).
+# Listed once more than they occur, so that nobody can add another to a signed mail (RFC 6376, 8.15).
 OVERSIGNED_HEADERS = ("From", "To", "Subject", "Date", "Reply-To", "Content-Type", "List-Unsubscribe")
 _FOLD = "\r\n "
 _LINE_CHARS = 72
@@ -35,7 +35,7 @@ _TXT_CHARS = 255
 
 
 class Algorithm(StrEnum):
-    """How a key signs."""
+    """The signature algorithm of a key."""
 
     RSA = "rsa"
     ED25519 = "ed25519"
@@ -43,7 +43,7 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A private key, ready to sign, and what is published of it."""
+    """A private key, and the public key that DNS publishes."""
 
     selector: str
     algorithm: Algorithm
@@ -52,41 +52,41 @@ class Key:
     sign: Callable[[bytes], bytes]  # of a SHA-256 digest
 
     def record(self, domain: str) -> tuple[str, str]:
-        """The name and the text of the DNS record that lets others verify."""
+        """Return the name and the text of the DNS record with the public key."""
         published = base64.b64encode(self.public).decode()
         return f"{self.selector}._domainkey.{domain}", f"v=DKIM1; k={self.algorithm}; p={published}"
 
 
-def load(named: Iterable[str]) -> tuple[Key, ...]:
-    """The keys of `settings.dkim_keys`; InvalidSettings says which file cannot be used, and why."""
-    return tuple(_load(*each.split(":", 1)) for each in named)
+def load(entries: Iterable[str]) -> tuple[Key, ...]:
+    """Load the keys of `settings.dkim_keys`. Raises InvalidSettings, which names the file and the cause."""
+    return tuple(_load(*entry.split(":", 1)) for entry in entries)
 
 
 def _load(selector: str, path: str) -> Key:
     try:
-        return read(selector, Path(path).read_bytes())
+        return parse_key(selector, Path(path).read_bytes())
     except OSError as error:
-        why = error.strerror or "it cannot be read"
+        cause = error.strerror or "it cannot be read"
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        why = str(error)
-    raise InvalidSettings(f"PAPERBOY_DKIM_KEYS: the key of {selector} in {path} cannot be used: {why}")
+        cause = str(error)
+    raise InvalidSettings(f"PAPERBOY_DKIM_KEYS: the key of {selector} in {path} cannot be used: {cause}")
 
 
-def read(selector: str, pem: bytes) -> Key:
-    """A private key in PEM without a password; ValueError says what is wrong with it."""
+def parse_key(selector: str, pem: bytes) -> Key:
+    """Parse a private key in PEM without a password. Raises ValueError with the cause."""
     try:
         private = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ValueError("it is no private key in PEM without a password") from None
+        raise ValueError("it is not a private key in PEM without a password") from None
     if isinstance(private, Ed25519PrivateKey):
         raw = private.public_key().public_bytes(
             serialization.Encoding.Raw, serialization.PublicFormat.Raw
-        )  # RFC 8463, 4.2: the bare 32 bytes
+        )  # RFC 8463, 4.2: the 32 bytes without a structure
         return Key(selector, Algorithm.ED25519, 256, raw, private.sign)
     if not isinstance(private, rsa.RSAPrivateKey):
-        raise ValueError("DKIM knows RSA and Ed25519 keys only")
-    if private.key_size < LEAST_BITS:
-        raise ValueError(f"{private.key_size} bits are too few: verifiers refuse less than {LEAST_BITS}")
+        raise ValueError("DKIM supports only RSA and Ed25519 keys")
+    if private.key_size < MIN_BITS:
+        raise ValueError(f"{private.key_size} bits are too few: verifiers refuse less than {MIN_BITS}")
     return Key(selector, Algorithm.RSA, private.key_size, _spki(private), _rsa_signer(private))
 
 
@@ -97,33 +97,33 @@ def _spki(private: rsa.RSAPrivateKey) -> bytes:
 
 
 def _rsa_signer(private: rsa.RSAPrivateKey) -> Callable[[bytes], bytes]:
-    scheme, hashed = padding.PKCS1v15(), Prehashed(hashes.SHA256())
-    return lambda digest: private.sign(digest, scheme, hashed)
+    scheme, prehashed = padding.PKCS1v15(), Prehashed(hashes.SHA256())
+    return lambda digest: private.sign(digest, scheme, prehashed)
 
 
 def signature(keys: Sequence[Key], domain: str, head: bytes, body: Iterable[bytes], at: datetime) -> bytes:
-    """A DKIM-Signature header for each key, over all of a head and a body in canonical form.
+    """Return a DKIM-Signature header for each key. It covers all headers and the canonical body.
 
-    The signatures are RSA with PKCS #1 v1.5, or Ed25519: the same input gives the same bytes.
+    RSA with PKCS #1 v1.5 and Ed25519 are deterministic: the same input gives the same bytes.
     """
-    hashed = hashlib.sha256()
+    body_hash = hashlib.sha256()
     for piece in body:
-        hashed.update(piece)
-    names, signed = canonical(head)
-    stated = f"t={int(at.timestamp())};{_FOLD}h={_folded(names)};{_FOLD}bh={_base64(hashed.digest())};"
-    return b"".join(_field(key, domain, stated, signed) for key in keys)
+        body_hash.update(piece)
+    names, signed_headers = canonical_headers(head)
+    tags = f"t={int(at.timestamp())};{_FOLD}h={_fold_names(names)};{_FOLD}bh={_base64(body_hash.digest())};"
+    return b"".join(_header(key, domain, tags, signed_headers) for key in keys)
 
 
-def _field(key: Key, domain: str, stated: str, signed: bytes) -> bytes:
-    named = f"v=1; a={key.algorithm}-sha256; c=relaxed/relaxed; d={domain};{_FOLD}s={key.selector};"
-    value = f"{named} {stated}{_FOLD}b="
-    own = "dkim-signature:" + value.replace(_FOLD, " ")
-    proof = key.sign(hashlib.sha256(signed + own.encode()).digest())
-    return f"DKIM-Signature: {value}{_in_lines(_base64(proof))}\r\n".encode()
+def _header(key: Key, domain: str, tags: str, signed_headers: bytes) -> bytes:
+    key_tags = f"v=1; a={key.algorithm}-sha256; c=relaxed/relaxed; d={domain};{_FOLD}s={key.selector};"
+    value = f"{key_tags} {tags}{_FOLD}b="
+    own_header = "dkim-signature:" + value.replace(_FOLD, " ")
+    proof = key.sign(hashlib.sha256(signed_headers + own_header.encode()).digest())
+    return f"DKIM-Signature: {value}{_fold(_base64(proof))}\r\n".encode()
 
 
-def canonical(head: bytes) -> tuple[list[str], bytes]:
-    """The names that `h=` lists, and the headers in the order of these names, relaxed (RFC 6376, 3.4.2)."""
+def canonical_headers(head: bytes) -> tuple[list[str], bytes]:
+    """Return the names for `h=`, and the headers in that order in relaxed form (RFC 6376, 3.4.2)."""
     names, lines = [], []
     for line in head.replace(b"\r\n ", b" ").split(b"\r\n")[:-1]:
         name, _, value = line.partition(b":")
@@ -135,8 +135,8 @@ def canonical(head: bytes) -> tuple[list[str], bytes]:
 _WHITE = re.compile(rb"[ \t]+")
 
 
-def _folded(names: Sequence[str]) -> str:
-    """Names with colons between them, in lines that are not too long."""
+def _fold_names(names: Sequence[str]) -> str:
+    """Return names separated by colons, folded into lines of at most about `_LINE_CHARS`."""
     lines = [""]
     for name in names:
         if len(lines[-1]) + len(name) > _LINE_CHARS:
@@ -145,7 +145,7 @@ def _folded(names: Sequence[str]) -> str:
     return _FOLD.join(lines)[:-1]
 
 
-def _in_lines(text: str) -> str:
+def _fold(text: str) -> str:
     return _FOLD.join(text[at : at + _LINE_CHARS] for at in range(0, len(text), _LINE_CHARS))
 
 
@@ -157,24 +157,24 @@ def _base64(raw: bytes) -> str:
 
 
 def create(algorithm: Algorithm, path: Path) -> None:
-    """Write a new private key for its owner's eyes only; Conflict where there is a file already."""
-    pem = _generated(algorithm).private_bytes(
+    """Write a new private key, readable only by its owner. Raises Conflict if the file exists."""
+    pem = _generate(algorithm).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise Conflict(f"{path} is there already: a key is never overwritten") from None
+        raise Conflict(f"{path} exists already, and a key is never overwritten") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(pem)
 
 
-def _generated(algorithm: Algorithm) -> rsa.RSAPrivateKey | Ed25519PrivateKey:
+def _generate(algorithm: Algorithm) -> rsa.RSAPrivateKey | Ed25519PrivateKey:
     if algorithm is Algorithm.ED25519:
         return Ed25519PrivateKey.generate()
     return rsa.generate_private_key(public_exponent=65537, key_size=NEW_BITS)
 
 
-def strings(text: str) -> list[str]:
-    """The text of a TXT record, split as DNS wants it: strings of at most 255 characters."""
+def txt_strings(text: str) -> list[str]:
+    """Split the text of a TXT record into strings of at most 255 characters, as DNS requires."""
     return [text[at : at + _TXT_CHARS] for at in range(0, len(text), _TXT_CHARS)]

@@ -1,7 +1,7 @@
-"""What digests show, rendered and encoded once: a card for each paper, headings, and all around them.
+"""The parts of digests that many mails share, rendered and encoded once: cards, headings and the shell.
 
-A fragment is whole lines of quoted-printable with holes for what is one reader's own: fragments and what goes
-into their holes need only be joined. Read as text they are what `Renderer.render` gives, to the letter.
+A fragment is whole lines of quoted-printable, with placeholders for values of one reader. To compose a mail
+is to concatenate fragments and values. Decoded, the mail is exactly what `Renderer.render` gives.
 """
 
 from __future__ import annotations
@@ -15,29 +15,35 @@ from typing import Any, NamedTuple
 
 from markupsafe import escape
 
-from app.links import FEEDBACK_ACTIONS, TOKEN_CHARS, LinkSigner, Purpose
+from app.links import TOKEN_CHARS, LinkSigner, Purpose
 from app.mail import message, render
 from app.mail.render import LIMIT_STEPS, Fragment, Renderer, TextLimits
 from app.types import DigestItem, MailKind, Section
 
-# In memory, of what digests showed lately: some hundred megabytes at most, however many readers there are.
-PICKS_KEPT, CARDS_KEPT, PAPERS_KEPT, LINES_KEPT, SHELLS_KEPT = 20_000, 5_000, 2_000, 8_000, 64
-_SHOWN = tuple(field.name for field in fields(DigestItem) if field.name not in ("reason", "score"))
-_face = attrgetter("reason", *_SHOWN)
+# Together at most some hundred megabytes, however many readers there are.
+MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS, MAX_CACHED_LINES, MAX_CACHED_SHELLS = (
+    20_000,
+    5_000,
+    2_000,
+    8_000,
+    64,
+)
+_SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in ("reason", "score"))
+_cache_key = attrgetter("reason", *_SHARED_FIELDS)
 _TOKENS = {purpose.value for purpose in Purpose}
-_HOLE = re.compile("\x01(\\w+)\x02")  # nobody's text holds control characters: see render.plain
+_PLACEHOLDER = re.compile("\x01(\\w+)\x02")  # texts contain no control characters: see render.one_line
 _ANY_TOKEN = "T" * TOKEN_CHARS
 
 
 class Line(NamedTuple):
-    """A small thing, encoded for both parts."""
+    """A short text, encoded for both parts."""
 
     html: bytes
     text: bytes
 
 
 class Subject(NamedTuple):
-    """A subject, its header line, and how it stands in the HTML."""
+    """A subject as text, as a header, and as HTML."""
 
     text: str
     header: bytes
@@ -45,133 +51,138 @@ class Subject(NamedTuple):
 
 
 class EncodedPaper(NamedTuple):
-    """A card without the reason: what stands before and after it, between the links, and after them."""
+    """A card without its reason: the pieces around the reason and around the tokens of its links."""
 
     paper_id: int
     title: str
-    also: bytes  # the title, as it stands in the preview
+    preview_title: bytes
     html: tuple[bytes, ...]
     text: tuple[bytes, ...]
 
 
 class EncodedCard(NamedTuple):
-    """A paper and why it was picked: what stands before, between and after the tokens of its links."""
+    """A card: the pieces before, between and after the tokens of its links."""
 
     paper_id: int
     title: str
-    also: bytes
-    why: str  # the reason, fit to be shown
+    preview_title: bytes
+    reason: str  # shortened
     html: tuple[bytes, bytes, bytes, bytes, bytes]
     text: tuple[bytes, bytes, bytes, bytes, bytes]
 
 
-ScoredCard = tuple[float, EncodedCard]  # with the pick's score
-SectionLayout = list[tuple[Line, list[ScoredCard]]]  # the heading of each section, and what stands under it
-TemplatePieces = tuple[Any, ...]  # fragments (bytes), and between them the names of holes (str)
+ScoredCard = tuple[float, EncodedCard]  # with the item's score
+SectionLayout = list[tuple[Line, list[ScoredCard]]]  # each section's heading and cards
+TemplatePieces = tuple[Any, ...]  # encoded text (bytes) and, between, names of placeholders (str)
 
 
 class Shell(NamedTuple):
-    """All of a digest around its sections."""
+    """Everything of a digest around its sections."""
 
-    headers: tuple[bytes, bytes, bytes]  # around the token that unsubscribes, which stands there twice
+    headers: tuple[bytes, bytes, bytes]  # around the unsubscribe token, which occurs twice
     html: tuple[TemplatePieces, TemplatePieces]  # before the sections, and after them
     text: tuple[TemplatePieces, TemplatePieces]
 
 
 class Fragments:
-    """Encodes what digests show, and keeps it. Threads may share it."""
+    """Encodes the fragments of digests and caches them. Thread-safe."""
 
     def __init__(self, renderer: Renderer, signer: LinkSigner) -> None:
         self._renderer = renderer
         self._signer = signer
-        self._at_hand: list[dict[int, tuple[DigestItem, ScoredCard | None]]] = [{} for _ in LIMIT_STEPS]
-        self._card = lru_cache(CARDS_KEPT)(self._new_card)
-        self._paper = lru_cache(PAPERS_KEPT)(self._new_paper)
-        self._reason = lru_cache(LINES_KEPT)(self._new_reason)
-        self._heading = lru_cache(LINES_KEPT)(self._new_heading)
-        self.subject = lru_cache(LINES_KEPT)(self._new_subject)
-        self.intro = lru_cache(LINES_KEPT)(self._new_intro)
-        self.note = lru_cache(LINES_KEPT)(self._new_note)
-        self.why = lru_cache(LINES_KEPT)(self._new_why)
-        self.shell = lru_cache(SHELLS_KEPT)(self._new_shell)
+        self._cards_by_item: list[dict[int, tuple[DigestItem, ScoredCard | None]]] = [{} for _ in LIMIT_STEPS]
+        self._card = lru_cache(MAX_CACHED_CARDS)(self._encode_card)
+        self._paper = lru_cache(MAX_CACHED_PAPERS)(self._encode_paper)
+        self._reason = lru_cache(MAX_CACHED_LINES)(self._encode_reason)
+        self._heading = lru_cache(MAX_CACHED_LINES)(self._encode_heading)
+        self.subject = lru_cache(MAX_CACHED_LINES)(self._encode_subject)
+        self.intro = lru_cache(MAX_CACHED_LINES)(self._encode_intro)
+        self.note = lru_cache(MAX_CACHED_LINES)(self._encode_note)
+        self.preview_reason = lru_cache(MAX_CACHED_LINES)(self._encode_preview_reason)
+        self.shell = lru_cache(MAX_CACHED_SHELLS)(self._encode_shell)
 
     def layout(self, sections: Sequence[Section], step: int) -> SectionLayout:
-        """Every section with the cards that can be shown, with the room of ROOMS[step]."""
-        found, known = [], self._at_hand[step].get
+        """Return the sections with the cards that can be shown, with the text limits of LIMIT_STEPS[step]."""
+        layout, cached_by_id = [], self._cards_by_item[step].get
         for section in sections:
-            placed = [
-                # What the ledger restores are often the same objects for many readers.
-                kept[1] if (kept := known(id(pick))) and kept[0] is pick else self._place(pick, step)
-                for pick in section.picks
+            cards = [
+                # By identity, because the ledger restores the same object for many readers.
+                cached[1]
+                if (cached := cached_by_id(id(item))) and cached[0] is item
+                else self._scored_card(item, step)
+                for item in section.picks
             ]
-            if shown := [one for one in placed if one]:
-                found.append((self._heading(section.interest, section.heading), shown))
-        return found
+            if usable := [card for card in cards if card]:
+                layout.append((self._heading(section.interest, section.heading), usable))
+        return layout
 
-    def _place(self, pick: DigestItem, step: int) -> ScoredCard | None:
-        """One paper that cannot be shown must not cost the reader the others."""
+    def _scored_card(self, item: DigestItem, step: int) -> ScoredCard | None:
+        """Encode a card and cache it. None if it cannot be shown: the mail is sent without it."""
         try:
-            placed = float(pick.score), self._card(_face(pick), LIMIT_STEPS[step])
+            card = float(item.score), self._card(_cache_key(item), LIMIT_STEPS[step])
         except Exception:
-            placed = None
-        at_hand = self._at_hand[step]
-        if len(at_hand) >= PICKS_KEPT:
-            at_hand.clear()
-        at_hand[id(pick)] = pick, placed
-        return placed
+            card = None
+        cache = self._cards_by_item[step]
+        if len(cache) >= MAX_CACHED_ITEMS:
+            cache.clear()
+        cache[id(item)] = item, card
+        return card
 
-    def _new_card(self, face: tuple[Any, ...], room: TextLimits) -> EncodedCard:
-        reason, shown = face[0], face[1:]
-        paper = self._paper(shown, room)
-        why, line = self._reason(reason, room.reason)
-        html, text = _with(line.html, paper.html), _with(line.text, paper.text)
-        return EncodedCard(paper.paper_id, paper.title, paper.also, why, html, text)
+    def _encode_card(self, key: tuple[Any, ...], limits: TextLimits) -> EncodedCard:
+        reason, shared = key[0], key[1:]
+        paper = self._paper(shared, limits)
+        short_reason, line = self._reason(reason, limits.reason)
+        html, text = _with_reason(line.html, paper.html), _with_reason(line.text, paper.text)
+        return EncodedCard(paper.paper_id, paper.title, paper.preview_title, short_reason, html, text)
 
-    def _new_paper(self, shown: tuple[Any, ...], room: TextLimits) -> EncodedPaper:
-        bare = DigestItem(**dict(zip(_SHOWN, shown, strict=True)), reason="")
-        pick = render.fit_to_limits(bare, room)
-        links = self._signer.feedback_links(pick.paper_id, _placeholder(Purpose.FEEDBACK))
-        whole = self._renderer.card(pick, _placeholders("reason"), links)
-        also = _in_html(render.preview_title(pick.title))
-        return EncodedPaper(pick.paper_id, pick.title, also, _in_card(whole.html), _in_card(whole.text))
+    def _encode_paper(self, shared: tuple[Any, ...], limits: TextLimits) -> EncodedPaper:
+        without_reason = DigestItem(**dict(zip(_SHARED_FIELDS, shared, strict=True)), reason="")
+        item = render.fit_to_limits(without_reason, limits)
+        links = self._signer.feedback_links(item.paper_id, _placeholder(Purpose.FEEDBACK))
+        card = self._renderer.card(item, _placeholders("reason"), links)
+        preview_title = _encode_html(render.preview_title(item.title))
+        return EncodedPaper(
+            item.paper_id, item.title, preview_title, _split_card(card.html), _split_card(card.text)
+        )
 
-    def _new_reason(self, reason: str, chars: int) -> tuple[str, Line]:
-        fit = render.truncated_line(reason, chars)
-        return fit, _line(self._renderer.reason(fit))
+    def _encode_reason(self, reason: str, chars: int) -> tuple[str, Line]:
+        short = render.truncated_line(reason, chars)
+        return short, _encode_line(self._renderer.reason(short))
 
-    def _new_heading(self, interest: str, heading: str) -> Line:
-        return _line(self._renderer.heading(interest, heading))
+    def _encode_heading(self, interest: str, heading: str) -> Line:
+        return _encode_line(self._renderer.heading(interest, heading))
 
-    def _new_subject(self, best: str, others: int) -> Subject:
+    def _encode_subject(self, best: str, others: int) -> Subject:
         text = self._renderer.subject(best, others)
-        return Subject(text, message.subject(text).encode(), _in_html(text))
+        return Subject(text, message.subject(text).encode(), _encode_html(text))
 
-    def _new_intro(self, count: int, considered: int) -> Line:
+    def _encode_intro(self, count: int, considered: int) -> Line:
         text = self._renderer.intro(count, considered)
-        return Line(_in_html(text), message.quoted_printable_lines(text))
+        return Line(_encode_html(text), message.quoted_printable_lines(text))
 
-    def _new_why(self, reason: str) -> bytes:
-        return _in_html(render.preview_reason(reason))
+    def _encode_preview_reason(self, reason: str) -> bytes:
+        return _encode_html(render.preview_reason(reason))
 
-    def _new_note(self, note: str) -> Line:
-        return _line(render.note(note))
+    def _encode_note(self, note: str) -> Line:
+        return _encode_line(render.note_fragment(note))
 
-    def _new_shell(self, edition: str, also: int, noted: bool) -> Shell:
-        """What is around the sections, with so many titles in the preview, and with a note or without one."""
-        whole = self._renderer.shell(
+    def _encode_shell(self, edition: str, preview_title_count: int, has_note: bool) -> Shell:
+        """Encode everything around the sections, for a number of titles in the preview."""
+        shell = self._renderer.shell(
             edition,
             subject=_placeholder("subject"),
-            also=[_placeholder(f"also{number}") for number in range(also)],
-            why=_placeholder("why"),
+            preview_titles=[_placeholder(f"preview_title{number}") for number in range(preview_title_count)],
+            preview_reason=_placeholder("preview_reason"),
             intro=_placeholder("intro"),
-            note=_placeholders("note") if noted else render.note(""),
+            note=_placeholders("note") if has_note else render.note_fragment(""),
             sections=_placeholders("sections"),
             reader=_placeholder("reader"),
             links={purpose.value: self._link(purpose) for purpose in render.LINKS[MailKind.DIGEST]},
         )
-        listed = self._renderer.list_headers(edition, self._signer.link(Purpose.UNSUBSCRIBE, _ANY_TOKEN))
-        before, between, after = message.headers(listed).encode().split(_ANY_TOKEN.encode())
-        return Shell((before, between, after), _in_shell(whole.html), _in_shell(whole.text))
+        unsubscribe = self._signer.link(Purpose.UNSUBSCRIBE, _ANY_TOKEN)
+        list_headers = self._renderer.list_headers(edition, unsubscribe)
+        before, between, after = message.headers(list_headers).encode().split(_ANY_TOKEN.encode())
+        return Shell((before, between, after), _split_shell(shell.html), _split_shell(shell.text))
 
     def _link(self, purpose: Purpose) -> str:
         return self._signer.link(purpose, _placeholder(purpose))
@@ -182,19 +193,19 @@ def _placeholder(name: str) -> str:
 
 
 def _placeholders(name: str) -> Fragment:
-    """A hole in both parts."""
+    """Return a placeholder for both parts."""
     return Fragment(escape(_placeholder(name)), _placeholder(name))
 
 
-def _mold(text: str, *, ends: bool = False) -> TemplatePieces:
-    """Fragments and the names of the holes between them. A part of a mail `ends` with no line that goes on
-    (RFC 2045, 6.7).
+def _split(text: str, *, is_end: bool = False) -> TemplatePieces:
+    """Split a text at its placeholders, and encode it.
 
-    Tokens are put into their holes as they are, so what follows one begins with the end of its line.
+    The end of a mail's part (`is_end`) must not end with a soft break (RFC 2045, 6.7). Tokens are inserted
+    without encoding, so the text after one begins with a soft break.
     """
-    literals, names = _HOLE.split(text)[::2], _HOLE.split(text)[1::2]
+    literals, names = _PLACEHOLDER.split(text)[::2], _PLACEHOLDER.split(text)[1::2]
     encoded = [message.quoted_printable_lines(literal) for literal in literals]
-    if ends:
+    if is_end:
         encoded[-1] = message.quoted_printable(literals[-1])
     for place, name in enumerate(names, 1):
         if name in _TOKENS:
@@ -202,28 +213,28 @@ def _mold(text: str, *, ends: bool = False) -> TemplatePieces:
     return (encoded[0], *(part for pair in zip(names, encoded[1:], strict=True) for part in pair))
 
 
-def _in_card(text: str) -> tuple[bytes, ...]:
-    first, *names_and_parts = _mold(str(text))
+def _split_card(text: str) -> tuple[bytes, ...]:
+    first, *names_and_parts = _split(str(text))
     if names_and_parts[::2] != ["reason", *(Purpose.FEEDBACK for _ in FEEDBACK_ACTIONS)]:
-        raise ValueError("a card has its reason, and then its links to tell what one thinks of it")
+        raise ValueError("the template of a card must show the reason, and then its four feedback links")
     return (first, *names_and_parts[1::2])
 
 
-def _with(reason: bytes, card: tuple[bytes, ...]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+def _with_reason(reason: bytes, card: tuple[bytes, ...]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     above, below, second, third, fourth, after = card
     return above + reason + below, second, third, fourth, after
 
 
-def _in_shell(text: str) -> tuple[TemplatePieces, TemplatePieces]:
+def _split_shell(text: str) -> tuple[TemplatePieces, TemplatePieces]:
     before, _, after = str(text).partition(_placeholder("sections"))
-    return _mold(before), _mold(after, ends=True)
+    return _split(before), _split(after, is_end=True)
 
 
-def _line(fragment: Fragment) -> Line:
+def _encode_line(fragment: Fragment) -> Line:
     return Line(
         message.quoted_printable_lines(str(fragment.html)), message.quoted_printable_lines(fragment.text)
     )
 
 
-def _in_html(text: str) -> bytes:
+def _encode_html(text: str) -> bytes:
     return message.quoted_printable_lines(str(escape(text)))

@@ -1,11 +1,11 @@
-"""RenderedMail → RFC 5322 bytes. The same mail always gives the same bytes, and nobody's text makes a header.
+"""RenderedMail → RFC 5322 bytes. The same mail always gives the same bytes, and no text can add a header.
 
-Written by hand rather than by `email.message`, which folds a long List-Unsubscribe into encoded words,
-draws its boundaries at random, and costs milliseconds a mail.
+`email.message` is not used: it folds a long List-Unsubscribe into encoded words, draws its boundaries at
+random, and takes milliseconds per mail.
 
-Bodies are quoted-printable (RFC 2045) of a stricter kind, so that nothing on the way has a reason to touch
-them: no line begins with a dot or with "From ", none ends with white space, no two blanks stand together.
-What DKIM calls the relaxed canonical form (RFC 6376, 3.4.4) is then the body itself.
+Bodies are quoted-printable (RFC 2045) of a stricter kind, so that no server on the way changes them: no line
+begins with a dot or with "From ", no line ends with white space, and no two spaces follow each other. Such a
+body is its own relaxed canonical form (RFC 6376, 3.4.4), which DKIM hashes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app.types import OutgoingMail, RenderedMail
 # Quoted-printable never holds "=_", so this cannot occur in a part.
 BOUNDARY = "=_paperboy"
 MAX_LINE = 998
-QUOTED_CHARS = 75  # a line of quoted-printable may have 76: one is for the "=" that says that it goes on
+QUOTED_CHARS = 75  # per line of quoted-printable, which may have 76: one is for the "=" of a soft break
 _NOT_SAFE = re.compile(rb"[^ !-<>-~]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS = re.compile(r"[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+@[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+")
@@ -32,7 +32,7 @@ _PLAIN_PHRASE = re.compile(r"[A-Za-z0-9 !#$%&'*+/=?^_`{|}~-]+")
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Who writes to whom, and the names that bind the mail to its delivery."""
+    """The addresses of a mail, and the names that link it to its delivery."""
 
     delivery_id: int
     message_id: str
@@ -44,7 +44,7 @@ class Envelope:
 
 
 def compose(mail: RenderedMail, envelope: Envelope) -> OutgoingMail:
-    """The mail as it goes over the wire; DeliveryError when its addresses or headers cannot be written."""
+    """Return the mail as it is sent. Raises DeliveryError if its addresses or headers cannot be written."""
     recipient = address(envelope.to_address)
     head = (
         sender(envelope.from_name, envelope.from_address)
@@ -67,24 +67,24 @@ def compose(mail: RenderedMail, envelope: Envelope) -> OutgoingMail:
 
 
 def sender(name: str, from_address: str) -> str:
-    """The From header."""
+    """Return the From header."""
     return header("From", f"{_phrase(name)} <{address(from_address)}>")
 
 
 def subject(text: str) -> str:
-    """The Subject header."""
+    """Return the Subject header."""
     return header("Subject", _rfc2047("Subject", text))
 
 
 def date(moment: datetime) -> str:
-    """The Date header."""
+    """Return the Date header."""
     return header("Date", format_datetime(moment.astimezone(UTC)))
 
 
-def headers(named: Mapping[str, str]) -> str:
-    """Headers as they are named, and those that say what follows them."""
+def headers(fields: Mapping[str, str]) -> str:
+    """Return these headers and those that describe the content."""
     content = {"MIME-Version": "1.0", "Content-Type": f'multipart/alternative; boundary="{BOUNDARY}"'}
-    return "".join(header(name, value) for name, value in {**named, **content}.items())
+    return "".join(header(name, value) for name, value in {**fields, **content}.items())
 
 
 def _body(mail: RenderedMail) -> bytes:
@@ -93,7 +93,7 @@ def _body(mail: RenderedMail) -> bytes:
 
 
 def part(kind: str) -> bytes:
-    """What stands before the quoted text of a part."""
+    """Return the boundary and the headers of a part."""
     return (
         f"--{BOUNDARY}\r\n"
         f"Content-Type: text/{kind}; charset=utf-8\r\n"
@@ -105,13 +105,13 @@ END = f"--{BOUNDARY}--\r\n".encode()
 
 
 def quoted_printable(text: str) -> bytes:
-    """Text as lines of quoted-printable; the last is left open where the text does not end with a line."""
+    """Encode text as quoted-printable. The last line has no line end if the text has none."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return b"\r\n".join(_quoted_line(line.encode("utf-8", "replace")) for line in lines)
 
 
 def quoted_printable_lines(text: str) -> bytes:
-    """Text as whole lines of quoted-printable: fragments that follow each other are texts that do."""
+    """Encode text as whole lines of quoted-printable, so that encoded fragments can be concatenated."""
     encoded = quoted_printable(text)
     return encoded if not encoded or encoded.endswith(b"\r\n") else encoded + SOFT_BREAK
 
@@ -122,23 +122,23 @@ SOFT_BREAK = b"=\r\n"
 def _quoted_line(line: bytes) -> bytes:
     encoded = _NOT_SAFE.sub(lambda match: b"=%02X" % match[0][0], line).replace(b"  ", b" =20")
     rest = encoded[:-1] + b"=20" if encoded.endswith(b" ") else encoded
-    done = []
-    while rest := _guarded(rest):
-        end = _cut(rest)
-        done.append(rest[:end])
+    lines = []
+    while rest := _with_safe_start(rest):
+        end = _line_end(rest)
+        lines.append(rest[:end])
         rest = rest[end:]
-    return SOFT_BREAK.join(done)
+    return SOFT_BREAK.join(lines)
 
 
-def _guarded(line: bytes) -> bytes:
-    """What a relay or a mailbox file would read as its own, encoded."""
+def _with_safe_start(line: bytes) -> bytes:
+    """Encode a first character that SMTP (".") or a mailbox file ("From ") would misread."""
     if line.startswith((b".", b"From ")):
         return b"=%02X" % line[0] + line[1:]
     return line
 
 
-def _cut(line: bytes) -> int:
-    """Where a line must end, not within what stands for one byte."""
+def _line_end(line: bytes) -> int:
+    """Return where to break a line, but not within an encoded byte."""
     if len(line) <= QUOTED_CHARS:
         return len(line)
     at = line.rfind(b"=", QUOTED_CHARS - 2, QUOTED_CHARS)
@@ -146,7 +146,7 @@ def _cut(line: bytes) -> int:
 
 
 def header(name: str, value: str) -> str:
-    """One header line, folded only where an encoded word was. CR or LF of anybody's making is refused."""
+    """Return one header, folded only between encoded words. Raises DeliveryError for control characters."""
     if _CONTROL.search(value.replace("\r\n ", " ")) or _CONTROL.search(name):
         raise DeliveryError(f"the header {name} holds a control character", permanent=True)
     line = f"{name}: {value}\r\n"
@@ -156,7 +156,7 @@ def header(name: str, value: str) -> str:
 
 
 def _rfc2047(name: str, text: str) -> str:
-    """Text as RFC 2047 wants it: encoded where it is not ASCII, or would pass for something encoded."""
+    """Encode text by RFC 2047 if it is not ASCII, is too long, or looks like an encoded word."""
     if _CONTROL.search(text):
         raise DeliveryError(f"the header {name} holds a control character", permanent=True)
     if text.isascii() and "=?" not in text and len(text) < MAX_LINE - len(name) - 2:
@@ -174,7 +174,7 @@ def _phrase(name: str) -> str:
 
 
 def address(text: str) -> str:
-    """An address that can stand in a header and in the envelope; its domain in ASCII where it can be."""
+    """Return an address for headers and the envelope, its domain in ASCII. Raises DeliveryError."""
     local, _, domain = text.rpartition("@")
     if not domain.isascii():
         try:

@@ -1,10 +1,10 @@
 """Digest → subject, text and HTML: the only Jinja environment for mail.
 
-A mail kind is one folder in `templates/email/`. MJML becomes a Jinja template once in a process. The same
-letter always gives the same mail.
+A mail kind is one folder in `templates/email/`. MJML is compiled to a Jinja template once per
+process. The same request always gives the same mail.
 
-A digest is made of fragments: a shell, and in it a heading for each section and a card for each paper. Here
-they are put together as text, which is what a mail is; `letters` puts the same fragments together as bytes.
+A digest consists of fragments: a shell, and in it a heading for each section and a card for each paper. This
+module joins them as text; `composer` joins the same fragments as encoded bytes, which is faster.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from app.types import Digest, DigestItem, MailKind, MailRequest, RenderedMail
 FOLDER = ROOT / "templates" / "email"
 TEXT_WIDTH = 76
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
-LINE_CHARS, ALSO_CHARS, WHY_CHARS = 300, 70, 120
-ALSO = 2  # so many other titles stand in the preview
-# Gmail clips what is above some 102 kB. A digest that would be gets shorter texts.
+LINE_CHARS, PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 300, 70, 120
+PREVIEW_TITLES = 2  # how many other titles the preview shows
+# Gmail clips a mail above some 102 kB, so a larger digest gets shorter texts.
 MAX_HTML_BYTES = 98_000
 LINKS = {
     MailKind.DIGEST: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE, Purpose.VIEW),
@@ -48,7 +48,7 @@ LINKS = {
 
 
 class TextLimits(NamedTuple):
-    """How many letters of a paper's texts there is room for."""
+    """The maximum number of characters of each text of a paper."""
 
     summary: int
     title: int = LINE_CHARS
@@ -58,25 +58,25 @@ class TextLimits(NamedTuple):
     summary_by: int = 60
 
 
-_LEAST = TextLimits(40, title=90, authors=40, reason=80, trend=40, summary_by=20)
-LIMIT_STEPS = (TextLimits(600), TextLimits(450), TextLimits(300), TextLimits(120), _LEAST)
+_SMALLEST_LIMITS = TextLimits(40, title=90, authors=40, reason=80, trend=40, summary_by=20)
+LIMIT_STEPS = (TextLimits(600), TextLimits(450), TextLimits(300), TextLimits(120), _SMALLEST_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """What one thing looks like in each part of a mail."""
+    """A piece of a mail, as HTML and as text."""
 
     html: Markup
     text: str
 
 
 class Renderer:
-    """Renders any letter. Made once: it keeps the compiled templates."""
+    """Renders mails of any kind. One per process, because it keeps the compiled templates."""
 
     def __init__(self, settings: Settings, signer: LinkSigner) -> None:
         self._settings = settings
         self._signer = signer
-        self._templates = environment(FOLDER)
+        self._templates = template_environment(FOLDER)
         contact = settings.contact_address or settings.from_address
         self._site = {
             "name": settings.site_name,
@@ -85,101 +85,101 @@ class Renderer:
             "postal": settings.postal_address,
         }
 
-    def render(self, letter: MailRequest) -> RenderedMail:
-        """The mail that a letter becomes; DeliveryError when there is nothing of it that can be shown."""
-        if letter.kind is MailKind.DIGEST:
-            return self._digest(letter, letter.digest or Digest(letter.edition, ()))
-        return self._service(letter)
+    def render(self, request: MailRequest) -> RenderedMail:
+        """Render a mail. Raises DeliveryError if nothing of it can be shown."""
+        if request.kind is MailKind.DIGEST:
+            return self._digest(request, request.digest or Digest(request.edition, ()))
+        return self._service(request)
 
-    def _service(self, letter: MailRequest) -> RenderedMail:
+    def _service(self, request: MailRequest) -> RenderedMail:
         values = {
-            "site": self._site, "reader": letter.email, "links": self._links(letter),
+            "site": self._site, "reader": request.email, "links": self._links(request),
             "works_for": LIFETIMES_IN_WORDS,
         }  # fmt: skip
-        subject = one_line(self._render(f"{letter.kind}/subject.txt", values))
+        subject = one_line(self._render(f"{request.kind}/subject.txt", values))
         return RenderedMail(
             subject=subject,
-            text=self._render(f"{letter.kind}/body.txt", values).strip() + "\n",
-            html=self._render(f"{letter.kind}/body.mjml", {**values, "subject": subject}),
+            text=self._render(f"{request.kind}/body.txt", values).strip() + "\n",
+            html=self._render(f"{request.kind}/body.mjml", {**values, "subject": subject}),
             headers={"Auto-Submitted": "auto-generated"},
         )
 
-    # --- a digest
+    # --- digests
 
-    def _digest(self, letter: MailRequest, digest: Digest) -> RenderedMail:
-        for room in LIMIT_STEPS:
-            mail = self._digest_of(letter, digest, room)
+    def _digest(self, request: MailRequest, digest: Digest) -> RenderedMail:
+        for limits in LIMIT_STEPS:
+            mail = self._digest_of(request, digest, limits)
             if len(mail.html.encode()) <= MAX_HTML_BYTES:
                 break
         return mail
 
-    def _digest_of(self, letter: MailRequest, digest: Digest, room: TextLimits) -> RenderedMail:
-        picks: list[DigestItem] = []
+    def _digest_of(self, request: MailRequest, digest: Digest, limits: TextLimits) -> RenderedMail:
+        items: list[DigestItem] = []
         sections: list[Fragment] = []
         for section in digest.sections:
-            cards = [self._card(letter, pick, room) for pick in section.picks]
-            good = [card for card in cards if card]
-            if good:
+            cards = [self._card(request, item, limits) for item in section.picks]
+            usable = [card for card in cards if card]
+            if usable:
                 sections.append(self.heading(section.interest, section.heading))
-                sections += [fragment for _, fragment in good]
-                picks += [pick for pick, _ in good]
-        if not picks:
-            raise DeliveryError("no paper of this digest can be shown", permanent=not letter.unreadable)
-        best, others = best_of(picks)
+                sections += [fragment for _, fragment in usable]
+                items += [item for item, _ in usable]
+        if not items:
+            raise DeliveryError("no paper of this digest can be shown", permanent=not request.unreadable)
+        best, others = best_of(items)
         subject = self.subject(best.title, len(others))
-        links = self._links(letter)
-        whole = self.shell(
-            letter.edition,
+        links = self._links(request)
+        shell = self.shell(
+            request.edition,
             subject=subject,
-            also=[preview_title(pick.title) for pick in others[:ALSO]],
-            why=preview_reason(best.reason),
-            intro=self.intro(len(picks), digest.considered),
-            note=note(digest.note),
+            preview_titles=[preview_title(item.title) for item in others[:PREVIEW_TITLES]],
+            preview_reason=preview_reason(best.reason),
+            intro=self.intro(len(items), digest.considered),
+            note=note_fragment(digest.note),
             sections=concatenate(sections),
-            reader=letter.email,
+            reader=request.email,
             links=links,
         )
-        left_out = letter.unreadable + len(digest.picks) - len(picks)
-        headers = self.list_headers(letter.edition, links["unsubscribe"])
-        return RenderedMail(subject, whole.text, str(whole.html), headers, left_out)
+        left_out = request.unreadable + len(digest.picks) - len(items)
+        headers = self.list_headers(request.edition, links["unsubscribe"])
+        return RenderedMail(subject, shell.text, str(shell.html), headers, left_out)
 
     def _card(
-        self, letter: MailRequest, pick: DigestItem, room: TextLimits
+        self, request: MailRequest, item: DigestItem, limits: TextLimits
     ) -> tuple[DigestItem, Fragment] | None:
-        """One paper that cannot be shown must not cost the reader the others."""
+        """Render a card. None if it cannot be shown: the mail is sent without it."""
         try:
-            shown = fit_to_limits(pick, room)
-            links = self._signer.feedback_links(shown.paper_id, self._token(letter, Purpose.FEEDBACK, 0))
-            return shown, self.card(shown, self.reason(shown.reason), links)
+            fitted = fit_to_limits(item, limits)
+            links = self._signer.feedback_links(fitted.paper_id, self._token(request, Purpose.FEEDBACK, 0))
+            return fitted, self.card(fitted, self.reason(fitted.reason), links)
         except Exception:
             return None
 
-    # --- its fragments
+    # --- fragments of digests
 
     def subject(self, best: str, others: int) -> str:
-        """The subject of a digest: the title of its best paper, and how many others there are."""
+        """Return the subject: the title of the best paper, and the number of the others."""
         return one_line(self._render("digest/subject.txt", {"best": best, "others": others}))
 
     def intro(self, count: int, considered: int) -> str:
-        """How many papers there are."""
+        """Return the sentence that says how many papers there are."""
         return self._render("digest/intro.txt", {"count": count, "considered": considered}).strip()
 
     def heading(self, interest: str, heading: str) -> Fragment:
-        """What stands over the papers of a section."""
+        """Return the heading of a section."""
         values = {"interest": describe(one_line(interest)), "heading": one_line(heading)}
         html, text = self._both("digest/section", values)
-        return Fragment(Markup(html), f"\n\n{text}\n")  # noqa: S704 - it is a template's own output
+        return Fragment(Markup(html), f"\n\n{text}\n")  # noqa: S704 - the output of a template
 
-    def card(self, pick: DigestItem, reason: Fragment, opinions: Mapping[str, str]) -> Fragment:
-        """A presentable pick; `opinions` are the links of `Signer.feedback_links`."""
-        day = _day_words(pick.published_on)
-        values = {"pick": pick, "links": _pick_links(pick), "date": day, "opinions": opinions}
+    def card(self, item: DigestItem, reason: Fragment, feedback_links: Mapping[str, str]) -> Fragment:
+        """Return the card of an item from `fit_to_limits`, with the links of `LinkSigner.feedback_links`."""
+        day = _short_date(item.published_on)
+        values = {"item": item, "links": _item_links(item), "date": day, "feedback_links": feedback_links}
         html = self._render("digest/card.html", {**values, "reason": reason.html})
         text = self._render("digest/card.txt", {**values, "reason": reason.text})
         return Fragment(Markup(html), f"\n{text}\n")  # noqa: S704
 
     def reason(self, reason: str) -> Fragment:
-        """Why a paper was picked, as it stands in its card."""
+        """Return the reason of a card."""
         if not reason:
             return Fragment(Markup(), "")
         html, text = self._both("digest/reason", {"reason": reason})
@@ -190,25 +190,26 @@ class Renderer:
         edition: str,
         *,
         subject: str,
-        also: Sequence[str],
-        why: str,
+        preview_titles: Sequence[str],
+        preview_reason: str,
         intro: str,
         note: Fragment,
         sections: Fragment,
         reader: str,
         links: Mapping[str, str],
     ) -> Fragment:
-        """All of a digest around its sections, and the sections in it."""
+        """Return the whole digest: the shell and the sections in it."""
         values = {
-            "site": self._site, "edition": edition_words(edition), "subject": subject, "also": also,
-            "why": why, "intro": intro, "reader": reader, "links": links,
+            "site": self._site, "edition": edition_title(edition), "subject": subject,
+            "preview_titles": preview_titles, "preview_reason": preview_reason, "intro": intro,
+            "reader": reader, "links": links,
         }  # fmt: skip
         html = self._render("digest/body.mjml", {**values, "note": note.html, "sections": sections.html})
         text = self._render("digest/body.txt", {**values, "note": note.text, "sections": sections.text})
         return Fragment(Markup(html), text.strip() + "\n")  # noqa: S704
 
     def list_headers(self, edition: str, unsubscribe: str) -> dict[str, str]:
-        """What mailbox providers ask of anybody who writes to many (RFC 2369, 2919, 8058)."""
+        """Return the headers that mailbox providers require of bulk mail (RFC 2369, 2919, 8058)."""
         domain, contact = self._settings.mail_domain, self._site["contact"]
         token = unsubscribe.rpartition("/")[2]
         return {
@@ -220,7 +221,7 @@ class Renderer:
             "Precedence": "bulk",
         }
 
-    # --- what they stand on
+    # --- templates and links
 
     def _both(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
         html, text = self._render(f"{name}.html", values), self._render(f"{name}.txt", values)
@@ -229,55 +230,55 @@ class Renderer:
     def _render(self, name: str, values: Mapping[str, object]) -> str:
         return self._templates.get_template(name).render(values)
 
-    def _links(self, letter: MailRequest) -> dict[str, str]:
-        # A confirmation's links name its mail, and by that the sign-up that it answers.
-        ids = dict.fromkeys((Purpose.VIEW, Purpose.CONFIRM, Purpose.DECLINE), letter.delivery_id)
+    def _links(self, request: MailRequest) -> dict[str, str]:
+        # The links of a confirmation name its delivery, and so the sign-up that it belongs to.
+        ids = dict.fromkeys((Purpose.VIEW, Purpose.CONFIRM, Purpose.DECLINE), request.delivery_id)
         return {
-            each.value: self._signer.link(each, self._token(letter, each, ids.get(each, 0)))
-            for each in LINKS[letter.kind]
+            purpose.value: self._signer.link(purpose, self._token(request, purpose, ids.get(purpose, 0)))
+            for purpose in LINKS[request.kind]
         }
 
-    def _token(self, letter: MailRequest, purpose: Purpose, argument: int) -> str:
+    def _token(self, request: MailRequest, purpose: Purpose, argument: int) -> str:
         return self._signer.token(
-            purpose, letter.subscriber_id, letter.issued_at, epoch=letter.link_epoch, argument=argument
+            purpose, request.subscriber_id, request.issued_at, epoch=request.link_epoch, argument=argument
         )
 
 
-def best_of(picks: Sequence[DigestItem]) -> tuple[DigestItem, list[DigestItem]]:
-    """The pick with the highest score, the first of several; and the others."""
-    scores = [pick.score for pick in picks]
-    at = scores.index(max(scores))
-    return picks[at], [*picks[:at], *picks[at + 1 :]]
+def best_of(items: Sequence[DigestItem]) -> tuple[DigestItem, list[DigestItem]]:
+    """Return the item with the highest score, the first of several, and the others."""
+    scores = [item.score for item in items]
+    place = scores.index(max(scores))
+    return items[place], [*items[:place], *items[place + 1 :]]
 
 
 def truncated_line(text: str, chars: int = LINE_CHARS) -> str:
-    """Foreign text as one line that is not too long; whatever is no text raises."""
+    """Return foreign text as one shortened line. Raises if the value is not a text."""
     return shorten(one_line(text), chars)
 
 
 def preview_title(title: str) -> str:
-    """A title as it stands in the preview."""
-    return shorten(title, ALSO_CHARS)
+    """Return a title, shortened for the preview."""
+    return shorten(title, PREVIEW_TITLE_CHARS)
 
 
 def preview_reason(reason: str) -> str:
-    """What the preview says of the only paper."""
-    return f"Why: {shorten(reason, WHY_CHARS)}" if reason else ""
+    """Return what the preview shows if there is only one paper."""
+    return f"Why: {shorten(reason, PREVIEW_REASON_CHARS)}" if reason else ""
 
 
-def note(text: str) -> Fragment:
-    """A note, as it stands above the sections."""
-    return Fragment(escape(one_line(text)), wrapped(one_line(text)))
+def note_fragment(text: str) -> Fragment:
+    """Return the note above the sections."""
+    return Fragment(escape(one_line(text)), wrap(one_line(text)))
 
 
 def concatenate(fragments: Iterable[Fragment]) -> Fragment:
-    """Fragments one after the other."""
+    """Concatenate fragments."""
     parts = list(fragments)
     return Fragment(Markup().join(part.html for part in parts), "".join(part.text for part in parts))
 
 
-def environment(folder: Path) -> SandboxedEnvironment:
-    """Sandboxed, escaping what becomes HTML, and strict: a name that is not there is an error."""
+def template_environment(folder: Path) -> SandboxedEnvironment:
+    """Return a sandboxed Jinja environment that escapes HTML and refuses undefined names."""
 
     def load(name: str) -> str:
         path = folder / name
@@ -294,36 +295,36 @@ def environment(folder: Path) -> SandboxedEnvironment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    templates.filters.update(wrapped=wrapped, shorten=shorten, closed=with_ltr_mark)
+    templates.filters.update(wrapped=wrap, shorten=shorten, closed=with_ltr_mark)
     templates.tests.update(rtl=is_rtl)
     return templates
 
 
 def _compile_mjml(source: str, folder: Path) -> str:
-    # Included as text: the compiler's own mj-include loses the width of the body around it.
-    whole = _INCLUDE.sub(lambda match: (folder / match[1]).read_text("utf-8"), source)
-    # No font is ever fetched: `fonts` is the list of remote ones.
-    made = mjml.mjml2html(whole, disable_comments=True, fonts={})
-    # MJML knows no landmarks. Opened on its own, or in a browser, all of a mail is the page's main part.
-    return made.replace("<div aria-label=", "<main><div aria-label=", 1).replace("</body>", "</main></body>")
+    # Included as text, because mj-include of the compiler loses the width of the body around it.
+    complete = _INCLUDE.sub(lambda match: (folder / match[1]).read_text("utf-8"), source)
+    # `fonts` lists remote fonts: none is ever fetched.
+    html = mjml.mjml2html(complete, disable_comments=True, fonts={})
+    # MJML has no landmarks. In a browser the whole mail is the main part of the page.
+    return html.replace("<div aria-label=", "<main><div aria-label=", 1).replace("</body>", "</main></body>")
 
 
 def one_line(text: str) -> str:
-    """One line of foreign text, without controls, nor marks that turn the direction of what follows."""
+    """Return foreign text as one line, without control characters and marks that change text direction."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
-    encodable = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no letter
-    kept = (char if unicodedata.category(char) != "Cc" else " " for char in encodable)
-    return " ".join("".join(kept).translate(_DIRECTION_MARKS).split())
+    encodable = text.encode("utf-8", "replace").decode()  # without lone surrogates
+    printable = (char if unicodedata.category(char) != "Cc" else " " for char in encodable)
+    return " ".join("".join(printable).translate(_DIRECTION_MARKS).split())
 
 
 _DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 
 
 def is_rtl(text: str) -> bool:
-    """Whether it runs from right to left: its first letter that has a direction says so (UAX 9, P2).
+    """Return whether a text runs from right to left, by its first letter with a direction (UAX 9, P2).
 
-    Asked here, as `dir="auto"` and `text-align:start` mean nothing to several mail programs.
+    Needed because several mail programs ignore `dir="auto"` and `text-align:start`.
     """
     return next(
         (kind in _RTL for char in text if (kind := unicodedata.bidirectional(char)) in _STRONG), False
@@ -331,7 +332,7 @@ def is_rtl(text: str) -> bool:
 
 
 def with_ltr_mark(text: str) -> str:
-    """With a mark after letters from right to left, without which a date after them stands among them."""
+    """Add a mark to a right-to-left text, so that a date after it is not displayed within it."""
     return text + "\u200e" if any(unicodedata.bidirectional(char) in _RTL for char in text) else text
 
 
@@ -340,15 +341,15 @@ _STRONG = ("L", *_RTL)
 
 
 def shorten(text: str, chars: int) -> str:
-    """At most so many characters, cut between words where that loses little."""
+    """Shorten a text to at most `chars` characters, between words if that loses little."""
     if len(text) <= chars:
         return text
     at = text.rfind(" ", 0, chars)
     return (text[:at] if at > chars * 0.6 else text[: chars - 1]).rstrip(" ,;:.–—-") + "…"
 
 
-def wrapped(text: str, indent: str = "") -> str:
-    """Text as lines of a letter; a link is never broken."""
+def wrap(text: str, indent: str = "") -> str:
+    """Wrap text into lines of a mail. A link is never broken."""
     return textwrap.fill(
         text,
         TEXT_WIDTH,
@@ -359,8 +360,8 @@ def wrapped(text: str, indent: str = "") -> str:
     )
 
 
-def edition_words(edition: str) -> str:
-    """2026-11-21 → Saturday, 21 November 2026; 2026-W47 → Week 47 of 2026."""
+def edition_title(edition: str) -> str:
+    """Return 2026-11-21 as Saturday, 21 November 2026, and 2026-W47 as Week 47 of 2026."""
     if match := re.fullmatch(r"(\d{4})-W(\d{2})", edition):
         return f"Week {int(match[2])} of {match[1]}"
     try:
@@ -370,52 +371,52 @@ def edition_words(edition: str) -> str:
     return f"{day:%A}, {day.day} {day:%B %Y}"
 
 
-def _day_words(iso: str) -> str:
+def _short_date(iso: str) -> str:
     if not iso:
         return ""
     day = date.fromisoformat(iso)
     return f"{day.day} {day:%b %Y}"
 
 
-def fit_to_limits(pick: DigestItem, room: TextLimits) -> DigestItem:
-    """The pick with its texts made fit to be shown; whatever is no text raises."""
+def fit_to_limits(item: DigestItem, limits: TextLimits) -> DigestItem:
+    """Return an item with its texts cleaned and shortened. Raises if a value has the wrong type."""
     return DigestItem(
-        paper_id=_number(pick.paper_id),
-        title=truncated_line(pick.title, room.title),
-        authors=truncated_line(pick.authors, room.authors),
-        summary=truncated_line(pick.summary, room.summary),
-        reason=truncated_line(pick.reason, room.reason),
-        trend=truncated_line(pick.trend, room.trend),
-        url=_web_link(pick.url),
-        pdf_url=_web_link(pick.pdf_url),
-        code_url=_web_link(pick.code_url),
-        project_url=_web_link(pick.project_url),
-        published_on=pick.published_on,
-        comments=int(pick.comments),
-        score=float(pick.score),
-        summary_by=truncated_line(pick.summary_by, room.summary_by),
+        paper_id=_checked_id(item.paper_id),
+        title=truncated_line(item.title, limits.title),
+        authors=truncated_line(item.authors, limits.authors),
+        summary=truncated_line(item.summary, limits.summary),
+        reason=truncated_line(item.reason, limits.reason),
+        trend=truncated_line(item.trend, limits.trend),
+        url=_web_link(item.url),
+        pdf_url=_web_link(item.pdf_url),
+        code_url=_web_link(item.code_url),
+        project_url=_web_link(item.project_url),
+        published_on=item.published_on,
+        comments=int(item.comments),
+        score=float(item.score),
+        summary_by=truncated_line(item.summary_by, limits.summary_by),
     )
 
 
-def _number(paper_id: int) -> int:
-    """An id that a link can carry."""
+def _checked_id(paper_id: int) -> int:
+    """Return an id that fits into a link, or raise ValueError."""
     if not 0 <= int(paper_id) < 1 << 64:
         raise ValueError(paper_id)
     return int(paper_id)
 
 
 def _web_link(url: str) -> str:
-    """A link that a mail may hold, or nothing."""
+    """Return a link that may stand in a mail, or an empty string."""
     if not url.startswith(("https://", "http://")) or len(url) > 1000 or one_line(url) != url or " " in url:
         return ""
     return url
 
 
-def _pick_links(pick: DigestItem) -> Sequence[tuple[str, str]]:
-    named = (
-        ("Abstract", pick.url),
-        ("PDF", pick.pdf_url),
-        ("Code", pick.code_url),
-        ("Project", pick.project_url),
+def _item_links(item: DigestItem) -> Sequence[tuple[str, str]]:
+    links = (
+        ("Abstract", item.url),
+        ("PDF", item.pdf_url),
+        ("Code", item.code_url),
+        ("Project", item.project_url),
     )
-    return [(name, url) for name, url in named if url]
+    return [(name, url) for name, url in links if url]

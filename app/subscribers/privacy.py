@@ -149,7 +149,7 @@ def _deliveries(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
     """The mails, with all that the digests among them show."""
     rows = _rows(session, Delivery, subscriber_id, _MACHINERY["delivery"])
     numbers = [row.pop("id") for row in rows]
-    digests = ledger.digests(session, numbers)
+    digests = ledger.stored_digests(session, numbers)
     read = ledger.SnapshotStore().restore(session, list(digests.values()))
     shown = {number: asdict(restored.digest) for number, restored in zip(digests, read, strict=True)}
     return [row | {"digest": shown.get(number, {})} for number, row in zip(numbers, rows, strict=True)]

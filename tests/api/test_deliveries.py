@@ -83,7 +83,7 @@ def test_editions_come_a_page_at_a_time(app: Application, planned: int, call: Ca
     """By their names, descending."""
     with app.db.write() as session:
         quiet = [ledger.Entry(1, edition, NOW, Skip("quiet")) for edition in ("2026-11-18", "2026-11-19")]
-        ledger.enter(session, quiet, NOW)
+        ledger.add_entries(session, quiet, NOW)
     first = call("GET", "/editions?limit=2").json()
     assert [each["edition"] for each in first["items"]] == ["2026-11-20", "2026-11-19"]
     rest = call("GET", "/editions", params={"cursor": first["next_cursor"]}).json()

@@ -16,7 +16,7 @@ import pytest
 
 from app import main, pipeline
 from app.application import Application
-from app.delivery.sender import MANY
+from app.delivery.sender import TUNE_FROM
 from app.runtime import interpreter
 from app.settings import Settings
 from app.types import MailKind
@@ -26,7 +26,7 @@ from tests.test_deliver import queue
 pytestmark = pytest.mark.once
 
 LATER = "451 4.3.0 later"
-NOBODYS = range(10**6, 10**6 + MANY)  # ids of no mail
+NOBODYS = range(10**6, 10**6 + TUNE_FROM)  # ids of no mail
 AT_MOST = 100  # seconds, until the test's own time is over
 WARMING, SINGLE = 20, 60  # mails
 GROWTH = 300  # objects: a leak of five objects a mail would exceed it

@@ -70,7 +70,7 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
                 session, subscriber_id=alice, kind=MailKind.DIGEST, edition=edition, due_at=due_at, now=now,
                 digest=samples.digest(edition),
             )  # fmt: skip
-        ledger.enter(session, [ledger.Entry(alice, "2026-11-18", now, Skip(LONG))], now)
+        ledger.add_entries(session, [ledger.Entry(alice, "2026-11-18", now, Skip(LONG))], now)
 
     def path(purpose: Purpose, argument: int = 0) -> str:
         return f"/{purpose}/{app.signer.token(purpose, alice, now, argument=argument)}"

@@ -1,4 +1,4 @@
-"""Fixtures: the application's relay is a process that misbehaves, and its senders are processes that die."""
+"""Fixtures: a relay process that misbehaves on request, and sender processes that die on request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONNECTIONS = 3
 
 @pytest.fixture
 def relay(tmp_path: Path) -> Iterator[sink.Sink]:
-    """The process that the mails go to."""
+    """The relay process that receives the mails."""
     folder = tmp_path / "relay"
     folder.mkdir()
     with sink.running(folder) as running:
@@ -25,19 +25,19 @@ def relay(tmp_path: Path) -> Iterator[sink.Sink]:
 
 @pytest.fixture
 def settings(settings: Settings, relay: sink.Sink) -> Settings:
-    """Settings of a service that sends to it over three connections."""
+    """Settings that send to it over three connections."""
     return settings.model_copy(update={"smtp_port": relay.port, "smtp_connections": CONNECTIONS})
 
 
 @pytest.fixture
 def start(settings: Settings) -> Iterator[senders.Starter]:
-    """A function that starts a sender."""
+    """Return a function that starts a sender."""
     with senders.starter(settings) as starter:
         yield starter
 
 
 @pytest.fixture(autouse=True)
 def conservation(app: Application) -> Iterator[None]:
-    """After each fault every digest that was due is in exactly one state, and no sender left anything."""
+    """Check after each test that every digest is in exactly one state and no sender left anything."""
     yield
     reckoning.check_conservation(app)

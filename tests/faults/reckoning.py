@@ -1,4 +1,4 @@
-"""What must be true after a fault: who got what, how often, and what the ledger says of it."""
+"""Checks after a fault: who got which mail, how often, and what the ledger says."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DIGEST = Digest(EDITION, (Section("retrieval", samples.digest().picks[:1]),))
 def queue(
     app: Application, now: datetime, count: int, first: int = 0, give_up_at: datetime | None = None
 ) -> list[str]:
-    """A digest each for so many new readers; their names."""
+    """Add a digest for each of `count` new readers; return their names."""
     names = [f"reader{n}" for n in range(first, first + count)]
     with app.db.write() as session:
         for name in names:
@@ -49,7 +49,7 @@ def _enqueue(session: Session, name: str, now: datetime, give_up_at: datetime | 
 
 
 def rows(app: Application) -> dict[str, Delivery]:
-    """Each reader's delivery, by the name before the @."""
+    """Return each reader's delivery, by the name before the @."""
     with app.db.read() as session:
         joined = select(Delivery, Subscriber.email).join(
             Subscriber, col(Subscriber.id) == Delivery.subscriber_id
@@ -62,19 +62,19 @@ def states(app: Application) -> dict[str, str]:
 
 
 def restart(app: Application, now: datetime) -> None:
-    """What a sender does before its first mail: settle what dead ones had in hand."""
+    """Recover what dead senders left, as a sender does before its first mail."""
     ledger.recover(
         app.db, Path(app.settings.journal_dir), now, app.settings.uncertain, bounces.record_refusal
     )
 
 
 def doubtful(app: Application) -> set[str]:
-    """Those of unknown fate."""
+    """Return the readers whose mail is uncertain."""
     return _in(app, State.UNCERTAIN)
 
 
 def waiting(app: Application) -> set[str]:
-    """Those whose mail is to be sent yet, or once more."""
+    """Return the readers whose mail is still to be sent or sent again."""
     return _in(app, *OPEN)
 
 
@@ -86,7 +86,7 @@ def _in(app: Application, *states: State) -> set[str]:
 
 
 def settle(app: Application, now: datetime) -> None:
-    """Send until nothing is left that may leave, each mail at its hour."""
+    """Send until nothing is left that may be sent, each mail at its time."""
     for _ in range(20):
         pipeline.send_pending(app, now)
         with app.db.read() as session:
@@ -100,7 +100,7 @@ def settle(app: Application, now: datetime) -> None:
 
 
 def check_everybody(app: Application, relay: Sink, names: Iterable[str]) -> None:
-    """At least once with `resend`, at most once with `hold`; doubles of unknown fate only, and the same."""
+    """Check: at least one mail with `resend`, at most one with `hold`; only uncertain mails doubled."""
     copies, ledger = relay.copies(), rows(app)
     assert set(ledger) == set(names) >= set(copies)
     holds = app.settings.uncertain is UncertainPolicy.HOLD
@@ -116,13 +116,13 @@ def check_everybody(app: Application, relay: Sink, names: Iterable[str]) -> None
 
 
 def check_manners(relay: Sink) -> None:
-    """The client said nothing that it may not say yet."""
+    """Check that the client followed the protocol."""
     complaints = relay.state()["complaints"]
     assert complaints == []
 
 
 def check_conservation(app: Application) -> None:
-    """Each digest is in exactly one state, none in a dead hand, and no journal is left."""
+    """Check: each digest is in exactly one state, none is leased by a dead sender, no journal is left."""
     with app.db.read() as session:
         balance = reconciliation.reconcile(session, NOON, EDITION)
         assert balance.holds, balance

@@ -1,4 +1,4 @@
-"""Senders as processes of their own, which a test kills, or which kill themselves at a named place.
+"""Senders as processes of their own. A test kills them, or they kill themselves at a named place.
 
 A fork server has the application imported already, so that a sender starts within some milliseconds.
 """
@@ -53,7 +53,7 @@ _context.set_forkserver_preload(["__main__", "uvloop", "psycopg", "tests.faults.
 
 @dataclass(frozen=True)
 class Death:
-    """kill -9 by its own hand, right before or after the n-th call of a function."""
+    """`kill -9` of the own process, right before or after the n-th call of a function."""
 
     at: str  # "app.module:Class.function"
     when: str = "before"  # or "after"
@@ -62,7 +62,7 @@ class Death:
 
 @dataclass(frozen=True)
 class Order:
-    """What a sender is to do. `constants` are set before it begins, "app.module:NAME" each."""
+    """The task of a sender. `constants` are set before it begins: "app.module:NAME"."""
 
     settings: Settings
     now: datetime
@@ -78,7 +78,7 @@ class Order:
 
 
 class Sender:
-    """One such process. It has ended when the test has."""
+    """One sender process. It ends at the end of the test."""
 
     def __init__(self, order: Order) -> None:
         self._said, theirs = _context.Pipe(duplex=False)
@@ -87,34 +87,34 @@ class Sender:
         theirs.close()
 
     def kill(self) -> None:
-        """kill -9, and wait for its end. One that is done already is left alone."""
+        """`kill -9` and wait for the end; do nothing if the process has ended."""
         self.process.kill()
         self.process.join(PATIENCE)
         assert self.process.exitcode is not None
 
     def ask_to_end(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         self.process.terminate()
 
     def is_killed_within(self, seconds: float) -> bool:
-        """Kill it then; False: it was done before."""
+        """Kill it after some seconds; return False if it ended before."""
         self.process.join(seconds)
         self.kill()
         return self.process.exitcode == -signal.SIGKILL
 
     def dies(self) -> None:
-        """Wait for its death by its own hand."""
+        """Wait until it has killed itself."""
         self.process.join(PATIENCE)
         assert self.process.exitcode == -signal.SIGKILL
 
     def counts(self, patience: float = PATIENCE) -> dict[str, int]:
-        """Wait for its end, a good one; what it counted."""
+        """Wait for its successful end; return what it counted."""
         said = self._last_words(patience)
         assert isinstance(said, dict), said
         return said
 
     def error(self, patience: float = PATIENCE) -> str:
-        """Wait for its end, by an error; which."""
+        """Wait for its end with an error; return the error."""
         said = self._last_words(patience)
         assert isinstance(said, str), said
         return said
@@ -130,7 +130,7 @@ class Sender:
 
 @contextmanager
 def starter(settings: Settings) -> Iterator[Starter]:
-    """A function that starts a sender; at the end of the block all of them are ended."""
+    """Yield a function that starts a sender; end all senders at the end of the block."""
     senders: list[Sender] = []
 
     def start(now: datetime, **how: Any) -> Sender:
@@ -191,7 +191,7 @@ def _set_clocks(order: Order) -> None:
 
 
 def _work(order: Order) -> dict[str, int]:
-    """What the command does, with the schedule's job right now instead of at the next full minute."""
+    """Run the command, with the scheduled job at once instead of at the next full minute."""
     _replace("app.clock:utcnow", lambda _: _Clock(order.now))
     _replace("app.scheduler:start", lambda start: lambda app: _hurry(start(app)))
     os.environ.update(_environment(order.settings))
@@ -200,7 +200,7 @@ def _work(order: Order) -> dict[str, int]:
 
 
 class _Clock:
-    """It starts at a moment, and goes on."""
+    """A clock that starts at a given time."""
 
     def __init__(self, at: datetime) -> None:
         self._ahead = at - datetime.now(UTC)
@@ -255,7 +255,7 @@ def _deadly(death: Death, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _die_at_line(number: int) -> None:
-    """Count the lines that are run of the sending path, in all threads, and die at one of them."""
+    """Count the executed lines of the sending path, in all threads, and die at line `number`."""
     lines = itertools.count(1)
 
     def at_line(_frame: FrameType, event: str, _arg: object) -> Any:

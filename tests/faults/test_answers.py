@@ -1,4 +1,4 @@
-"""A relay that refuses, breaks off, is slow or mad, at any stage: what each reader gets of it."""
+"""A relay that refuses, disconnects or is slow at any stage: what each reader gets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOON = timedelta(minutes=10)
 def test_broken_off(
     app: Application, relay: Sink, now: datetime, start: Starter, stage: str, then: str
 ) -> None:
-    """Wherever a connection ends, everybody gets one mail; what may have arrived is told from the rest."""
+    """Wherever a connection ends, everybody gets one mail, and mails in flight are uncertain."""
     names = reckoning.queue(app, now, 8)
     relay.on(stage, then=then, mute=True, times=1, after=1, takes=False)
     counts = start(now).counts()
@@ -42,10 +42,10 @@ def test_broken_off(
 
 
 @pytest.mark.parametrize("policy", list(UncertainPolicy))
-def test_taken_but_not_answered(
+def test_accepted_but_not_answered(
     app: Application, settings: Settings, relay: Sink, now: datetime, start: Starter, policy: UncertainPolicy
 ) -> None:
-    """It takes the mail and breaks off before it says so: sent again unchanged, or held for the operator."""
+    """The relay disconnects before its reply: the mail is sent again unchanged, or held."""
     names = reckoning.queue(app, now, 8)
     relay.on("end", then="reset", mute=True, takes=True, times=1, to="reader4@example.org")
     counts = start(now, settings={"uncertain": policy}).counts()
@@ -62,8 +62,8 @@ def test_taken_but_not_answered(
 
 @pytest.mark.parametrize("say", ["421 4.3.2 going down", "451 4.3.0 later"])
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage != "body"])
-def test_later(app: Application, relay: Sink, now: datetime, start: Starter, stage: str, say: str) -> None:
-    """4xx to one command, in the middle: nobody else is held up, and later everybody has one mail."""
+def test_4xx(app: Application, relay: Sink, now: datetime, start: Starter, stage: str, say: str) -> None:
+    """4xx to one command delays nobody else, and later everybody has one mail."""
     names = reckoning.queue(app, now, 8)
     relay.on(stage, say=say, times=1, after=1)
     counts = start(now).counts()
@@ -84,10 +84,10 @@ def test_later(app: Application, relay: Sink, now: datetime, start: Starter, sta
     ],
 )
 @pytest.mark.parametrize("stage", ["rcpt", "data", "end"])
-def test_refused(
+def test_5xx(
     app: Application, relay: Sink, now: datetime, start: Starter, stage: str, say: str, suppresses: bool
 ) -> None:
-    """5xx to one reader's mail: this one failed, with these words, and the others have theirs."""
+    """The mail of one reader fails with the reply's text; the others get theirs."""
     names = reckoning.queue(app, now, 8)
     relay.on(stage, say=say, to="reader4@example.org")
     assert start(now).counts() == {"sent": 7, "failed": 1}
@@ -109,7 +109,7 @@ def test_refused(
 def test_our_own_fault(
     app: Application, relay: Sink, now: datetime, start: Starter, stage: str, say: str
 ) -> None:
-    """All sending pauses, with the relay's words; when it is mended, everybody gets one mail."""
+    """All sending pauses with the reply's text; after resuming, everybody gets one mail."""
     names = reckoning.queue(app, now, 30)
     relay.on(stage, say=say)
     assert set(start(now).counts()) <= {"deferred", "pending"}
@@ -133,10 +133,10 @@ MANNERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("manners", MANNERS, ids=lambda manners: "-".join(manners))
-def test_answers_in_all_pieces(
+def test_replies_in_any_pieces(
     app: Application, relay: Sink, now: datetime, start: Starter, manners: dict[str, Any]
 ) -> None:
-    """Several answers in one packet, or each byte in its own; with and without PIPELINING."""
+    """Several replies in one packet, or each byte in its own; with and without PIPELINING."""
     names = reckoning.queue(app, now, 20)
     relay.talk(**manners)
     assert start(now).counts() == {"sent": 20}
@@ -147,10 +147,10 @@ def test_answers_in_all_pieces(
 
 @pytest.mark.parametrize("pipelining", [True, False])
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage not in ("body", "ehlo")])
-def test_two_answers_to_one_command(
+def test_two_replies_to_one_command(
     app: Application, relay: Sink, now: datetime, start: Starter, stage: str, pipelining: bool
 ) -> None:
-    """Out of pace, an answer can be taken for another's: no mail counts as sent that did not arrive."""
+    """A reply may be taken for that to another command: no mail counts as sent that did not arrive."""
     names = reckoning.queue(app, now, 20)
     relay.talk(pipelining=pipelining)
     relay.on(stage, copies=2, times=2, after=2 if stage != "connect" else 0)
@@ -161,7 +161,7 @@ def test_two_answers_to_one_command(
 
 
 def test_greylisting(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
-    """Put off at the first try, everybody gets theirs at the second; patience is no failure."""
+    """Deferred at the first attempt, everybody gets their mail at the second."""
     names = reckoning.queue(app, now, 20)
     relay.talk(greylisting=True)
     assert set(start(now).counts()) <= {"deferred", "pending"}
@@ -175,7 +175,7 @@ def test_greylisting(app: Application, relay: Sink, now: datetime, start: Starte
 def test_no_more_connections_than_allowed(
     app: Application, relay: Sink, now: datetime, start: Starter
 ) -> None:
-    """Nor more mails over one than allowed: after those it is renewed."""
+    """Nor more mails per connection: after those it is renewed."""
     names = reckoning.queue(app, now, 60)
     relay.talk(pace=0.002)
     start(now, settings={"smtp_messages_per_connection": 7}).counts()
@@ -188,7 +188,7 @@ def test_no_more_connections_than_allowed(
 def test_a_second_run_finds_nothing_to_do(
     app: Application, relay: Sink, now: datetime, start: Starter
 ) -> None:
-    """Not even a connection is made."""
+    """It does not even connect."""
     names = reckoning.queue(app, now, 3)
     start(now).counts()
     assert pipeline.send_pending(app, now + SOON) == {}
@@ -202,10 +202,10 @@ PATIENT = partial(Timeouts, connect=1.0, mail=0.4, rcpt=0.4, data=0.4, end=4.0, 
 
 
 @pytest.mark.parametrize("pipelining", [True, False])
-def test_an_answer_to_a_body_that_comes_late(
+def test_a_late_reply_to_a_body(
     app: Application, relay: Sink, now: datetime, start: Starter, pipelining: bool
 ) -> None:
-    """It is waited for, longer than for any other answer: who gives up here sends the mail twice."""
+    """It is waited for longer than for other replies: a timeout would send the mail twice."""
     names = reckoning.queue(app, now, 8)
     relay.talk(pipelining=pipelining)
     relay.on("end", late=1.2, times=2, after=1)
@@ -218,10 +218,10 @@ def test_an_answer_to_a_body_that_comes_late(
 
 @pytest.mark.parametrize("pipelining", [True, False])
 @pytest.mark.parametrize("stage", STAGES)
-def test_an_answer_that_never_comes(
+def test_a_reply_that_never_comes(
     app: Application, relay: Sink, now: datetime, start: Starter, stage: str, pipelining: bool
 ) -> None:
-    """Patience ends, the others are served, and everybody gets one mail; twice only what may be there."""
+    """After the timeout the others are served; only uncertain mails are sent twice."""
     names = reckoning.queue(app, now, 8)
     relay.talk(pipelining=pipelining)
     relay.on(stage, then="hang", mute=True, takes=True, times=1, after=1)
@@ -233,6 +233,6 @@ def test_an_answer_that_never_comes(
     reckoning.check_everybody(app, relay, names)
 
 
-def test_patience_is_what_the_standard_asks_for() -> None:
-    """RFC 5321, 4.5.3.2: five minutes for a command, ten for a body's answer."""
+def test_timeouts_are_those_of_the_standard() -> None:
+    """RFC 5321, 4.5.3.2: five minutes for a command, ten for the reply to a body."""
     assert Timeouts() == Timeouts(mail=300, rcpt=300, data=120, block=180, end=600)

@@ -31,7 +31,7 @@ def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> dict[str, Any]:
-    """Settings of a sender on another machine: the journals of this one are not there."""
+    """Settings of a sender on another machine, which does not have this one's journals."""
     return {"settings": {"journal_dir": str(tmp_path / "elsewhere"), **ONE}}
 
 
@@ -75,7 +75,7 @@ def test_one_of_two_machines_has_a_wrong_clock(
     wrong: str,
     ahead: timedelta,
 ) -> None:
-    """It is that of the sender at work, or of the one that comes: each mail leaves once."""
+    """The first sender's, or the second one's: each mail is sent once."""
     if not is_postgres(app) and wrong == "first":
         pytest.skip("SQLite has one machine: its clock may jump between one sender and the next")
     tomorrow = now + DAY / 2 if is_postgres(app) else None
@@ -113,7 +113,7 @@ def test_the_clock_of_the_database_jumps(
 def test_a_machine_that_is_gone(
     app: Application, relay: Sink, now: datetime, start: Starter, tmp_path: Path, elsewhere: dict[str, Any]
 ) -> None:
-    """Its process holds no lock and its journal is lost: when the lease ends, all it had is in doubt."""
+    """No process lock, and no journal: its mails are uncertain when the lease expires."""
     names = reckoning.queue(app, now, 6)
     relay.on("end", tell=True, takes=True, times=1, to="reader3@example.org")
     first = start(now, **elsewhere)
@@ -134,7 +134,7 @@ def test_a_machine_that_is_gone(
 def test_a_lost_connection_is_no_death(
     app: Application, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
 ) -> None:
-    """The database drops all connections of a sender, and its lock with them: the lease stands for it."""
+    """The database drops a sender's connections and its lock: the lease still protects its mails."""
     only_on_postgres(app)
     names = reckoning.queue(app, now, 6)
     relay.on("end", tell=True, times=1, to="reader3@example.org")

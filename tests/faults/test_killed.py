@@ -1,4 +1,4 @@
-"""kill -9 at each boundary: nothing is lost, and at most what was in flight is doubled."""
+"""kill -9 at each boundary: nothing is lost, and only mails in flight may be doubled."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ JOURNAL = "app.delivery.journal:Journal"
 
 @pytest.fixture(params=list(UncertainPolicy))
 def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
-    """Both policies."""
+    """Settings with each policy."""
     return settings.model_copy(update={"uncertain": request.param})
 
 
 def check_aftermath(app: Application, relay: Sink, now: datetime, names: list[str], doubts: int) -> set[str]:
-    """What the next sender finds, a minute later, and how it ends; those whose mail may be there already."""
+    """Check what the next sender finds a minute later; return whose mail was uncertain."""
     relay.behave()
     reckoning.restart(app, now + MINUTE)
     reckoning.check_conservation(app)
@@ -42,7 +42,7 @@ def check_aftermath(app: Application, relay: Sink, now: datetime, names: list[st
 
 @pytest.mark.parametrize("stage", COMMANDS)
 def test_before_a_body(app: Application, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
-    """Killed at the first command that the relay hears: provably unsent, and pending again at once."""
+    """Killed at the first command: provably unsent, and pending again at once."""
     names = reckoning.queue(app, now, 8)
     relay.on(stage, tell=True)
     sender = start(now)
@@ -55,7 +55,7 @@ def test_before_a_body(app: Application, relay: Sink, now: datetime, start: Star
 
 @pytest.mark.parametrize("stage", COMMANDS[2:])
 def test_between_two_mails(app: Application, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
-    """Killed at a command for the next mail: of the one before, the answer may be on its way."""
+    """Killed at a command for the next mail: the reply to the one before may be on its way."""
     names = reckoning.queue(app, now, 8)
     relay.on(stage, tell=True, after=4)
     sender = start(now, settings=ONE)
@@ -70,7 +70,7 @@ def test_between_two_mails(app: Application, relay: Sink, now: datetime, start: 
 def test_in_flight(
     app: Application, relay: Sink, now: datetime, start: Starter, stage: str, takes: bool
 ) -> None:
-    """Killed while a body leaves, or before its answer came: that mail alone is of unknown fate."""
+    """Killed while a body leaves or before its reply: only that mail is uncertain."""
     names = reckoning.queue(app, now, 8)
     if stage == "body":
         relay.on("body", tell=True, then="close", to="reader4@example.org", times=1)
@@ -87,7 +87,7 @@ def test_in_flight(
 
 
 def test_all_connections_in_flight(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
-    """Killed with a body on each connection: no more are of unknown fate than there are connections."""
+    """Killed with a body on each connection: at most one mail per connection is uncertain."""
     names = reckoning.queue(app, now, 8)
     relay.on("end", tell=True, takes=True, times=CONNECTIONS)
     sender = start(now)
@@ -105,26 +105,28 @@ PLACES = [
     ("after the line that begins", Death(f"{JOURNAL}.begin", "after", 4)),
     ("after 250, before its line", Death(f"{JOURNAL}.end", "before", 4)),
     ("after its line", Death(f"{JOURNAL}.end", "after", 4)),
-    ("before folding", Death(f"{LEDGER}._fold", "before", 1)),
+    ("before folding", Death(f"{LEDGER}._write_results", "before", 1)),
     ("in the midst of folding", Death("app.delivery.ledger.sender_ledger:record_results", "after", 1)),
-    ("after folding", Death(f"{LEDGER}._fold", "after", 1)),
-    ("after the journal forgot", Death(f"{JOURNAL}.folded", "after", 1)),
+    ("after folding", Death(f"{LEDGER}._write_results", "after", 1)),
+    ("after the journal forgot", Death(f"{JOURNAL}.acknowledge", "after", 1)),
 ]
 
 
 @pytest.mark.parametrize("death", [pytest.param(death, id=name) for name, death in PLACES])
-def test_by_its_own_hand(app: Application, relay: Sink, now: datetime, start: Starter, death: Death) -> None:
-    """Killed right before or after a step of the sender: the steps that no relay sees."""
+def test_killed_at_a_step_of_the_sender(
+    app: Application, relay: Sink, now: datetime, start: Starter, death: Death
+) -> None:
+    """Right before or after steps that no relay sees."""
     names = reckoning.queue(app, now, 8)
     start(now, dies=death).dies()
     check_aftermath(app, relay, now, names, doubts=CONNECTIONS)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_with_a_journal_that_waits_for_the_disk(
+def test_with_a_synced_journal(
     app: Application, relay: Sink, now: datetime, start: Starter, when: str
 ) -> None:
-    """What is only intended is told from what was begun, as long as the machine lives."""
+    """Intended mails are told from mails that began, while the machine lives."""
     names = reckoning.queue(app, now, 8)
     start(now, dies=Death(f"{JOURNAL}.begin", when, 4), settings={"journal_fsync": True}).dies()
     check_aftermath(app, relay, now, names, doubts=CONNECTIONS)
@@ -139,10 +141,10 @@ def test_with_a_journal_that_waits_for_the_disk(
         pytest.param(Death("app.delivery.journal:_remove", "after"), id="after"),
     ],
 )
-def test_while_it_settles_what_another_left(
+def test_killed_during_recovery(
     app: Application, relay: Sink, now: datetime, start: Starter, death: Death
 ) -> None:
-    """Killed in the midst of recovery, it is done once more, to the same end."""
+    """The next recovery has the same result."""
     names = reckoning.queue(app, now, 8)
     relay.on("end", tell=True, takes=True, to="reader4@example.org", times=1)
     sender = start(now, settings=ONE)

@@ -1,4 +1,4 @@
-"""What a sender leaves behind that ends in the middle of something: the next one settles it, exactly."""
+"""Recovery of what a sender leaves when it ends in the middle of a step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ledger_of(app: Application, now: datetime, owner: str) -> ledger.SenderLedge
 
 
 def test_a_second_attempt_in_flight(app: Application, now: datetime) -> None:
-    """Put off, tried again by the same sender, killed: in doubt, whatever became of the first attempt."""
+    """Deferred, tried again by the same sender, killed: uncertain, whatever the first result was."""
     reckoning.queue(app, now, 1)
     dead = Journal(Path(app.settings.journal_dir), "host:1:dead")
     dead.begin(1, 1.0, "<1@paperboy.test>", "A subject")
@@ -51,7 +51,7 @@ def test_a_second_attempt_in_flight(app: Application, now: datetime) -> None:
 
 
 def test_a_claim_that_is_answered_after_its_sender_ended(app: Application, now: datetime) -> None:
-    """Who asked for it is gone before the database answers: nothing stays claimed by nobody."""
+    """The claiming task was cancelled before the database answered: nothing stays claimed."""
     reckoning.queue(app, now, 3)
     slow, asked = threading.Event(), threading.Event()
 
@@ -75,7 +75,7 @@ def test_a_claim_that_is_answered_after_its_sender_ended(app: Application, now: 
 
 
 def test_a_claim_that_is_not_answered(app: Application, now: datetime) -> None:
-    """The database went away with a claim that it had written down: the next sender frees the rows."""
+    """The database disconnects after it wrote a claim: the next sender frees the rows."""
     reckoning.queue(app, now, 3)
 
     async def claim_twice() -> None:
@@ -97,8 +97,8 @@ def test_a_claim_that_is_not_answered(app: Application, now: datetime) -> None:
     assert set(reckoning.states(app).values()) == {"pending"}
 
 
-def test_what_was_claimed_and_cannot_be_read(app: Application, now: datetime) -> None:
-    """Whatever is wrong with it: it is given back, and nobody calls it doubtful."""
+def test_claimed_mails_that_cannot_be_loaded(app: Application, now: datetime) -> None:
+    """They are released, and are not uncertain."""
     reckoning.queue(app, now, 3)
 
     async def claim_once() -> None:
@@ -107,7 +107,7 @@ def test_what_was_claimed_and_cannot_be_read(app: Application, now: datetime) ->
             def puzzled(_: Collection[int]) -> ClaimedBatch:
                 raise TypeError("no digest")
 
-            ledger._sort_out = puzzled  # type: ignore[method-assign]
+            ledger._load_claimed = puzzled  # type: ignore[method-assign]
             await ledger.claim()
 
     with pytest.raises(TypeError):
@@ -116,22 +116,22 @@ def test_what_was_claimed_and_cannot_be_read(app: Application, now: datetime) ->
     assert list(Path(app.settings.journal_dir).iterdir()) == []
 
 
-def test_a_database_that_goes_away_with_what_was_claimed(app: Application, now: datetime) -> None:
-    """It is asked for the same mails once more, and for no others."""
+def test_a_database_that_goes_away_after_a_claim(app: Application, now: datetime) -> None:
+    """The same mails are loaded again, and no others are claimed."""
     reckoning.queue(app, now, 3)
     gone = OperationalError("SELECT", {}, Exception("the connection was cut"))
 
     async def claim_once() -> int:
         async with ledger_of(app, now, "host:1:patient") as ledger:
-            sort_out, answers = ledger._sort_out, iter([gone, None])
+            load_claimed, answers = ledger._load_claimed, iter([gone, None])
 
             def at_the_second_try(taken: Collection[int]) -> ClaimedBatch:
                 if error := next(answers):
                     raise error
-                return sort_out(taken)
+                return load_claimed(taken)
 
-            ledger._sort_out = at_the_second_try  # type: ignore[method-assign]
-            return len((await ledger.claim([1, 2, 3])).letters)
+            ledger._load_claimed = at_the_second_try  # type: ignore[method-assign]
+            return len((await ledger.claim([1, 2, 3])).requests)
 
     assert asyncio.run(claim_once()) == 3
     assert set(reckoning.states(app).values()) == {"pending"}
@@ -139,11 +139,11 @@ def test_a_database_that_goes_away_with_what_was_claimed(app: Application, now: 
 
 
 def test_a_claim_that_ends_after_its_sender_died(app: Application, now: datetime) -> None:
-    """PostgreSQL finishes a COMMIT that it has, even if who sent it was killed: recovery waits for that."""
+    """PostgreSQL finishes a COMMIT of a killed process: recovery waits for it."""
     if app.db.url.get_backend_name() == "sqlite":
         pytest.skip("SQLite's transactions die with the process")
     reckoning.queue(app, now, 3)
-    Journal(Path(app.settings.journal_dir), "host:1:dead").close(settled=False)
+    Journal(Path(app.settings.journal_dir), "host:1:dead").close(complete=False)
     recovering = threading.Thread(target=reckoning.restart, args=(app, now))
     with app.db.write() as session:
         database.advisory_lock(session, "host:1:dead")

@@ -1,4 +1,4 @@
-"""The bytes that a relay received verify, by a verifier that is not ours."""
+"""Signatures of the received bytes, checked by an independent verifier."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG_NAME = "Der Zeitungsjunge für Übersichten – 毎日の論文 " + "and a 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[Algorithm, str]:
-    """A key of each algorithm, as settings name it."""
+    """A key of each algorithm, as an entry of the settings."""
     folder = tmp_path_factory.mktemp("keys")
     for algorithm in Algorithm:
         dkim.create(algorithm, folder / algorithm)
@@ -40,7 +40,7 @@ def settings(request: pytest.FixtureRequest, settings: Settings, keys: dict[Algo
 
 
 def verified(app: Application, mail: bytes) -> int:
-    """How many signatures it has; each is checked."""
+    """Check all signatures of a mail and return their number."""
     domain = app.settings.mail_domain
     records = dict(key.record(domain) for key in dkim.load(app.settings.dkim_keys))
     known = {name.rstrip(".").encode(): text.encode() for name, text in records.items()}
@@ -52,7 +52,7 @@ def verified(app: Application, mail: bytes) -> int:
 
 
 def test_received_mails_verify(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
-    """Each as the relay has it, with a long name that is not ASCII, whatever the packets."""
+    """With a long name outside ASCII, however packets are split."""
     names = reckoning.queue(app, now, 6)
     relay.talk(keeps=True, bytewise=True)
     assert start(now).counts() == {"sent": 6}
@@ -64,10 +64,10 @@ def test_received_mails_verify(app: Application, relay: Sink, now: datetime, sta
     reckoning.check_everybody(app, relay, names)
 
 
-def test_what_is_sent_again_verifies_too(
+def test_a_mail_that_is_sent_again_verifies(
     app: Application, relay: Sink, now: datetime, start: Starter
 ) -> None:
-    """Of unknown fate, then sent again by another process: the same signature, for it is the same mail."""
+    """An uncertain mail that another process sends again has the same signature."""
     names = reckoning.queue(app, now, 3)
     relay.talk(keeps=True)
     relay.on("end", tell=True, takes=True, times=1, to="reader1@example.org")

@@ -1,4 +1,4 @@
-"""The database is locked, the disk is full, the clock jumps, a second sender comes, the service stops."""
+"""A locked database, a full disk, jumping clocks, a second sender, and a service that stops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE = {"smtp_connections": 1}
 
 @contextmanager
 def locked(app: Application) -> Iterator[None]:
-    """Nobody else writes to the ledger, or even reads it on PostgreSQL, in this block."""
+    """Lock the database for the block: no writes, and on PostgreSQL no reads of the ledger."""
     other = Database(app.db.url.render_as_string(hide_password=False))
     with other.write() as session:
         session.connection()  # SQLite's lock comes with the transaction
@@ -35,7 +35,7 @@ def locked(app: Application) -> Iterator[None]:
 
 
 def test_a_locked_database(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
-    """Locked while mails are in flight, for longer than is waited for: what came of them is not lost."""
+    """For longer than the timeout, with mails in flight: their results are not lost."""
     names = reckoning.queue(app, now, 8)
     relay.on("end", tell=True, times=1, to="reader4@example.org")
     sender = start(now, constants={"app.storage.database:BUSY_TIMEOUT_MS": 300})
@@ -50,7 +50,7 @@ def test_a_locked_database(app: Application, relay: Sink, now: datetime, start: 
 
 
 def test_a_database_that_goes_away(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
-    """It ends every connection while mails are in flight: what came of them is written down over new ones."""
+    """It ends every connection with mails in flight: their results are written over new ones."""
     if app.db.url.get_backend_name() != "postgresql":
         pytest.skip("SQLite is in the process")
     names = reckoning.queue(app, now, 8)
@@ -75,7 +75,7 @@ def test_a_database_that_goes_away(app: Application, relay: Sink, now: datetime,
 def test_a_relay_and_a_database_that_take_their_time(
     app: Application, relay: Sink, now: datetime, start: Starter
 ) -> None:
-    """One mail is answered after 61 s, and the database is locked for 30 of them: both are waited for."""
+    """A reply takes 61 s, and the database is locked for 30 of them: both are waited for."""
     if app.db.url.get_backend_name() != "sqlite":
         pytest.skip("a minute of waiting, which SQLite's tests do for both")
     names = reckoning.queue(app, now, 8)
@@ -95,7 +95,7 @@ def test_a_relay_and_a_database_that_take_their_time(
 def test_a_clock_that_jumps_between_two_runs(
     app: Application, relay: Sink, now: datetime, start: Starter, jump: timedelta
 ) -> None:
-    """A sender dies, the clock is set by an hour, the next one settles what it left."""
+    """A sender dies, the clock jumps an hour, and the next sender recovers."""
     names = reckoning.queue(app, now - 2 * HOUR, 8)
     relay.on("end", tell=True, takes=True, times=1, to="reader4@example.org")
     sender = start(now, settings=ONE)
@@ -112,7 +112,7 @@ def test_a_clock_that_jumps_between_two_runs(
 def test_a_clock_that_jumps_during_a_run(
     app: Application, relay: Sink, now: datetime, start: Starter, jump: timedelta
 ) -> None:
-    """Another sender with an hour's difference takes nothing from one that lives, however old its lease."""
+    """A sender whose clock is an hour off takes no mail of a living one, however old its lease."""
     names = reckoning.queue(app, now - 2 * HOUR, 8)
     relay.on("end", tell=True, times=1)
     first = start(now, settings=ONE)
@@ -125,7 +125,7 @@ def test_a_clock_that_jumps_during_a_run(
 
 
 def test_two_senders(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
-    """Two processes on one ledger: together they send each mail once, even if one comes too late for any."""
+    """Together they send each mail once, even if one comes too late for any."""
     names = reckoning.queue(app, now, 900)
     relay.talk(pace=0.002)
     both = [start(now), start(now)]
@@ -134,7 +134,7 @@ def test_two_senders(app: Application, relay: Sink, now: datetime, start: Starte
 
 
 def test_one_of_two_senders_dies(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
-    """The other one lives on, and a third takes over what the dead one had."""
+    """The other one goes on, and a third recovers the dead one's mails."""
     names = reckoning.queue(app, now, 400)
     relay.talk(pace=0.002)
     first, second = start(now), start(now)
@@ -150,9 +150,12 @@ def test_one_of_two_senders_dies(app: Application, relay: Sink, now: datetime, s
 
 
 def test_files_that_cannot_grow(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
-    """Files may not grow, the database's neither: sending stops before a body leaves, and says why."""
+    """Sending stops before a body leaves, and says why."""
     names = reckoning.queue(app, now, 60)
-    small = {"app.delivery.journal:ROOM": 2000, "app.delivery.ledger.sender_ledger:PATIENCE": 1.0}
+    small = {
+        "app.delivery.journal:ALLOCATION": 2000,
+        "app.delivery.ledger.sender_ledger:DATABASE_TIMEOUT": 1.0,
+    }
     error = start(now, constants=small, largest_file=6000).error()
     assert "cannot be written" in error or "disk" in error
     _check_stopped_in_time(app, relay, now, names)
@@ -171,11 +174,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk(app: Application, relay: Sink, now: datetime, start: Starter, small_disk: Path) -> None:
-    """The disk of the journal is full: sending stops before a body leaves, says why, and loses nothing."""
+    """The journal's disk is full: sending stops before a body leaves, says why, and loses nothing."""
     names = reckoning.queue(app, now, 60)
     (small_disk / "other").write_bytes(bytes(56 * 1024))
     there = {"journal_dir": str(small_disk)}
-    error = start(now, settings=there, constants={"app.delivery.journal:ROOM": 2000}).error()
+    error = start(now, settings=there, constants={"app.delivery.journal:ALLOCATION": 2000}).error()
     assert "No space left" in error
     (small_disk / "other").unlink()
     _check_stopped_in_time(app, relay, now, names)
@@ -194,7 +197,7 @@ def _check_stopped_in_time(app: Application, relay: Sink, now: datetime, names: 
 
 
 def test_asked_to_end(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
-    """SIGTERM: what is in flight gets its answer, nothing more begins, and the rest is pending again."""
+    """SIGTERM: mails in flight get their replies, nothing more begins, and the rest is pending again."""
     names = reckoning.queue(app, now, 60)
     relay.on("end", tell=True, times=1, to="reader7@example.org")
     relay.talk(pace=0.05)
@@ -217,7 +220,7 @@ def test_asked_to_end(app: Application, relay: Sink, now: datetime, start: Start
 def test_asked_to_end_while_the_database_is_locked(
     app: Application, relay: Sink, now: datetime, start: Starter, stage: str
 ) -> None:
-    """Nothing can be written down: the journal tells who has their mail, and what never left."""
+    """Results cannot be flushed: the journal says which mails were sent and which were not."""
     names = reckoning.queue(app, now, 20)
     relay.on(stage, tell=True, late=0.5, times=1, after=5 if stage == "end" else 0)
     worker = start(now, works=True, settings=ONE, constants={"app.storage.database:BUSY_TIMEOUT_MS": 300})
@@ -238,7 +241,7 @@ def test_asked_to_end_while_the_database_is_locked(
 def test_asked_to_end_while_the_relay_hangs(
     app: Application, relay: Sink, now: datetime, start: Starter
 ) -> None:
-    """An answer that does not come in these ten seconds is not waited for: that mail is of unknown fate."""
+    """A reply that does not come within ten seconds is not waited for: that mail is uncertain."""
     names = reckoning.queue(app, now, 20)
     relay.on("end", tell=True, takes=True, mute=True, then="hang", times=1, to="reader7@example.org")
     worker = start(now, works=True, settings=ONE)

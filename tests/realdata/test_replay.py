@@ -74,7 +74,7 @@ def test_nobody_gets_a_paper_twice(app: Application, mail_server: MailServer) ->
         # Days between the recorded ones are an outage, after which only the newest edition is sent.
         whole = [day.isoformat() for day in sorted(days) if {day - DAY, day + DAY} <= days]
         balances = [reconciliation.reconcile(session, midnight + DAY, edition) for edition in whole]
-        kept = ledger.digests(session, [row.id for row in rows])
+        kept = ledger.stored_digests(session, [row.id for row in rows])
         papers = {number: ledger.paper_ids(digest) for number, digest in kept.items()}
         promised = {paper for numbers in papers.values() for paper in numbers}
         today = queries.canonical_ids(session, promised)

@@ -59,7 +59,7 @@ def sent(app: Application, alice: int) -> dict[str, str]:
 
 def suppressed(app: Application) -> str:
     with app.db.read() as session:
-        found = suppression.found(session, ALICE)
+        found = suppression.get(session, ALICE)
     return found.reason if found else ""
 
 

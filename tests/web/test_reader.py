@@ -460,7 +460,7 @@ def test_silence_is_explained(app: Application, client: TestClient, alice: int, 
         delivery = session.get_one(Delivery, digest_for(session, alice))
         delivery.subject, delivery.reason = "Seven papers", "550 secret relay talk"
         silence = Skip("none of the 31 new papers matched your interests")
-        ledger.enter(session, [ledger.Entry(alice, "2026-11-19", now, silence)], now)
+        ledger.add_entries(session, [ledger.Entry(alice, "2026-11-19", now, silence)], now)
     page = client.get(link(Purpose.PREFERENCES, alice)).text
     assert "Seven papers" in page
     assert "/view/" in page

@@ -91,7 +91,7 @@ def _mailbox(session: Session, email: str) -> Mailbox:
         .order_by(col(Delivery.due_at))
     ).all()
     sent = [digest for digest in digests if digest.state is DeliveryState.SENT]
-    kept = ledger.digests(session, [digest.id for digest in sent])
+    kept = ledger.stored_digests(session, [digest.id for digest in sent])
     papers = {number: ledger.paper_ids(digest) for number, digest in kept.items()}
     times = Counter(number for numbers in papers.values() for number in numbers)
     silences = [digest.reason for digest in digests if digest.state is not DeliveryState.SENT]

@@ -1,4 +1,4 @@
-"""Out of the ledger, to be sent: who takes which mails, and which may really leave."""
+"""Claim mails for a sender, with a lease, and decide which of them may still leave."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import ColumnElement, Table, exists, inspect, or_, select, update
 from sqlmodel import Session, col
@@ -18,40 +18,50 @@ from app.storage.models import Delivery, DigestContent, SendingPause, Subscriber
 from app.storage.models import DeliveryState as State
 from app.types import MailKind, MailRequest
 
-EVERYTHING = "*"
-# Longer than the ten minutes that a relay may take over the final dot.
+ALL_EDITIONS = "*"
+# Longer than the ten minutes that a relay may take to answer the final dot.
 LEASE = timedelta(minutes=20)
-SHARD = 300
-# In this order: what was never tried leaves before what was.
-WAITING = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
-HELD_BY_A_SENDER = (State.CLAIMED, State.COMMITTING)
+BATCH_SIZE = 300
+# In this order: mails that were never tried leave first.
+WAITING_STATES = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
+LEASED_STATES = (State.CLAIMED, State.COMMITTING)
 
-_ROWS = cast("Table", inspect(Delivery).local_table)
-_READERS = cast("Table", inspect(Subscriber).local_table)
+_DELIVERIES = cast("Table", inspect(Delivery).local_table)
+_SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _CONTENTS = cast("Table", inspect(DigestContent).local_table)
-_WRITTEN = (
+_MAILS = (
     select(
-        *(_ROWS.c[name] for name in ("id", "kind", "edition", "created_at", "message_id", "subscriber_id")),
-        *(_READERS.c[name] for name in ("email", "link_epoch", "state")),
+        *(
+            _DELIVERIES.c[name]
+            for name in ("id", "kind", "edition", "created_at", "message_id", "subscriber_id")
+        ),
+        *(_SUBSCRIBERS.c[name] for name in ("email", "link_epoch", "state")),
         *(_CONTENTS.c[name] for name in ("digest", "signature", "signature_fingerprint")),
     )
-    .join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)
-    .outerjoin(_CONTENTS, _CONTENTS.c.delivery_id == _ROWS.c.id)
+    .join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == _DELIVERIES.c.subscriber_id)
+    .outerjoin(_CONTENTS, _CONTENTS.c.delivery_id == _DELIVERIES.c.id)
 )
 
 
-Refusal = tuple[State, str]  # in which state a mail ends unsent, and why
+class SkipReason(NamedTuple):
+    """The state in which a mail ends unsent, and why."""
+
+    state: State
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedBatch:
-    """What one claim took: letters to send, and those that were ended instead, each with its state."""
+    """The mails of one claim: those to send, and the final states of those that must not be sent."""
 
-    letters: tuple[MailRequest, ...] = ()
-    ended: Mapping[int, State] = field(default_factory=dict)
+    requests: tuple[MailRequest, ...] = ()
+    skipped: Mapping[int, State] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.letters or self.ended)
+        return bool(self.requests or self.skipped)
+
+
+# --- claim
 
 
 def claim(
@@ -62,34 +72,43 @@ def claim(
     limit: int | None = None,
     ids: Collection[int] | None = None,
 ) -> list[int]:
-    """Take what may leave now. No two claimers ever get the same row, in any number of processes."""
-    taken = _due(session, now, limit or SHARD, ids)
+    """Claim mails that are due and return their ids. No two senders, in any process, get the same row."""
+    claimed_ids = _lock_due(session, now, limit or BATCH_SIZE, ids)
     session.connection().execute(
-        update(_ROWS)
-        .where(in_array(session, _ROWS.c.id, taken))
+        update(_DELIVERIES)
+        .where(in_array(session, _DELIVERIES.c.id, claimed_ids))
         .values(
-            state=State.CLAIMED, lease_owner=owner, lease_until=now + LEASE, attempts=_ROWS.c.attempts + 1
+            state=State.CLAIMED,
+            lease_owner=owner,
+            lease_until=now + LEASE,
+            attempts=_DELIVERIES.c.attempts + 1,
         )
     )
-    return taken
+    return claimed_ids
 
 
-def _due(session: Session, now: datetime, limit: int, ids: Collection[int] | None) -> list[int]:
-    """State by state, so that the index gives them in order: to sort all that wait would take longer."""
-    taken: list[int] = []
-    for state in WAITING:
-        due = select(_ROWS.c.id).where(_ROWS.c.state == state, may_leave(now))
+def _lock_due(session: Session, now: datetime, limit: int, ids: Collection[int] | None) -> list[int]:
+    """Lock mails that are due, and return their ids.
+
+    One query per state: the index returns each in order. To sort all waiting mails would take longer.
+    """
+    due_ids: list[int] = []
+    for state in WAITING_STATES:
+        due = select(_DELIVERIES.c.id).where(_DELIVERIES.c.state == state, is_sendable(now))
         if ids is not None:
-            due = due.where(_ROWS.c.id.in_(ids))
-        due = due.order_by(_ROWS.c.next_attempt_at).limit(limit - len(taken))
-        taken += session.connection().execute(due.with_for_update(skip_locked=True)).scalars().all()
-        if len(taken) == limit:
+            due = due.where(_DELIVERIES.c.id.in_(ids))
+        due = due.order_by(_DELIVERIES.c.next_attempt_at).limit(limit - len(due_ids))
+        due_ids += session.connection().execute(due.with_for_update(skip_locked=True)).scalars().all()
+        if len(due_ids) == limit:
             break
-    return taken
+    return due_ids
 
 
-def may_leave(now: datetime) -> ColumnElement[bool]:
-    """Due, not given up, not paused. A mail of unknown fate that is held has no next attempt."""
+def is_sendable(now: datetime) -> ColumnElement[bool]:
+    """Return the condition that a mail is due, is not overdue, and is not paused.
+
+    An uncertain mail that is not to be sent again has no `next_attempt_at`.
+    """
     return (
         (col(Delivery.next_attempt_at) <= now)
         & or_(col(Delivery.give_up_at).is_(None), col(Delivery.give_up_at) > now)
@@ -99,108 +118,126 @@ def may_leave(now: datetime) -> ColumnElement[bool]:
 
 def _not_paused() -> ColumnElement[bool]:
     paused = select(col(SendingPause.edition))
-    everything = exists().where(col(SendingPause.edition) == EVERYTHING)
-    return col(Delivery.edition).not_in(paused) & ~everything
+    all_paused = exists().where(col(SendingPause.edition) == ALL_EDITIONS)
+    return col(Delivery.edition).not_in(paused) & ~all_paused
+
+
+# --- load what was claimed
 
 
 def load_claimed(
-    session: Session, taken: Collection[int], cards: SnapshotStore
-) -> tuple[tuple[MailRequest, ...], dict[int, Refusal]]:
-    """The letters of what was claimed; and why some must not leave: their readers left meanwhile."""
-    rows = _read(session, taken)
-    refusals = _refusals(session, rows)
-    return _letters(session, [row for row in rows if row.id not in refusals], cards), refusals
+    session: Session, claimed_ids: Collection[int], snapshots: SnapshotStore
+) -> tuple[tuple[MailRequest, ...], dict[int, SkipReason]]:
+    """Load claimed mails. Return those to send, and why others must not be sent any more, by id."""
+    rows = _load_rows(session, claimed_ids)
+    skips = _skip_reasons(session, rows)
+    return _mail_requests(session, [row for row in rows if row.id not in skips], snapshots), skips
 
 
-def _read(session: Session, ids: Collection[int]) -> Sequence[Any]:
-    """The rows of deliveries with their readers. By tables: to go by classes takes three times as long."""
-    named = in_array(session, _ROWS.c.id, ids)
-    return session.connection().execute(_WRITTEN.where(named).order_by(_ROWS.c.id)).all()
+def mail_requests(
+    session: Session, ids: Collection[int], snapshots: SnapshotStore
+) -> tuple[MailRequest, ...]:
+    """Return the content of deliveries as it was composed, in the order of their ids."""
+    return _mail_requests(session, _load_rows(session, ids), snapshots)
 
 
-def _refusals(session: Session, rows: Iterable[Any]) -> dict[int, Refusal]:
-    suppressed = suppression.among(session, [row.email for row in rows])
-    found = ((row.id, skip_reason(row.kind, row.state, suppressed.get(row.email))) for row in rows)
-    return {delivery_id: refusal for delivery_id, refusal in found if refusal}
+def _load_rows(session: Session, ids: Collection[int]) -> Sequence[Any]:
+    """Load deliveries with their subscribers. By tables, because ORM classes take three times as long."""
+    selected = in_array(session, _DELIVERIES.c.id, ids)
+    return session.connection().execute(_MAILS.where(selected).order_by(_DELIVERIES.c.id)).all()
 
 
-def skip_reason(kind: MailKind, reader: SubscriberState, suppressed: str | None) -> Refusal | None:
-    """The state and reason in which a mail ends unsent, or None when it may go."""
-    if suppressed is not None:
-        return State.SUPPRESSED, f"the address is suppressed: {suppressed}"
-    if reader is SubscriberState.ERASED:
-        return State.SKIPPED, "the reader was erased"
-    if kind is MailKind.DIGEST and reader is not SubscriberState.ACTIVE:
-        return State.SKIPPED, f"the reader is {reader}"
-    return None
-
-
-def end(session: Session, owner: str, refusals: Mapping[int, Refusal]) -> None:
-    """End what its sender has claimed and must not send."""
-    alike = defaultdict(list)
-    for delivery_id, refusal in refusals.items():
-        alike[refusal].append(delivery_id)
-    for (state, reason), ids in alike.items():
-        ended = {"state": state, "reason": reason, "next_attempt_at": None, "lease_until": None}
-        theirs = update(Delivery).where(col(Delivery.id).in_(ids), _in_hand_of(owner))
-        session.execute(theirs.values(**ended))
-
-
-def _letters(session: Session, rows: Sequence[Any], cards: SnapshotStore) -> tuple[MailRequest, ...]:
-    restored = cards.restore(session, [row.digest or {} for row in rows], scored=False)
-    made = []
-    for row, read in zip(rows, restored, strict=True):
+def _mail_requests(
+    session: Session, rows: Sequence[Any], snapshots: SnapshotStore
+) -> tuple[MailRequest, ...]:
+    restored = snapshots.restore(session, [row.digest or {} for row in rows], scored=False)
+    requests = []
+    for row, content in zip(rows, restored, strict=True):
+        # Unpacking is faster than a lookup by name for each of these.
         (
-            number,
+            delivery_id,
             kind,
             edition,
-            at,
+            created_at,
             message_id,
-            reader,
+            subscriber_id,
             email,
-            epoch,
+            link_epoch,
             _,
             _,
             signature,
             signature_fingerprint,
         ) = row
-        digest = read.digest if kind is MailKind.DIGEST else None
-        written = (message_id, read.unreadable, signature or "", signature_fingerprint or "")
-        made.append(MailRequest(number, kind, edition, reader, email, epoch, at, digest, *written))
-    return tuple(made)
+        digest = content.digest if kind is MailKind.DIGEST else None
+        rest = (message_id, content.unreadable, signature or "", signature_fingerprint or "")
+        requests.append(
+            MailRequest(
+                delivery_id, kind, edition, subscriber_id, email, link_epoch, created_at, digest, *rest
+            )
+        )
+    return tuple(requests)
 
 
-def letters(session: Session, ids: Collection[int], cards: SnapshotStore) -> tuple[MailRequest, ...]:
-    """What deliveries say, as they were composed; in the order of their ids."""
-    return _letters(session, _read(session, ids), cards)
+# --- skip what must not be sent
 
 
-# --- while they are in hand
+def skip_reason(kind: MailKind, subscriber: SubscriberState, suppressed: str | None) -> SkipReason | None:
+    """Return why a mail must not be sent, or None if it may. `suppressed` is the address's reason, if any."""
+    if suppressed is not None:
+        return SkipReason(State.SUPPRESSED, f"the address is suppressed: {suppressed}")
+    if subscriber is SubscriberState.ERASED:
+        return SkipReason(State.SKIPPED, "the reader was erased")
+    if kind is MailKind.DIGEST and subscriber is not SubscriberState.ACTIVE:
+        return SkipReason(State.SKIPPED, f"the reader is {subscriber}")
+    return None
+
+
+def _skip_reasons(session: Session, rows: Iterable[Any]) -> dict[int, SkipReason]:
+    suppressed = suppression.reasons_for(session, [row.email for row in rows])
+    reasons = ((row.id, skip_reason(row.kind, row.state, suppressed.get(row.email))) for row in rows)
+    return {delivery_id: reason for delivery_id, reason in reasons if reason}
+
+
+def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) -> None:
+    """End mails that `owner` has claimed and must not send."""
+    ids_by_reason = defaultdict(list)
+    for delivery_id, skip in skips.items():
+        ids_by_reason[skip].append(delivery_id)
+    for (state, reason), ids in ids_by_reason.items():
+        final = {"state": state, "reason": reason, "next_attempt_at": None, "lease_until": None}
+        claimed = update(Delivery).where(col(Delivery.id).in_(ids), _leased_by(owner))
+        session.execute(claimed.values(**final))
+
+
+# --- while a sender has the lease
 
 
 def still_sendable(session: Session, owner: str) -> set[int]:
-    """What a sender has claimed and may still send: no reader left, nothing was paused or cancelled."""
-    mine = (
-        select(_ROWS.c.id, _ROWS.c.kind, _READERS.c.email, _READERS.c.state)
-        .join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)
-        .where(_in_hand_of(owner), _not_paused())
+    """Return the claimed mails that a sender may still send.
+
+    Missing are mails that were paused or cancelled, and those whose reader has left.
+    """
+    claimed = (
+        select(_DELIVERIES.c.id, _DELIVERIES.c.kind, _SUBSCRIBERS.c.email, _SUBSCRIBERS.c.state)
+        .join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == _DELIVERIES.c.subscriber_id)
+        .where(_leased_by(owner), _not_paused())
     )
-    rows = session.connection().execute(mine).all()
-    return {row.id for row in rows} - _refusals(session, rows).keys()
+    rows = session.connection().execute(claimed).all()
+    return {row.id for row in rows} - _skip_reasons(session, rows).keys()
 
 
 def renew_lease(session: Session, owner: str, now: datetime) -> None:
-    """The sender lives: nobody is to take what it has in hand."""
-    session.execute(update(Delivery).where(_in_hand_of(owner)).values(lease_until=now + LEASE))
+    """Extend the lease of a living sender, so that no other takes its mails."""
+    session.execute(update(Delivery).where(_leased_by(owner)).values(lease_until=now + LEASE))
 
 
-def mark_begun(session: Session, owner: str, ids: Collection[int]) -> None:
-    """Show in the ledger what the sender's journal says: these are between their body and its answer."""
-    begun = update(Delivery).where(
+def mark_committing(session: Session, owner: str, ids: Collection[int]) -> None:
+    """Show in the ledger that the bodies of these mails have left and have no answer yet."""
+    claimed = update(Delivery).where(
         col(Delivery.id).in_(ids), col(Delivery.lease_owner) == owner, col(Delivery.state) == State.CLAIMED
     )
-    session.execute(begun.values(state=State.COMMITTING))
+    session.execute(claimed.values(state=State.COMMITTING))
 
 
-def _in_hand_of(owner: str) -> ColumnElement[bool]:
-    return col(Delivery.state).in_(HELD_BY_A_SENDER) & (col(Delivery.lease_owner) == owner)
+def _leased_by(owner: str) -> ColumnElement[bool]:
+    return col(Delivery.state).in_(LEASED_STATES) & (col(Delivery.lease_owner) == owner)

@@ -1,4 +1,4 @@
-"""Into the ledger: mails to be sent, digests that were due and are none, and the papers promised so far."""
+"""Add mails and skipped digests to the ledger; find the papers that readers were promised."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, Skip, SkippedEdition
 
-AFTER_DAYS = "a"  # digests are named by days; other mails by their kind and a moment: confirm-2026…
-LATEST = timedelta(days=10)
+AFTER_DAYS = "a"  # sorts after editions of digests (2026-…) and before those of other mails (confirm-2026…)
+MAX_EDITION_DELAY = timedelta(days=10)
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A mail to be sent from `due_at` on; or that a digest was due then, and why there is none."""
+    """A mail to be sent from `due_at` on, or the reason why no digest is sent for that time."""
 
     subscriber_id: int
     edition: str
@@ -34,25 +34,25 @@ class Entry:
     give_up_at: datetime | None = None
 
 
-def enter(session: Session, entries: Sequence[Entry], now: datetime) -> list[int | None]:
-    """The ids of new rows, in this order. None: this reader has this edition already."""
+def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> list[int | None]:
+    """Add rows and return their ids, in this order. None: the reader has this edition already."""
     digests = [entry.digest for entry in entries if isinstance(entry.digest, Digest)]
-    kept = iter(store(session, digests, now))
-    says = [next(kept) if isinstance(entry.digest, Digest) else None for entry in entries]
+    stored = iter(store(session, digests, now))
+    contents = [next(stored) if isinstance(entry.digest, Digest) else None for entry in entries]
     ids = insert_many_or_ignore(
         session, Delivery, ("subscriber_id", "edition"), [_row(entry, now) for entry in entries]
     )
-    written = [
+    rows = [
         {
-            "delivery_id": number,
-            "digest": digest,
+            "delivery_id": delivery_id,
+            "digest": content,
             "signature_fingerprint": "" if entry.due_at > now else NOT_AHEAD,
         }
-        for number, digest, entry in zip(ids, says, entries, strict=True)
-        if number and digest
+        for delivery_id, content, entry in zip(ids, contents, entries, strict=True)
+        if delivery_id and content
     ]
-    if written:
-        session.execute(insert(DigestContent), written)
+    if rows:
+        session.execute(insert(DigestContent), rows)
     return ids
 
 
@@ -67,13 +67,15 @@ def enqueue(
     digest: Digest | Skip | None = None,
     give_up_at: datetime | None = None,
 ) -> int | None:
-    """Enter one mail, by the database's clock where it is due at once, and return its id.
+    """Add one mail and return its id. A mail that is due at once is due by the database's clock.
 
-    `now` is what this machine's clock shows, which may be wrong.
+    `now` is the time of this machine's clock, which may be wrong.
     """
     ahead = skew(session)
     due_at += ahead if due_at == now and kind is not MailKind.DIGEST else timedelta()
-    return enter(session, [Entry(subscriber_id, edition, due_at, digest, kind, give_up_at)], now + ahead)[0]
+    return add_entries(
+        session, [Entry(subscriber_id, edition, due_at, digest, kind, give_up_at)], now + ahead
+    )[0]
 
 
 def _row(entry: Entry, now: datetime) -> dict[str, Any]:
@@ -92,52 +94,54 @@ def _row(entry: Entry, now: datetime) -> dict[str, Any]:
 
 
 def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
-    """Take back what was planned for a reader ahead of its hour: it is as if it had not been planned."""
-    ahead = (col(Delivery.due_at) > now, col(Delivery.attempts) == 0)
-    theirs = (col(Delivery.subscriber_id) == subscriber_id, col(Delivery.kind) == MailKind.DIGEST)
-    session.execute(delete(Delivery).where(*theirs, *ahead))
+    """Delete the digests that were planned for a reader and are not due yet."""
+    not_due = (col(Delivery.due_at) > now, col(Delivery.attempts) == 0)
+    digests = (col(Delivery.subscriber_id) == subscriber_id, col(Delivery.kind) == MailKind.DIGEST)
+    session.execute(delete(Delivery).where(*digests, *not_due))
 
 
 def skipped_since_last_digest(
     session: Session, subscriber_ids: Collection[int], since: datetime
 ) -> dict[int, tuple[SkippedEdition, ...]]:
-    """What had nothing to bring since a moment, and since a reader's last digest; the oldest first."""
+    """Return the skipped editions since a moment and since each reader's last digest, oldest first."""
     digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, DigestContent.delivery_id)
-    theirs = digests.outerjoin(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
+    due = digests.outerjoin(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         *_editions_from(since),
         Delivery.due_at >= since,
     )
-    found: dict[int, tuple[SkippedEdition, ...]] = {}
-    for reader, edition, reason, made in session.execute(theirs.order_by(col(Delivery.due_at))):
-        found[reader] = () if made else (*found.get(reader, ()), SkippedEdition(edition, reason))
-    return found
+    skipped: dict[int, tuple[SkippedEdition, ...]] = {}
+    for reader, edition, reason, digest_id in session.execute(due.order_by(col(Delivery.due_at))):
+        skipped[reader] = () if digest_id else (*skipped.get(reader, ()), SkippedEdition(edition, reason))
+    return skipped
 
 
 def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """Return the range of the index in which digests made or due since a moment are.
+    """Return the range of editions that contains all digests created or due since a moment.
 
-    A digest may be made a week after the day that names it, when the service was away; never later.
+    After an outage a digest may be created a week after the day of its edition, but never later.
     """
-    return col(Delivery.edition) >= (since - LATEST).date().isoformat(), col(Delivery.edition) < AFTER_DAYS
+    return col(Delivery.edition) >= (since - MAX_EDITION_DELAY).date().isoformat(), col(
+        Delivery.edition
+    ) < AFTER_DAYS
 
 
 def paper_ids_promised(
     session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, set[int]]:
-    """The papers that each reader has got, will get, or may have got, in digests made since a moment."""
+    """Return the papers that each reader received, will receive or may have received since a moment."""
     digests = select(Delivery.subscriber_id, DigestContent.digest).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )
-    theirs = digests.where(
+    promising = digests.where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         *_editions_from(since),
         Delivery.created_at >= since,
         or_(col(Delivery.state).not_in(UNDELIVERED), col(Delivery.possibly_delivered)),
     )
-    rows = session.exec(theirs if until is None else theirs.where(Delivery.created_at <= until))
+    rows = session.exec(promising if until is None else promising.where(Delivery.created_at <= until))
     promised: dict[int, set[int]] = {subscriber_id: set() for subscriber_id in subscriber_ids}
     for subscriber_id, digest in rows:
         promised[subscriber_id].update(paper_ids(digest))

@@ -1,4 +1,4 @@
-"""What became of attempts, and what follows from it."""
+"""Record the results of attempts: the next state of a mail, when it is tried again, whom to tell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 from app.delivery import suppression
 from app.delivery.journal import AttemptResult
 from app.delivery.ledger import controls, transitions
-from app.delivery.ledger.claims import HELD_BY_A_SENDER, LEASE, skip_reason
+from app.delivery.ledger.claims import LEASE, LEASED_STATES, skip_reason
 from app.settings import UncertainPolicy
 from app.storage.database import in_array, sqlite_timestamp
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState
@@ -24,16 +24,16 @@ from app.types import SendOutcome, SendResult
 # Called in the transaction that records a permanent failure, with the ids of the delivery and the subscriber.
 OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
-# What an attempt of its owner may still settle; all else has been freed, sent by another, or ended.
-IN_HAND = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
-NOT_TRIED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
+# States in which the owner's result counts. In others the mail was freed, sent by another sender, or ended.
+OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
+NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 ERASING = ("erased", "declined")  # events after which nothing personal is kept
-_ROWS = cast("Table", inspect(Delivery).local_table)
+_DELIVERIES = cast("Table", inspect(Delivery).local_table)
 
 
 def record_results(
     session: Session,
-    endings: Sequence[AttemptResult],
+    attempts: Sequence[AttemptResult],
     *,
     owner: str,
     now: datetime,
@@ -45,35 +45,35 @@ def record_results(
     Deliveries that another sender has taken over are missing. `on_failed` is called for each that failed
     for good.
     """
-    accepted = [each for each in endings if each.answer.outcome is SendOutcome.ACCEPTED]
-    others = [each for each in endings if each.answer.outcome is not SendOutcome.ACCEPTED]
+    accepted = [attempt for attempt in attempts if attempt.result.outcome is SendOutcome.ACCEPTED]
+    others = [attempt for attempt in attempts if attempt.result.outcome is not SendOutcome.ACCEPTED]
     states = _record_accepted(session, accepted, owner)
     _forget_erased(session, states.keys(), now)
     return states | _record_others(session, others, owner, now, policy, on_failed) if others else states
 
 
-def _record_accepted(session: Session, endings: Sequence[AttemptResult], owner: str) -> dict[int, State]:
-    """All in one statement. What was accepted was sent, whatever the row has been taken for meanwhile."""
-    if not endings:
+def _record_accepted(session: Session, attempts: Sequence[AttemptResult], owner: str) -> dict[int, State]:
+    """Record accepted mails in one statement. They were sent, whatever state the row has by now."""
+    if not attempts:
         return {}
     on_postgres = session.get_bind().dialect.name == "postgresql"
-    recorded = (_accepted_by_postgres if on_postgres else _accepted_by_sqlite)(session, endings, owner)
-    ids = [each.delivery_id for each in endings]
+    recorded = (_accepted_by_postgres if on_postgres else _accepted_by_sqlite)(session, attempts, owner)
+    ids = [attempt.delivery_id for attempt in attempts]
     if recorded < len(ids):
-        mine = select(col(Delivery.id)).where(col(Delivery.id).in_(ids), Delivery.lease_owner == owner)
-        ids = list(session.exec(mine))  # type: ignore[arg-type]
+        owned = select(col(Delivery.id)).where(col(Delivery.id).in_(ids), Delivery.lease_owner == owner)
+        ids = list(session.exec(owned))  # type: ignore[arg-type]
     return dict.fromkeys(ids, State.SENT)
 
 
 def _forget_erased(session: Session, ids: Collection[int], now: datetime) -> None:
-    """What was in flight when its reader was erased must not bring back what was cleared then."""
-    lately = (col(Event.kind).in_(ERASING), col(Event.at) > now - 2 * LEASE)
-    if session.exec(select(Event.id).where(*lately).limit(1)).first() is None:
+    """Clear personal data of mails that were in flight when their reader was erased."""
+    recent = (col(Event.kind).in_(ERASING), col(Event.at) > now - 2 * LEASE)
+    if session.exec(select(Event.id).where(*recent).limit(1)).first() is None:
         return
     reader = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
     erased = reader.scalar_subquery() == SubscriberState.ERASED
-    theirs = in_array(session, col(Delivery.id), ids) & erased
-    session.connection().execute(update(_ROWS).where(theirs).values(smtp_text="", subject=""))
+    of_erased = in_array(session, col(Delivery.id), ids) & erased
+    session.connection().execute(update(_DELIVERIES).where(of_erased).values(smtp_text="", subject=""))
 
 
 _ACCEPTED = """
@@ -82,8 +82,8 @@ _ACCEPTED = """
         message_id = answer.value ->> 4, subject = answer.value ->> 5
     FROM json_each(?) AS answer WHERE delivery.id = answer.value ->> 0 AND delivery.lease_owner = ?
 """
-# The ids stand there twice: a join alone is planned by the statistics of the table, and where these are of
-# when it was small, each answer would be compared with every row.
+# The ids occur twice on purpose. A join alone is planned by the statistics of the table. If these are from
+# when it was small, each answer is compared with every row.
 _ACCEPTED_BY_POSTGRES = text("""
     UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,
         sent_at = answer.at, smtp_code = answer.code, smtp_text = answer.text,
@@ -96,94 +96,93 @@ _ACCEPTED_BY_POSTGRES = text("""
 """)
 
 
-def _accepted_by_sqlite(session: Session, endings: Sequence[AttemptResult], owner: str) -> int:
-    """Row by row would be less work, but the driver lets go of Python at each, and waits to get it back."""
+def _accepted_by_sqlite(session: Session, attempts: Sequence[AttemptResult], owner: str) -> int:
+    """Update all rows in one statement: for each statement the driver releases and retakes Python's lock."""
     rows = [
-        (number, sqlite_timestamp(datetime.fromtimestamp(at, UTC)), code, words, message_id, subject)
-        for number, (_, code, words), at, message_id, subject in endings
+        (delivery_id, sqlite_timestamp(datetime.fromtimestamp(at, UTC)), code, text, message_id, subject)
+        for delivery_id, (_, code, text), at, message_id, subject in attempts
     ]
     return session.connection().exec_driver_sql(_ACCEPTED, (orjson.dumps(rows).decode(), owner)).rowcount
 
 
-def _accepted_by_postgres(session: Session, endings: Sequence[AttemptResult], owner: str) -> int:
+def _accepted_by_postgres(session: Session, attempts: Sequence[AttemptResult], owner: str) -> int:
     columns = {
-        "ids": [each.delivery_id for each in endings],
-        "ats": [datetime.fromtimestamp(each.at, UTC) for each in endings],
-        "codes": [each.answer.code for each in endings],
-        "texts": [each.answer.text for each in endings],
-        "message_ids": [each.message_id for each in endings],
-        "subjects": [each.subject for each in endings],
+        "ids": [attempt.delivery_id for attempt in attempts],
+        "ats": [datetime.fromtimestamp(attempt.at, UTC) for attempt in attempts],
+        "codes": [attempt.result.code for attempt in attempts],
+        "texts": [attempt.result.text for attempt in attempts],
+        "message_ids": [attempt.message_id for attempt in attempts],
+        "subjects": [attempt.subject for attempt in attempts],
     }
     return session.connection().execute(_ACCEPTED_BY_POSTGRES, columns | {"owner": owner}).rowcount
 
 
 def _record_others(
     session: Session,
-    endings: Sequence[AttemptResult],
+    attempts: Sequence[AttemptResult],
     owner: str,
     now: datetime,
     policy: UncertainPolicy,
     on_failed: OnFailed,
 ) -> dict[int, State]:
-    by_id = {each.delivery_id: each for each in endings}
-    mine = select(col(Delivery.id)).where(col(Delivery.id).in_(by_id), col(Delivery.lease_owner) == owner)
+    by_id = {attempt.delivery_id: attempt for attempt in attempts}
+    owned = select(col(Delivery.id)).where(col(Delivery.id).in_(by_id), col(Delivery.lease_owner) == owner)
     states = {}
-    for delivery, reader in transitions.with_readers(session, session.exec(mine.with_for_update()).all()):
-        ending = by_id[delivery.id or 0]
+    for delivery, reader in transitions.with_readers(session, session.exec(owned.with_for_update()).all()):
+        attempt = by_id[delivery.id or 0]
         if reader.state is SubscriberState.ERASED:
-            ending = _without_words(ending)
-        if ending.answer.outcome in NOT_TRIED:
-            if delivery.state in HELD_BY_A_SENDER:  # otherwise it was ended or held meanwhile
+            attempt = _without_text(attempt)
+        if attempt.result.outcome in NOT_ATTEMPTED:
+            if delivery.state in LEASED_STATES:  # otherwise it was ended or held meanwhile
                 _unclaim(session, delivery, reader)
-        elif delivery.state in IN_HAND:
-            _settle(delivery, ending.answer, now, policy)
-            if ending.message_id:  # it was begun: should it come again, it comes under the same name
-                delivery.message_id, delivery.subject = ending.message_id, ending.subject
-            if ending.answer.outcome is SendOutcome.SENDER_REJECTED:
-                # The pause outlives the reader's erasure: no address may stand in the relay's words.
-                refused = sanitize.redact_addresses(delivery.reason)
-                controls.pause(session, f"the relay refuses us: {refused}", now)
+        elif delivery.state in OPEN_STATES:
+            _apply(delivery, attempt.result, now, policy)
+            if attempt.message_id:  # its body left: a second attempt must have the same Message-ID
+                delivery.message_id, delivery.subject = attempt.message_id, attempt.subject
+            if attempt.result.outcome is SendOutcome.SENDER_REJECTED:
+                # The pause outlives the reader's erasure, so its reason must not contain an address.
+                reason = sanitize.redact_addresses(delivery.reason)
+                controls.pause(session, f"the relay refuses us: {reason}", now)
             elif delivery.state is State.FAILED:
-                on_failed(session, delivery.id or 0, delivery.subscriber_id, ending.answer, now)
-        elif ending.answer.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
-            transitions.mark_uncertain(
-                delivery, _words(ending.answer), None
-            )  # it was ended while it was in flight
+                on_failed(session, delivery.id or 0, delivery.subscriber_id, attempt.result, now)
+        elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
+            # It was ended while it was in flight.
+            transitions.mark_uncertain(delivery, _text(attempt.result), None)
         states[delivery.id or 0] = delivery.state
     return states
 
 
-def _without_words(ending: AttemptResult) -> AttemptResult:
-    """What came of a mail whose reader was erased while it was in flight: a relay's words may name them."""
-    return ending._replace(answer=ending.answer._replace(text=""), subject="")
+def _without_text(attempt: AttemptResult) -> AttemptResult:
+    """Remove the relay's text from the result of an erased reader's mail: it may name the reader."""
+    return attempt._replace(result=attempt.result._replace(text=""), subject="")
 
 
 def _unclaim(session: Session, delivery: Delivery, reader: Subscriber) -> None:
-    """It waits as before, or ends here where its reader left."""
-    suppressed = suppression.among(session, [reader.email]).get(reader.email)
-    refusal = skip_reason(delivery.kind, reader.state, suppressed)
+    """Return a mail that was not attempted to its queue, or end it if its reader has left."""
+    suppressed = suppression.reasons_for(session, [reader.email]).get(reader.email)
+    skip = skip_reason(delivery.kind, reader.state, suppressed)
     delivery.attempts -= 1
-    if refusal:
-        transitions.end(delivery, *refusal)
+    if skip:
+        transitions.end(delivery, skip.state, skip.reason)
     else:
         transitions.requeue(delivery, delivery.next_attempt_at)
 
 
-def _settle(delivery: Delivery, answer: SendResult, now: datetime, policy: UncertainPolicy) -> None:
-    delivery.smtp_code, delivery.smtp_text = answer.code, answer.text
-    words = _words(answer)
-    match answer.outcome:
+def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: UncertainPolicy) -> None:
+    delivery.smtp_code, delivery.smtp_text = result.code, result.text
+    reason = _text(result)
+    match result.outcome:
         case SendOutcome.DEFERRED | SendOutcome.UNREACHABLE | SendOutcome.SENDER_REJECTED:
-            transitions.set_state(delivery, State.DEFERRED, words, now + _delay_of(delivery))
+            transitions.set_state(delivery, State.DEFERRED, reason, now + _delay_of(delivery))
         case SendOutcome.UNCERTAIN:
             resend_at = now + _delay_of(delivery) if policy is UncertainPolicy.RESEND else None
-            transitions.mark_uncertain(delivery, words, resend_at)
+            transitions.mark_uncertain(delivery, reason, resend_at)
         case _:
-            transitions.end(delivery, State.FAILED, words)
+            transitions.end(delivery, State.FAILED, reason)
 
 
-def _words(answer: SendResult) -> str:
-    return f"{answer.code or ''} {answer.text}".strip()
+def _text(result: SendResult) -> str:
+    return f"{result.code or ''} {result.text}".strip()
 
 
 def _delay_of(delivery: Delivery) -> timedelta:
@@ -191,6 +190,6 @@ def _delay_of(delivery: Delivery) -> timedelta:
 
 
 def retry_delay(attempts: int, delivery_id: int) -> timedelta:
-    """How long to wait after the n-th attempt: doubling, and spread by the id so that no two herds meet."""
+    """Return the wait after the n-th attempt: it doubles, and differs by id to spread the load."""
     spread: float = 0.75 + 0.5 * (delivery_id * 2654435761 % 2**32) / 2**32
     return min(FIRST_DELAY * (1 << min(attempts - 1, 16)), LONGEST_DELAY) * spread

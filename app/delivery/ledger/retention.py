@@ -1,4 +1,4 @@
-"""Delete what is past its retention, some thousands of rows at a time."""
+"""Delete deliveries and events after their retention period, some thousands of rows at a time."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from sqlmodel import Session, col
 from app.storage.database import in_array
 from app.storage.models import Delivery, Event
 
-AT_ONCE = 5_000  # rows in a transaction: senders wait no longer for SQLite's lock than that takes
+BATCH_SIZE = 5_000  # rows per transaction, so that senders do not wait long for SQLite's lock
 
 
 def prune_deliveries(session: Session, before: datetime) -> Counter[str]:
-    """Delete some of the mails entered before a moment, with their contents and events; how many of what.
+    """Delete a batch of the deliveries created before a moment, with their contents and events.
 
-    Call it until it deletes none.
+    Return the number of deleted rows by kind. Call it until it deletes none.
     """
-    ids = _oldest(session, col(Delivery.created_at), col(Delivery.id), before)
-    events = _deleted(session, delete(Event).where(in_array(session, col(Event.delivery_id), ids)))
-    mails = _deleted(session, delete(Delivery).where(in_array(session, col(Delivery.id), ids)))
+    ids = _oldest_ids(session, col(Delivery.created_at), col(Delivery.id), before)
+    events = _delete(session, delete(Event).where(in_array(session, col(Event.delivery_id), ids)))
+    mails = _delete(session, delete(Delivery).where(in_array(session, col(Delivery.id), ids)))
     return Counter(events=events, deliveries=mails)
 
 
 def prune_events(session: Session, before: datetime) -> Counter[str]:
-    """Delete some of the events before a moment; how many. Call it until it deletes none."""
-    ids = _oldest(session, col(Event.at), col(Event.id), before)
-    return Counter(events=_deleted(session, delete(Event).where(in_array(session, col(Event.id), ids))))
+    """Delete a batch of the events before a moment and return their number. Call it until it deletes none."""
+    ids = _oldest_ids(session, col(Event.at), col(Event.id), before)
+    return Counter(events=_delete(session, delete(Event).where(in_array(session, col(Event.id), ids))))
 
 
-def _oldest(session: Session, at: Any, identity: Any, before: datetime) -> Sequence[int]:
-    return session.execute(select(identity).where(at < before).order_by(at).limit(AT_ONCE)).scalars().all()
+def _oldest_ids(session: Session, at: Any, id_column: Any, before: datetime) -> Sequence[int]:
+    return (
+        session.execute(select(id_column).where(at < before).order_by(at).limit(BATCH_SIZE)).scalars().all()
+    )
 
 
-def _deleted(session: Session, statement: Delete) -> int:
+def _delete(session: Session, statement: Delete) -> int:
     return session.connection().execute(statement).rowcount

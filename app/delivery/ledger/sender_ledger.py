@@ -1,4 +1,12 @@
-"""The sender's hand: the one part of the ledger that commits."""
+"""The ledger as one running sender uses it: claim, journal the intent, commit, record. It commits by itself.
+
+claim            take mails that are due, with a lease            database
+journal_intent   optional: make the intent survive the machine    journal, synced to disk
+commit           the body leaves now                              journal
+record           the relay's answer, or why there is none         journal
+flush            write the recorded results, in batches           database
+refresh          find claimed mails that must not leave any more  database
+"""
 
 from __future__ import annotations
 
@@ -23,10 +31,10 @@ from app.delivery.ledger.claims import (
     LEASE,
     ClaimedBatch,
     claim,
-    end,
     load_claimed,
-    mark_begun,
+    mark_committing,
     renew_lease,
+    skip_claimed,
     still_sendable,
 )
 from app.delivery.ledger.outcomes import OnFailed, record_results
@@ -36,12 +44,12 @@ from app.settings import Settings
 from app.storage.database import Database, advisory_lock
 from app.types import OutgoingMail, SendOutcome, SendResult
 
-BATCH = 300  # answers that are written down at once
-SOON = 0.3  # seconds after which fewer are
-LOOK = 1.0  # seconds between two looks at what must not leave any more
-BLIND = 10.0  # seconds without such a look after which nothing more leaves
-PATIENCE = 120.0  # seconds for which the database may be away
-WINDOW, ENOUGH = 100, 20  # the last answers that make a storm, and how many there must be
+FLUSH_SIZE = 300  # results that are flushed at once
+FLUSH_INTERVAL = 0.3  # seconds after which fewer are flushed
+REFRESH_INTERVAL = 1.0  # seconds
+MAX_REFRESH_AGE = 10.0  # seconds since the last refresh after which nothing more leaves
+DATABASE_TIMEOUT = 120.0  # seconds for which the database may be away
+BREAKER_WINDOW, BREAKER_MINIMUM = 100, 20  # how many results count, and how many there must be
 REFUSALS = (
     SendOutcome.HARD_BOUNCE,
     SendOutcome.SOFT_BOUNCE,
@@ -50,7 +58,7 @@ REFUSALS = (
 )
 ANSWERS = (*REFUSALS, SendOutcome.ACCEPTED, SendOutcome.DEFERRED)
 _PERSONAL = re.compile(r"<[^>]*>|\S*@\S*")
-AWAY = (OperationalError, InterfaceError)
+DATABASE_AWAY = (OperationalError, InterfaceError)
 
 T = TypeVar("T")
 
@@ -58,35 +66,35 @@ log = structlog.get_logger(__name__)
 
 
 class CircuitBreaker:
-    """Sees when too many of the last answers are refusals."""
+    """Stops sending when too many of the relay's last answers are refusals."""
 
     def __init__(self, percent: int) -> None:
         self._percent = percent
-        self._last: deque[str] = deque(maxlen=WINDOW)  # the words of a refusal; empty: none
+        self._refusals: deque[str] = deque(maxlen=BREAKER_WINDOW)  # texts; empty: the answer was no refusal
 
-    def add(self, answer: SendResult) -> str:
-        """Why to stop, with the count and the commonest words; empty while there is no reason to."""
-        if answer.outcome not in ANSWERS:
+    def add(self, result: SendResult) -> str:
+        """Count a result. Return the reason to stop, with the most common refusal, or an empty string."""
+        if result.outcome not in ANSWERS:
             return ""
-        refused = answer.outcome in REFUSALS
-        self._last.append(_PERSONAL.sub("…", f"{answer.code} {answer.text:.200}") if refused else "")
-        if not refused or len(self._last) < ENOUGH:
+        is_refusal = result.outcome in REFUSALS
+        self._refusals.append(_PERSONAL.sub("…", f"{result.code} {result.text:.200}") if is_refusal else "")
+        if not is_refusal or len(self._refusals) < BREAKER_MINIMUM:
             return ""
-        words = Counter(filter(None, self._last))
-        if words.total() * 100 < self._percent * len(self._last):
+        texts = Counter(filter(None, self._refusals))
+        if texts.total() * 100 < self._percent * len(self._refusals):
             return ""
-        commonest, times = words.most_common(1)[0]
-        said = f"{words.total()} of the last {len(self._last)} answers of the relay were refusals"
-        return f"{said}; {times} of them: {commonest}"
+        text, count = texts.most_common(1)[0]
+        refused = f"{texts.total()} of the last {len(self._refusals)} answers of the relay were refusals"
+        return f"{refused}; {count} of them: {text}"
 
 
 class SenderLedger:
-    """What one sender may send, and what came of it. Used as `async with Ledger(...) as ledger`.
+    """The mails that one sender has claimed, and their results. Used as `async with SenderLedger(...)`.
 
-    It is the relay's book. `commit` and `settle` never wait: the journal is written at once, and what it
-    says is folded into the database in batches, by a thread. While the database is away nothing new is
-    claimed, answers wait in the journal, and after some seconds nothing more leaves. What cannot be folded
-    in the end is left for `recover`.
+    It is the connection pool's `DeliveryTracker`. `commit` and `record` never wait: they write to the
+    journal at once, and a thread flushes the results to the database in batches. While the database is away
+    nothing new is claimed and results wait in the journal; after `MAX_REFRESH_AGE` nothing more leaves.
+    Results that cannot be flushed in the end stay in the journal for `recover`.
     """
 
     def __init__(
@@ -100,181 +108,180 @@ class SenderLedger:
     ) -> None:
         self._database, self._owner, self._snapshots, self._clock = database, owner, snapshots, clock
         self._on_failed = on_failed
-        self._started, self._starts = clock().timestamp(), monotonic()
+        self._started_at, self._started_monotonic = clock().timestamp(), monotonic()
         self._policy = settings.uncertain
         self._journal = Journal(Path(settings.journal_dir), owner, durable=settings.journal_fsync)
-        self._storm = CircuitBreaker(settings.pause_at_failures)
-        self._claiming: set[asyncio.Task[ClaimedBatch]] = set()
-        self._unsure = False  # the database was away: it may have written what it did not answer
-        self._in_hand: set[int] = set()  # claimed, and not yet folded
-        self._intended: set[int] = set()
-        self._withdrawn: set[int] = set()
-        self._in_flight: frozenset[int] = frozenset()  # at the last look
-        self._shown: frozenset[int] = frozenset()
-        self._ended: list[AttemptResult] = []
-        self._many, self._one_folds = asyncio.Event(), asyncio.Lock()
-        self._seen = self._prolonged = monotonic()
-        self._was_away = False  # the database: whatever showed that this sender lives may be gone
-        self._pause = ""
-        self._fault: Exception | None = None
+        self._breaker = CircuitBreaker(settings.pause_at_failures)
+        self._claims: set[asyncio.Task[ClaimedBatch]] = set()  # that are running
+        self._writes_unconfirmed = False  # the database was away: it may have written without an answer
+        self._claimed_ids: set[int] = set()  # and whose results are not flushed yet
+        self._intended_ids: set[int] = set()  # synced to disk by `journal_intent`
+        self._withdrawn_ids: set[int] = set()  # must not leave any more
+        self._in_flight_ids: frozenset[int] = frozenset()  # at the last refresh
+        self._committing_ids: frozenset[int] = frozenset()  # shown as `committing` in the database
+        self._results: list[AttemptResult] = []  # that are not flushed yet
+        self._flush_due, self._flush_lock = asyncio.Event(), asyncio.Lock()
+        self._refreshed_at = self._renewed_at = monotonic()
+        self._database_was_away = False  # it may have lost the lock that shows that this sender lives
+        self._pause_reason = ""
+        self._error: Exception | None = None
         self._closing = False
-        self.hurry = False  # to be set where the process is asked to end: then a database is not waited for
-        self.counts: Counter[str] = Counter()  # what ended, by state
+        self.shutting_down = False  # set when the process is to end: then a database is not waited for
+        self.counts: Counter[str] = Counter()  # of mails by their final state
 
     @property
-    def trouble(self) -> str:
-        """Why nothing more may leave; empty when all is well."""
-        return str(self._fault) if self._fault else self._pause
+    def stop_reason(self) -> str:
+        """The reason why nothing more may leave, or an empty string."""
+        return str(self._error) if self._error else self._pause_reason
 
     async def __aenter__(self) -> Self:
-        self._looking = asyncio.create_task(self._keep_looking())
-        self._folding = asyncio.create_task(self._keep_folding())
+        self._refreshing = asyncio.create_task(self._refresh_periodically())
+        self._flushing = asyncio.create_task(self._flush_periodically())
         return self
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _where: TracebackType | None
     ) -> None:
-        self._looking.cancel()
+        self._refreshing.cancel()
         self._closing = True
-        self._many.set()
+        self._flush_due.set()
         try:
-            await asyncio.wait((self._looking, self._folding, *self._claiming))
-            self._give_back()
-            await self.fold()
+            await asyncio.wait((self._refreshing, self._flushing, *self._claims))
+            self._release_unsent()
+            await self.flush()
         finally:
-            self._journal.close(settled=not (self._in_hand or self._claiming or self._unsure))
-        if self._fault and error is None:
-            raise self._fault
+            complete = not (self._claimed_ids or self._claims or self._writes_unconfirmed)
+            self._journal.close(complete=complete)
+        if self._error and error is None:
+            raise self._error
 
-    # --- for the one who sends
+    # --- claim
 
     async def claim(self, ids: Collection[int] | None = None, limit: int | None = None) -> ClaimedBatch:
-        """Take the next shard; empty when nothing may leave. Waits for a database that is away."""
-        if self.trouble:
+        """Claim the next mails; an empty batch means that nothing may leave. Waits for the database."""
+        if self.stop_reason:
             return ClaimedBatch()
-        # A task of its own: whoever asked may be gone when the database has given the rows out.
-        claiming = asyncio.create_task(self._take(ids, limit))
-        self._claiming.add(claiming)
-        claiming.add_done_callback(self._claiming.discard)
+        # In a task of its own, because the caller may be cancelled after the database has claimed the rows.
+        claiming = asyncio.create_task(self._claim_and_load(ids, limit))
+        self._claims.add(claiming)
+        claiming.add_done_callback(self._claims.discard)
         return await asyncio.shield(claiming)
 
-    async def _take(self, ids: Collection[int] | None, limit: int | None) -> ClaimedBatch:
-        taken, at = await self._persistently(partial(self._claim, ids, limit))
-        if not self._in_hand:
-            self._seen = self._prolonged = at
-        self._in_hand.update(taken)  # whatever fails from here on gives them back
-        shard = await self._persistently(partial(self._sort_out, taken))
-        self._in_hand.difference_update(shard.ended)
-        self.counts.update(shard.ended.values())
-        return shard
+    async def _claim_and_load(self, ids: Collection[int] | None, limit: int | None) -> ClaimedBatch:
+        claimed_ids, claimed_at = await self._retry_while_away(partial(self._claim, ids, limit))
+        if not self._claimed_ids:
+            self._refreshed_at = self._renewed_at = claimed_at
+        self._claimed_ids.update(claimed_ids)  # from here on every failure releases them
+        batch = await self._retry_while_away(partial(self._load_claimed, claimed_ids))
+        self._claimed_ids.difference_update(batch.skipped)
+        self.counts.update(batch.skipped.values())
+        return batch
 
     def _claim(self, ids: Collection[int] | None, limit: int | None) -> tuple[list[int], float]:
         self._database.presence.announce()
         now = self._clock()
         with self._database.write() as session:
-            advisory_lock(session, self._owner)  # see recovery.settle
-            taken = claim(session, owner=self._owner, now=now, limit=limit, ids=ids)
-        return taken, monotonic()
+            advisory_lock(session, self._owner)  # see recovery.replay_journal
+            claimed_ids = claim(session, owner=self._owner, now=now, limit=limit, ids=ids)
+        return claimed_ids, monotonic()
 
-    def _sort_out(self, taken: Collection[int]) -> ClaimedBatch:
-        """Not within the transaction that took them: others who want to write need not wait for this."""
+    def _load_claimed(self, claimed_ids: Collection[int]) -> ClaimedBatch:
+        """Load the claimed mails, outside the claim's transaction so that other writers need not wait."""
         with self._database.read() as session:
-            letters, refusals = load_claimed(session, taken, self._snapshots)
-        if refusals:
+            requests, skips = load_claimed(session, claimed_ids, self._snapshots)
+        if skips:
             with self._database.write() as session:
-                end(session, self._owner, refusals)
-        return ClaimedBatch(letters, {number: state for number, (state, _) in refusals.items()})
+                skip_claimed(session, self._owner, skips)
+        return ClaimedBatch(requests, {delivery_id: skip.state for delivery_id, skip in skips.items()})
 
-    async def intend(self, ids: Collection[int]) -> None:
-        """To be awaited before these are handed to the relay, so that `commit` need not wait for the disk."""
+    # --- journal the intent, commit, record: see connection_pool.DeliveryTracker
+
+    async def journal_intent(self, ids: Collection[int]) -> None:
+        """Await this before these mails go to the relay, so that `commit` need not wait for the disk."""
         if self._journal.durable:
             self._journal.intend(ids)
             await asyncio.to_thread(self._journal.sync)
-            self._intended.update(ids)
+            self._intended_ids.update(ids)
 
-    # --- for the relay: see smtp.Book
-
-    def may_leave(self, mail: OutgoingMail) -> bool:
-        """As far as is known: no reader left, nothing was paused or cancelled."""
-        return self._may_leave(mail.delivery_id)
+    def may_send(self, mail: OutgoingMail) -> bool:
+        """Return whether a mail may leave, as far as the last refresh knows."""
+        if self._error or self._pause_reason or mail.delivery_id in self._withdrawn_ids:
+            return False
+        if self._journal.durable and mail.delivery_id not in self._intended_ids:
+            return False
+        now = monotonic()
+        return (
+            now - self._refreshed_at < MAX_REFRESH_AGE and now - self._renewed_at < LEASE.total_seconds() / 2
+        )
 
     def commit(self, mail: OutgoingMail) -> bool:
-        """May this body leave? When True, the journal says that it does.
+        """Return whether the body may leave. If True, the journal says that it does.
 
-        JournalError: it cannot be written, and nothing leaves any more.
+        Raises JournalError if the journal cannot be written. Then nothing leaves any more.
         """
-        delivery_id = mail.delivery_id
-        if not self._may_leave(delivery_id):
+        if not self.may_send(mail):
             return False
         try:
-            self._journal.begin(delivery_id, self._now(), mail.message_id, mail.subject)
+            self._journal.begin(mail.delivery_id, self._now(), mail.message_id, mail.subject)
         except JournalError as error:
-            self._fault = error
+            self._error = error
             raise
         return True
 
-    def _may_leave(self, delivery_id: int) -> bool:
-        if self._fault or self._pause or delivery_id in self._withdrawn:
-            return False
-        if self._journal.durable and delivery_id not in self._intended:
-            return False
-        now = monotonic()
-        return now - self._seen < BLIND and now - self._prolonged < LEASE.total_seconds() / 2
+    def record(self, mail: OutgoingMail, result: SendResult) -> None:
+        """Record the result of a mail. It is in the journal on return, and in the database soon after."""
+        committed = self._journal.is_in_flight(mail.delivery_id)
+        names = (mail.message_id, mail.subject) if committed else ("", "")
+        self._record(AttemptResult(mail.delivery_id, result, self._now(), *names))
 
-    def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
-        """What became of a mail. It is in the journal when this returns, and in the ledger soon."""
-        begun = self._journal.is_open(mail.delivery_id)
-        names = (mail.message_id, mail.subject) if begun else ("", "")
-        self._settle(AttemptResult(mail.delivery_id, answer, self._now(), *names))
+    def record_unwritten(self, delivery_id: int, result: SendResult) -> None:
+        """Record the result of a mail that could not be composed."""
+        self._record(AttemptResult(delivery_id, result, self._now()))
 
-    def settle_unwritten(self, delivery_id: int, answer: SendResult) -> None:
-        """What becomes of a letter that could not be written."""
-        self._settle(AttemptResult(delivery_id, answer, self._now()))
-
-    def _settle(self, ending: AttemptResult) -> None:
-        if ending.answer.outcome not in (SendOutcome.NOT_ATTEMPTED, SendOutcome.WITHDRAWN):
+    def _record(self, attempt: AttemptResult) -> None:
+        if attempt.result.outcome not in (SendOutcome.NOT_ATTEMPTED, SendOutcome.WITHDRAWN):
             try:
-                self._journal.end(ending)
+                self._journal.end(attempt)
             except JournalError as error:
-                self._fault = self._fault or error  # the ledger gets to know it all the same
-            if not self._pause:
-                self._pause = self._storm.add(ending.answer)
-        self._ended.append(ending)
-        if len(self._ended) >= BATCH:
-            self._many.set()
+                self._error = self._error or error  # the result is flushed to the database all the same
+            if not self._pause_reason:
+                self._pause_reason = self._breaker.add(attempt.result)
+        self._results.append(attempt)
+        if len(self._results) >= FLUSH_SIZE:
+            self._flush_due.set()
 
     def _now(self) -> float:
-        return self._started + monotonic() - self._starts
+        return self._started_at + monotonic() - self._started_monotonic
 
-    # --- from the journal into the ledger
+    # --- flush: from the journal to the database
 
-    async def _keep_folding(self) -> None:
-        while not (self._closing or self._fault):
+    async def _flush_periodically(self) -> None:
+        while not (self._closing or self._error):
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._many.wait(), SOON)
+                await asyncio.wait_for(self._flush_due.wait(), FLUSH_INTERVAL)
             try:
-                await self.fold(some=True)
+                await self.flush(one_batch=True)
             except Exception as error:
-                self._fault = self._fault or error
+                self._error = self._error or error
 
-    async def fold(self, *, some: bool = False) -> None:
-        """Write down in the ledger what has ended so far; only `some`: a batch, which is as dear if small."""
-        async with self._one_folds:
-            while self._ended:
-                batch = self._ended[: 2 * BATCH]
-                states = await self._persistently(partial(self._fold, batch))
-                del self._ended[: len(batch)]
-                self._folded(batch, states)
-                if some:
+    async def flush(self, *, one_batch: bool = False) -> None:
+        """Write all recorded results to the database, or one batch of them. A small batch costs the same."""
+        async with self._flush_lock:
+            while self._results:
+                batch = self._results[: 2 * FLUSH_SIZE]
+                states = await self._retry_while_away(partial(self._write_results, batch))
+                del self._results[: len(batch)]
+                self._acknowledge(batch, states)
+                if one_batch:
                     break
-            if len(self._ended) < BATCH:
-                self._many.clear()
+            if len(self._results) < FLUSH_SIZE:
+                self._flush_due.clear()
 
-    def _fold(self, batch: Sequence[AttemptResult]) -> dict[int, str]:
+    def _write_results(self, batch: Sequence[AttemptResult]) -> dict[int, str]:
         now = self._clock()
         with self._database.write() as session:
-            if self._pause:
-                controls.pause(session, self._pause, now)
+            if self._pause_reason:
+                controls.pause(session, self._pause_reason, now)
             states = record_results(
                 session, batch, owner=self._owner, now=now, policy=self._policy, on_failed=self._on_failed
             )
@@ -282,77 +289,80 @@ class SenderLedger:
             self._database.fsync()
         return {delivery_id: state.value for delivery_id, state in states.items()}
 
-    def _folded(self, batch: Sequence[AttemptResult], states: dict[int, str]) -> None:
-        ids = [ending.delivery_id for ending in batch]
-        self._journal.folded(ids)
-        self._in_hand.difference_update(ids)
-        self._withdrawn.difference_update(ids)
-        self._intended.difference_update(ids)
+    def _acknowledge(self, batch: Sequence[AttemptResult], states: dict[int, str]) -> None:
+        ids = [attempt.delivery_id for attempt in batch]
+        self._journal.acknowledge(ids)
+        self._claimed_ids.difference_update(ids)
+        self._withdrawn_ids.difference_update(ids)
+        self._intended_ids.difference_update(ids)
         self.counts.update(states.get(delivery_id, "taken over") for delivery_id in ids)
 
-    def _give_back(self) -> None:
-        """What was claimed and never begun waits for the next sender."""
-        settled = {ending.delivery_id for ending in self._ended}
-        for delivery_id in self._in_hand - settled - self._journal.open:
-            self._settle(AttemptResult(delivery_id, SendResult(SendOutcome.NOT_ATTEMPTED), self._now()))
+    def _release_unsent(self) -> None:
+        """Record that claimed mails which never began were not tried, so that the next sender takes them."""
+        recorded = {attempt.delivery_id for attempt in self._results}
+        for delivery_id in self._claimed_ids - recorded - self._journal.in_flight:
+            self._record(AttemptResult(delivery_id, SendResult(SendOutcome.NOT_ATTEMPTED), self._now()))
 
-    # --- what must not leave any more
+    # --- refresh: what must not leave any more, and the lease
 
-    async def _keep_looking(self) -> None:
+    async def _refresh_periodically(self) -> None:
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(REFRESH_INTERVAL)
             try:
-                await self.look()
-            except AWAY as error:
-                self._was_away = True
-                log.warning("the ledger cannot be asked whether mails may still leave", error=str(error.orig))
+                await self.refresh()
+            except DATABASE_AWAY as error:
+                self._database_was_away = True
+                log.warning(
+                    "the database did not answer which mails may still be sent", error=str(error.orig)
+                )
             except Exception as error:
-                self._fault = self._fault or error
+                self._error = self._error or error
 
-    async def look(self) -> None:
-        """Ask which mails in hand must not leave any more."""
-        in_hand, at = frozenset(self._in_hand), monotonic()
-        if in_hand:
-            fine = await asyncio.to_thread(self._ask)
-            self._withdrawn |= (in_hand - fine) & self._in_hand
-            self._seen = at
-            await self._tell(at)
+    async def refresh(self) -> None:
+        """Withdraw claimed mails that must not leave any more, and keep the database up to date."""
+        claimed_ids, now = frozenset(self._claimed_ids), monotonic()
+        if claimed_ids:
+            sendable = await asyncio.to_thread(self._query_sendable)
+            self._withdrawn_ids |= (claimed_ids - sendable) & self._claimed_ids
+            self._refreshed_at = now
+            await self._report(now)
 
-    def _ask(self) -> set[int]:
+    def _query_sendable(self) -> set[int]:
         with self._database.read() as session:
             return still_sendable(session, self._owner)
 
-    async def _tell(self, at: float) -> None:
-        """Show which mails are long in flight, and from time to time that the sender lives."""
-        begun = self._journal.open
-        long_in_flight, self._in_flight = begun & self._in_flight - self._shown, begun
-        prolonging = self._was_away or at - self._prolonged > LEASE.total_seconds() / 4
-        if long_in_flight or prolonging:
-            await asyncio.to_thread(self._show, long_in_flight, prolonging)
-            self._shown = self._shown & begun | long_in_flight
-            self._prolonged = at if prolonging else self._prolonged
-            self._was_away = False
+    async def _report(self, now: float) -> None:
+        """Mark mails that were in flight at the last refresh, too, and renew the lease in time."""
+        in_flight = self._journal.in_flight
+        long_in_flight = in_flight & self._in_flight_ids - self._committing_ids
+        self._in_flight_ids = in_flight
+        renewing = self._database_was_away or now - self._renewed_at > LEASE.total_seconds() / 4
+        if long_in_flight or renewing:
+            await asyncio.to_thread(self._mark_and_renew, long_in_flight, renewing)
+            self._committing_ids = self._committing_ids & in_flight | long_in_flight
+            self._renewed_at = now if renewing else self._renewed_at
+            self._database_was_away = False
 
-    def _show(self, long_in_flight: Collection[int], prolonging: bool) -> None:
-        if prolonging:
+    def _mark_and_renew(self, long_in_flight: Collection[int], renewing: bool) -> None:
+        if renewing:
             self._database.presence.announce()
         now = self._clock()
         with self._database.write() as session:
-            mark_begun(session, self._owner, long_in_flight)
-            if prolonging:
+            mark_committing(session, self._owner, long_in_flight)
+            if renewing:
                 renew_lease(session, self._owner, now)
 
     # --- while the database is away
 
-    async def _persistently(self, work: Callable[[], T]) -> T:
-        """Do it in a thread, once more while the database is away."""
+    async def _retry_while_away(self, work: Callable[[], T]) -> T:
+        """Run `work` in a thread, and again while the database is away."""
         began = monotonic()
         while True:
             try:
                 return await asyncio.to_thread(work)
-            except AWAY as error:
-                self._unsure = True
-                if self.hurry or monotonic() - began > PATIENCE:
+            except DATABASE_AWAY as error:
+                self._writes_unconfirmed = True
+                if self.shutting_down or monotonic() - began > DATABASE_TIMEOUT:
                     raise
                 log.warning("the database is away", error=str(error.orig))
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(REFRESH_INTERVAL)

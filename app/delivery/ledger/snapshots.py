@@ -1,10 +1,10 @@
-"""What digests show of papers: written down once a day however many readers get it, and read back.
+"""Papers as digests show them: a snapshot is stored once a day however many readers get it, and read back.
 
-`Contents.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "cards", "papers",
-"why", "scores", "reasons"}]}: a section's picks in columns, each as long as the others, but that "why" counts
-in "reasons", which are there once. All else that a pick shows is its card's, which no change of the paper
-reaches: a delivery can be rendered again, byte for byte, as long as it is kept. Picks are columns, because
-they are read for each mail that leaves.
+`DigestContent.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "cards",
+"papers", "why", "scores", "reasons"}]}. The items of a section are stored as columns of equal length: "cards"
+has the ids of snapshots, and "why" has indexes into "reasons", which lists each reason once. Everything else
+that an item shows is in its snapshot. No change of the paper changes a snapshot, so a delivery can be
+rendered again, byte for byte, as long as it is kept. Columns are compact, and are read for each mail.
 """
 
 from __future__ import annotations
@@ -25,90 +25,97 @@ from app.storage.database import insert_many_or_ignore
 from app.storage.models import PaperSnapshot
 from app.types import Digest, DigestItem, Section
 
-PER_READER_FIELDS = ("paper_id", "reason", "score")  # what the delivery itself keeps of a pick
+PER_READER_FIELDS = ("paper_id", "reason", "score")  # of an item: stored with the delivery itself
 COLUMNS = ("cards", "papers", "why", "scores")
 SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in PER_READER_FIELDS)
 A_DAY = timedelta(days=1)
-CARDS_KEPT, PICKS_KEPT = 5_000, 50_000  # in memory, of those read lately: some megabytes
+MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 5_000, 50_000  # some megabytes of memory
 
-# What makes a card what it is: the paper's id, and then everything that is SHOWN.
-Face = tuple[Any, ...]
-Shown = Mapping[str, Any]
-_Picks = defaultdict[str, dict[int, DigestItem]]
-_Row = tuple[Any, Any, Any, Any]  # card, paper_id, reason, score
-_Read = tuple[str, str, list[_Row]]  # interest, heading, and picks
-_face = attrgetter("paper_id", *SHARED_FIELDS)
+# The content of a snapshot: the paper's id, then the values of SHARED_FIELDS.
+SnapshotValues = tuple[Any, ...]
+SnapshotFields = Mapping[str, Any]
+_ItemCache = defaultdict[str, dict[int, DigestItem]]
+_StoredItem = tuple[Any, Any, Any, Any]  # snapshot id, paper id, reason, score
+_StoredSection = tuple[str, str, list[_StoredItem]]  # interest, heading, items
+_snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
+
+
+# --- store
 
 
 def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[dict[str, Any]]:
-    """What `Contents.digest` is to hold of these, in this order. Cards that are new today are written."""
-    ids = _ids(session, {_face(pick) for digest in digests for pick in digest.picks}, now)
-    return [_written(digest, ids) for digest in digests]
+    """Store snapshots that are new today, and return the `DigestContent.digest` of each digest."""
+    ids = _snapshot_ids(session, {_snapshot_values(item) for digest in digests for item in digest.picks}, now)
+    return [
+        {
+            "edition": digest.edition,
+            "note": digest.note,
+            "considered": digest.considered,
+            "sections": [_section_to_json(section, ids) for section in digest.sections],
+        }
+        for digest in digests
+    ]
 
 
-def _written(digest: Digest, ids: Mapping[Face, int]) -> dict[str, Any]:
-    return {
-        "edition": digest.edition,
-        "note": digest.note,
-        "considered": digest.considered,
-        "sections": [_section_written(section, ids) for section in digest.sections],
-    }
-
-
-def _section_written(section: Section, ids: Mapping[Face, int]) -> dict[str, Any]:
-    reasons = list(dict.fromkeys(pick.reason for pick in section.picks))
+def _section_to_json(section: Section, ids: Mapping[SnapshotValues, int]) -> dict[str, Any]:
+    reasons = list(dict.fromkeys(item.reason for item in section.picks))
     return {
         "interest": section.interest,
         "heading": section.heading,
-        "cards": [ids[_face(pick)] for pick in section.picks],
-        "papers": [pick.paper_id for pick in section.picks],
-        "why": [reasons.index(pick.reason) for pick in section.picks],
-        "scores": [pick.score for pick in section.picks],
+        "cards": [ids[_snapshot_values(item)] for item in section.picks],
+        "papers": [item.paper_id for item in section.picks],
+        "why": [reasons.index(item.reason) for item in section.picks],
+        "scores": [item.score for item in section.picks],
         "reasons": reasons,
     }
 
 
-def _ids(session: Session, faces: Collection[Face], now: datetime) -> dict[Face, int]:
-    """The ids of cards. In the order of their keys, so that two processes cannot wait for each other."""
+def _snapshot_ids(
+    session: Session, snapshots: Collection[SnapshotValues], now: datetime
+) -> dict[SnapshotValues, int]:
+    """Return the ids of snapshots. New ones are added in the order of their keys, to avoid deadlocks."""
     day = f"{now:%Y%m%d}"
-    keys = {_key(day, face): face for face in faces}
-    known = _known(session, keys)
-    if new := sorted(keys.keys() - known.keys()):
-        rows = [_row(key, keys[key], now) for key in new]
+    by_key = {_key(day, values): values for values in snapshots}
+    ids = _ids_by_key(session, by_key)
+    if new_keys := sorted(by_key.keys() - ids.keys()):
+        rows = [_row(key, by_key[key], now) for key in new_keys]
         insert_many_or_ignore(session, PaperSnapshot, ("key",), rows)
-        known |= _known(session, new)
-    return {face: known[key] for key, face in keys.items()}
+        ids |= _ids_by_key(session, new_keys)
+    return {values: ids[key] for key, values in by_key.items()}
 
 
-def _known(session: Session, keys: Collection[str]) -> dict[str, int]:
+def _ids_by_key(session: Session, keys: Collection[str]) -> dict[str, int]:
     rows = session.execute(
         select(col(PaperSnapshot.key), col(PaperSnapshot.id)).where(col(PaperSnapshot.key).in_(keys))
     )
     return {row[0]: row[1] for row in rows}
 
 
-def _row(key: str, face: Face, now: datetime) -> dict[str, Any]:
-    paper_id, *shown = face
+def _row(key: str, values: SnapshotValues, now: datetime) -> dict[str, Any]:
+    paper_id, *shared = values
     return {
         "key": key,
         "paper_id": paper_id,
-        "shown": dict(zip(SHARED_FIELDS, shown, strict=True)),
+        "shown": dict(zip(SHARED_FIELDS, shared, strict=True)),
         "created_at": now,
     }
 
 
-@lru_cache(maxsize=CARDS_KEPT)
-def _key(day: str, face: Face) -> str:
-    return f"{day}-{blake2b(json.dumps(face).encode(), digest_size=16).hexdigest()}"
+@lru_cache(maxsize=MAX_CACHED_SNAPSHOTS)
+def _key(day: str, values: SnapshotValues) -> str:
+    return f"{day}-{blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()}"
 
 
-def prune_cards(session: Session, before: datetime) -> int:
-    """Delete the cards that only deliveries made before a moment can use; how many.
+def prune_snapshots(session: Session, before: datetime) -> int:
+    """Delete snapshots that only deliveries created before a moment can use, and return their number.
 
-    A card may be as much older than the last digest that shows it as its day is long.
+    A digest may use a snapshot that is up to a day older than itself.
     """
     outdated = delete(PaperSnapshot).where(col(PaperSnapshot.created_at) < before - A_DAY)
     return session.execute(outdated).rowcount  # type: ignore[attr-defined, no-any-return]
+
+
+# --- read back
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,144 +123,151 @@ class RestoredDigest:
     """A digest as it was composed, as far as it can be read."""
 
     digest: Digest
-    unreadable: int = 0  # picks whose card is gone or broken
+    unreadable: int = 0  # items whose snapshot is missing or broken
 
 
 class SnapshotStore:
-    """Reads digests back.
-
-    Made once in a process, for one database. Threads may share it.
-    """
+    """Restores digests, and caches snapshots and items. One per process and database; thread-safe."""
 
     def __init__(self) -> None:
-        self._cards: dict[int, Shown] = {}
-        # By reason and card: where a pick is a digest's best, and where it is not.
-        self._best: _Picks = defaultdict(dict)
-        self._others: _Picks = defaultdict(dict)
-        self._count = 0
+        self._snapshots: dict[int, SnapshotFields] = {}
+        # Unscored items by reason and snapshot id: a digest's best item has score 1, the others 0.
+        self._best_items: _ItemCache = defaultdict(dict)
+        self._other_items: _ItemCache = defaultdict(dict)
+        self._item_count = 0
 
     def restore(
         self, session: Session, stored: Sequence[Mapping[str, Any]], *, scored: bool = True
     ) -> list[RestoredDigest]:
-        """The digests that deliveries hold, in this order, with one question to the database at most.
+        """Return stored digests, in this order, with at most one database query. Skip unreadable items.
 
-        A pick that cannot be read costs its reader that pick, and is counted. Scores are each reader's own:
-        where only the best pick matters, not `scored`, it has 1 and all others 0, so that the same card with
-        the same reason is the same `Pick` for all readers.
+        Scores differ between readers. If not `scored`, the best item has 1 and all others have 0, so that
+        readers with the same item and reason share one `DigestItem`.
         """
         if scored:
-            return self._read(session, stored, scored)
-        at_hand = [self._at_hand(each) for each in stored]
-        missing = [each for each, found in zip(stored, at_hand, strict=True) if not found]
-        read = iter(self._read(session, missing, scored)) if missing else iter(())
-        return [found or next(read) for found in at_hand]
+            return self._restore(session, stored, scored)
+        cached = [self._restore_from_cache(content) for content in stored]
+        missing = [content for content, digest in zip(stored, cached, strict=True) if not digest]
+        loaded = iter(self._restore(session, missing, scored)) if missing else iter(())
+        return [digest or next(loaded) for digest in cached]
 
-    def _at_hand(self, stored: Mapping[str, Any]) -> RestoredDigest | None:
-        """A digest all of whose picks others have, too: nearly every one of a morning."""
-        found = []
+    def _restore_from_cache(self, stored: Mapping[str, Any]) -> RestoredDigest | None:
+        """Return a digest all of whose items are cached, as nearly every digest of a morning, or None."""
+        restored = []
         try:
             sections = stored["sections"]
             highest = [max(section["scores"]) for section in sections]
             best = highest.index(max(highest))
             for number, section in enumerate(sections):
-                reasons, cards, why = section["reasons"], section["cards"], section["why"]
-                kept = [self._others] * len(cards)
+                reasons, ids, why = section["reasons"], section["cards"], section["why"]
+                caches = [self._other_items] * len(ids)
                 if number == best:
-                    kept[section["scores"].index(highest[best])] = self._best
-                picks = [of[reasons[n]][card] for of, card, n in zip(kept, cards, why, strict=True)]
-                if min(why) < 0 or not (len(section["papers"]) == len(section["scores"]) == len(cards)):
+                    caches[section["scores"].index(highest[best])] = self._best_items
+                items = [
+                    cache[reasons[reason]][snapshot_id]
+                    for cache, snapshot_id, reason in zip(caches, ids, why, strict=True)
+                ]
+                if min(why) < 0 or not (len(section["papers"]) == len(section["scores"]) == len(ids)):
                     return None
-                found.append(Section(section["interest"], tuple(picks), section["heading"]))
+                restored.append(Section(section["interest"], tuple(items), section["heading"]))
         except (IndexError, KeyError, TypeError, ValueError):
             return None
-        return RestoredDigest(_digest(stored, found))
+        return RestoredDigest(_digest(stored, restored))
 
-    def _read(
+    def _restore(
         self, session: Session, stored: Sequence[Mapping[str, Any]], scored: bool
     ) -> list[RestoredDigest]:
-        stored = [each if isinstance(each, dict) else {"sections": None} for each in stored]
-        sections = [_sections(each) for each in stored]
-        cards = self._cards_of(session, (pick for each in sections for one in each if one for pick in one[2]))
-        return [self._restored(*each, cards, scored) for each in zip(stored, sections, strict=True)]
+        contents = [content if isinstance(content, dict) else {"sections": None} for content in stored]
+        parsed = [_parse_sections(content) for content in contents]
+        items = (item for sections in parsed for section in sections if section for item in section[2])
+        snapshots = self._load_snapshots(session, items)
+        return [
+            self._restore_digest(content, sections, snapshots, scored)
+            for content, sections in zip(contents, parsed, strict=True)
+        ]
 
-    def _restored(
+    def _restore_digest(
         self,
         stored: Mapping[str, Any],
-        sections: Sequence[_Read | None],
-        cards: Mapping[int, Shown],
+        sections: Sequence[_StoredSection | None],
+        snapshots: Mapping[int, SnapshotFields],
         scored: bool,
     ) -> RestoredDigest:
-        found, unreadable = [], 0
-        best = _best(sections, cards)
+        restored, unreadable = [], 0
+        best = _best_item(sections, snapshots)
         for section in sections:
             if section is None:
                 unreadable += 1
                 continue
-            interest, heading, picks = section
-            made = [self._pick(each, cards, None if scored else each is best) for each in picks]
-            readable = tuple([pick for pick in made if pick])
-            unreadable += len(made) - len(readable)
+            interest, heading, rows = section
+            items = [self._item(row, snapshots, None if scored else row is best) for row in rows]
+            readable = tuple([item for item in items if item])
+            unreadable += len(items) - len(readable)
             if readable:
-                found.append(Section(interest, readable, heading))
-        return RestoredDigest(_digest(stored, found), unreadable)
+                restored.append(Section(interest, readable, heading))
+        return RestoredDigest(_digest(stored, restored), unreadable)
 
-    def _pick(self, stored: _Row, cards: Mapping[int, Shown], best: bool | None) -> DigestItem | None:
-        card, _, reason, score = stored
+    def _item(
+        self, stored: _StoredItem, snapshots: Mapping[int, SnapshotFields], is_best: bool | None
+    ) -> DigestItem | None:
+        """Return an item with its own score, or a shared one if `is_best` is known; None if unreadable."""
+        snapshot_id, _, reason, score = stored
         if not (isinstance(reason, str) and _is_score(score)):
             return None
         try:
-            if best is None:
-                return DigestItem(**cards[card], reason=reason, score=score)
-            kept = (self._best if best else self._others)[reason]
-            if (pick := kept.get(card)) is None:
-                pick = kept[card] = DigestItem(**cards[card], reason=reason, score=float(best))
-                self._count += 1
+            if is_best is None:
+                return DigestItem(**snapshots[snapshot_id], reason=reason, score=score)
+            cache = (self._best_items if is_best else self._other_items)[reason]
+            if (item := cache.get(snapshot_id)) is None:
+                item = DigestItem(**snapshots[snapshot_id], reason=reason, score=float(is_best))
+                cache[snapshot_id] = item
+                self._item_count += 1
         except (KeyError, TypeError, ValueError):
             return None
-        return pick
+        return item
 
-    def _cards_of(self, session: Session, picks: Iterable[_Row]) -> Mapping[int, Shown]:
-        """The cards of these picks, read where they are not in memory."""
-        self._forget_some()
-        wanted = {card for card, *_ in picks if _is_id(card)}
-        cards = {number: card for number in wanted if (card := self._cards.get(number))}
-        if new := wanted - cards.keys():
+    def _load_snapshots(self, session: Session, items: Iterable[_StoredItem]) -> Mapping[int, SnapshotFields]:
+        """Return the snapshots of these items, from memory or from the database."""
+        self._trim_caches()
+        ids = {snapshot_id for snapshot_id, *_ in items if _is_id(snapshot_id)}
+        snapshots = {number: snapshot for number in ids if (snapshot := self._snapshots.get(number))}
+        if missing := ids - snapshots.keys():
             rows = session.execute(
                 select(PaperSnapshot.id, PaperSnapshot.paper_id, PaperSnapshot.shown).where(
-                    col(PaperSnapshot.id).in_(new)
+                    col(PaperSnapshot.id).in_(missing)
                 )
             )
-            read = {
-                number: {"paper_id": paper_id, **shown}
-                for number, paper_id, shown in rows
+            loaded = {
+                snapshot_id: {"paper_id": paper_id, **shown}
+                for snapshot_id, paper_id, shown in rows
                 if isinstance(shown, dict)
             }
-            cards |= read
-            self._cards |= read
-        return cards
+            snapshots |= loaded
+            self._snapshots |= loaded
+        return snapshots
 
-    def _forget_some(self) -> None:
-        if len(self._cards) > CARDS_KEPT:
-            self._cards.clear()
-        if self._count > PICKS_KEPT:
-            self._best.clear()
-            self._others.clear()
-            self._count = 0
+    def _trim_caches(self) -> None:
+        if len(self._snapshots) > MAX_CACHED_SNAPSHOTS:
+            self._snapshots.clear()
+        if self._item_count > MAX_CACHED_ITEMS:
+            self._best_items.clear()
+            self._other_items.clear()
+            self._item_count = 0
 
 
 def paper_ids(stored: Mapping[str, Any]) -> list[int]:
-    """The papers of a stored digest; no card is read for it."""
-    picks = (pick for section in _sections(stored) if section for pick in section[2])
-    return [paper for _, paper, *_ in picks if _is_id(paper)]
+    """Return the ids of the papers of a stored digest, without a database query."""
+    items = (item for section in _parse_sections(stored) if section for item in section[2])
+    return [paper_id for _, paper_id, *_ in items if _is_id(paper_id)]
 
 
-def _sections(stored: Mapping[str, Any]) -> list[_Read | None]:
-    """Interest, heading and picks of each section; None for one that cannot be read."""
+def _parse_sections(stored: Mapping[str, Any]) -> list[_StoredSection | None]:
+    """Return interest, heading and items of each section; None for a section that cannot be read."""
     sections = stored.get("sections", [])
-    return [_section(each) for each in sections] if isinstance(sections, list) else [None]
+    return [_parse_section(section) for section in sections] if isinstance(sections, list) else [None]
 
 
-def _section(stored: Any) -> _Read | None:
+def _parse_section(stored: Any) -> _StoredSection | None:
     try:
         columns, reasons = [stored[name] for name in COLUMNS], stored["reasons"]
         if not all(isinstance(column, list) for column in (*columns, reasons)):
@@ -262,11 +276,15 @@ def _section(stored: Any) -> _Read | None:
         interest, heading = str(stored["interest"]), str(stored["heading"])
     except (KeyError, TypeError, ValueError):
         return None
-    return interest, heading, [(card, paper, _at(why, reasons), score) for card, paper, why, score in rows]
+    items = [
+        (snapshot_id, paper_id, _reason_at(index, reasons), score)
+        for snapshot_id, paper_id, index, score in rows
+    ]
+    return interest, heading, items
 
 
-def _at(place: object, reasons: Sequence[object]) -> object:
-    return reasons[place] if isinstance(place, int) and 0 <= place < len(reasons) else None
+def _reason_at(index: object, reasons: Sequence[object]) -> object:
+    return reasons[index] if isinstance(index, int) and 0 <= index < len(reasons) else None
 
 
 def _digest(stored: Mapping[str, Any], sections: Sequence[Section]) -> Digest:
@@ -279,10 +297,12 @@ def _digest(stored: Mapping[str, Any], sections: Sequence[Section]) -> Digest:
     )
 
 
-def _best(sections: Iterable[_Read | None], cards: Mapping[int, Shown]) -> _Row | None:
-    """The pick with the highest score, the first of several, of those that can be read."""
-    picks = [pick for section in sections if section for pick in section[2]]
-    readable = [pick for pick in picks if _is_id(pick[0]) and pick[0] in cards and _is_score(pick[3])]
+def _best_item(
+    sections: Iterable[_StoredSection | None], snapshots: Mapping[int, SnapshotFields]
+) -> _StoredItem | None:
+    """Return the readable item with the highest score; the first of several."""
+    items = [item for section in sections if section for item in section[2]]
+    readable = [item for item in items if _is_id(item[0]) and item[0] in snapshots and _is_score(item[3])]
     return max(readable, key=itemgetter(3), default=None)
 
 

@@ -1,4 +1,4 @@
-"""How a row of the ledger changes."""
+"""The changes of a ledger row's state."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from app.storage.models import DeliveryState as State
 
 
 def with_readers(session: Session, ids: Sequence[int | None]) -> list[tuple[Delivery, Subscriber]]:
+    """Load deliveries and their subscribers, in the order of the delivery ids."""
     joined = select(Delivery, Subscriber).join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
-    found = session.exec(joined.where(col(Delivery.id).in_(ids)).execution_options(populate_existing=True))
-    return sorted(found, key=lambda row: row[0].id or 0)
+    rows = session.exec(joined.where(col(Delivery.id).in_(ids)).execution_options(populate_existing=True))
+    return sorted(rows, key=lambda row: row[0].id or 0)
 
 
 def end(delivery: Delivery, state: State, reason: str) -> None:
@@ -23,11 +24,11 @@ def end(delivery: Delivery, state: State, reason: str) -> None:
 
 def set_state(delivery: Delivery, state: State, reason: str, next_attempt_at: datetime | None) -> None:
     delivery.state, delivery.reason, delivery.next_attempt_at = state, reason, next_attempt_at
-    delivery.lease_until = None  # its owner stays: an answer that comes late is still true
+    delivery.lease_until = None  # `lease_owner` stays, because a late result still counts
 
 
 def requeue(delivery: Delivery, next_attempt_at: datetime | None) -> None:
-    """Nothing was tried this time. Whether an earlier attempt arrived is as unknown as before."""
+    """Let a mail wait again. It stays uncertain if an earlier attempt may have arrived."""
     state, reason = (State.UNCERTAIN, delivery.reason) if delivery.possibly_delivered else (State.PENDING, "")
     set_state(delivery, state, reason, next_attempt_at)
 

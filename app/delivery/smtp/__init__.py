@@ -2,7 +2,7 @@
 
 protocol         PURE: commands, bodies and replies as bytes
 connection       one connection to the relay; `Timeouts`
-connection_pool  open, keep and renew connections as mails wait
-fair_queue       PURE: mails of one provider never hold up those of others
+connection_pool  open connections while mails wait, reuse and renew them
+fair_queue       PURE: a queue of mails per provider, served in turn
 responses        PURE: what a refusal means
 """

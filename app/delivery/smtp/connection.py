@@ -1,77 +1,56 @@
-"""One connection to the relay: mail after mail goes over it, a round trip each where the relay allows.
+"""One connection to the relay. With PIPELINING each mail takes one round trip.
 
-aiosmtplib has said EHLO, STARTTLS and AUTH; then its transport is handed over to `Conversation`. Where
-PIPELINING is announced, one write carries a body, its final dot and the next MAIL, RCPT and DATA
-(RFC 2920); the answers come together. A body leaves only after all three were answered, the mail before
-it was answered too, and the ledger said yes: so there is never more than one mail in flight. CHUNKING
-would save nothing: a body waits for the answer to RCPT anyway, and ours have no dots to stuff.
+aiosmtplib does EHLO, STARTTLS and AUTH; then `SmtpConnection` takes over its transport. If the relay offers
+PIPELINING (RFC 2920), one write carries a body, its final dot, and MAIL, RCPT and DATA of the next mail; the
+replies come together. A body leaves only after its MAIL, RCPT and DATA and the body before it were answered,
+and after the tracker has committed it. So at most one mail is in flight. CHUNKING would save nothing: a body
+waits for the reply to RCPT anyway, and these bodies have no dots to stuff.
 
-Nothing waits in here: everything happens when an answer, a mail or the end of a patience arrives. At
-most one mail is in the transport's buffer, so that its flow control needs no further care.
+Nothing blocks here: everything happens when a reply, a mail or the end of a timeout arrives. At most one
+mail is in the transport's buffer, so its flow control needs no further care.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from app.delivery.smtp.fair_queue import QueuedMail
+from app.delivery.smtp.fair_queue import STRICT_MESSAGES, ProviderQueue, QueuedMail
 from app.delivery.smtp.protocol import (
     Reply,
     ReplyParser,
     ServerCapabilities,
     Unsendable,
-    clean,
     dot_stuffed,
-    envelope,
+    envelope_commands,
+    printable_line,
 )
 from app.delivery.smtp.responses import classify
 from app.types import SendOutcome, SendResult
 
+if TYPE_CHECKING:
+    from app.delivery.smtp.connection_pool import ConnectionPool
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). Who waits less than `end` sends mails twice."""
+    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). A shorter `end` sends some mails twice."""
 
-    connect: float = 300.0  # until it greets
+    connect: float = 300.0  # until its greeting
     mail: float = 300.0
     rcpt: float = 300.0
     data: float = 120.0
-    block: float = 180.0  # for the connection to take more of a body
+    block: float = 180.0  # until it takes more of a body
     end: float = 600.0  # after the final dot
     quit: float = 5.0
 
 
-class Round(Protocol):
-    """Where a conversation gets its mails, and where it tells what became of them."""
-
-    def is_over(self) -> bool:
-        """Whether this connection has carried all it may."""
-
-    def take(self) -> QueuedMail | None:
-        """The next mail; None: there is none now, `Conversation.resume` is called when there is."""
-
-    def commit(self, parcel: QueuedMail) -> bool: ...
-    def settle(self, parcel: QueuedMail, answer: SendResult) -> None: ...
-    def give_back(self, parcel: QueuedMail, answer: SendResult) -> None:
-        """It never left, and not for its own sake: another connection may try, else this is its answer."""
-
-    def misbehaved(self) -> None:
-        """The relay answers what was not asked, or in a wrong order."""
-
-    def ended(self) -> None:
-        """Nothing more goes over this connection."""
-
-    def lost(self) -> None:
-        """Its transport is closed, and nothing more comes from it."""
-
-
 class PendingReply(StrEnum):
-    """What the relay still owes an answer to."""
+    """A command, or a part of DATA, that the relay has not answered yet."""
 
     RSET = "RSET"
     MAIL = "MAIL"
@@ -83,33 +62,45 @@ class PendingReply(StrEnum):
 
 
 class SmtpConnection(asyncio.Protocol):
-    """The protocol of one connection, from EHLO's answer to QUIT's."""
+    """One SMTP session, from the reply to EHLO to the reply to QUIT. It takes its mails from the pool.
+
+    A mail is first `_next` (its envelope is being sent), then `_in_flight` (its body is being sent, or waits
+    for its reply), and then its result is recorded. With PIPELINING both hold a mail at the same time.
+    """
 
     def __init__(
-        self, transport: asyncio.Transport, offers: ServerCapabilities, patience: Timeouts, round_: Round
+        self,
+        transport: asyncio.Transport,
+        capabilities: ServerCapabilities,
+        timeouts: Timeouts,
+        pool: ConnectionPool,
+        max_mails: int,
     ) -> None:
         self._transport = transport
-        self._offers = offers
-        self.pipelines = offers.pipelining
-        self._patience = patience
-        self._round = round_
+        self._capabilities = capabilities
+        self._timeouts = timeouts
+        self._pool = pool
+        self._mails_left = max_mails
+        self._strict_counts: Counter[ProviderQueue] = Counter()
+        self.carried: list[ProviderQueue] = []  # of each mail that it has: see FairQueue
+        self.pipelines = capabilities.pipelining
         self._loop = asyncio.get_running_loop()
-        self._replies = ReplyParser()
-        self._awaited: deque[PendingReply] = deque()
-        self._unsaid: deque[tuple[PendingReply, bytes]] = deque()  # where commands go one at a time
-        self._announced: QueuedMail | None = None  # its envelope was said, or is being said
-        self._refusal: SendResult | None = None  # of the announced
-        self._refused_sender = False
-        self._in_flight: QueuedMail | None = None  # its body was sent, or is being sent
-        self._has_served = False
+        self._parser = ReplyParser()
+        self._pending: deque[PendingReply] = deque()
+        self._unsent: deque[tuple[PendingReply, bytes]] = deque()  # commands, without PIPELINING
+        self._next: QueuedMail | None = None
+        self._next_refusal: SendResult | None = None
+        self._sender_refused = False
+        self._in_flight: QueuedMail | None = None
+        self._has_served = False  # a mail was accepted or refused
         self._is_last = False  # nothing may begin any more
         self._closed = False
-        self._unread = False  # more had come by the time of the answer that is looked at
+        self._more_replies = False  # had arrived together with the reply that is being handled
         self._deadline = 0.0
-        self._left = 0  # bytes of the body that wait to leave
-        self._watch: asyncio.TimerHandle | None = None
-        self._on: dict[PendingReply, Callable[[Reply], None]] = {
-            PendingReply.RSET: self._on_reset,
+        self._unsent_bytes = 0  # of the body
+        self._timer: asyncio.TimerHandle | None = None
+        self._handlers: dict[PendingReply, Callable[[Reply], None]] = {
+            PendingReply.RSET: self._on_rset,
             PendingReply.MAIL: self._on_mail,
             PendingReply.RCPT: self._on_rcpt,
             PendingReply.DATA: self._on_data,
@@ -117,179 +108,192 @@ class SmtpConnection(asyncio.Protocol):
             PendingReply.DOT: self._on_dot,
             PendingReply.QUIT: self._on_quit,
         }
-        self._limits = {
-            PendingReply.RSET: patience.mail,
-            PendingReply.MAIL: patience.mail,
-            PendingReply.RCPT: patience.rcpt,
-            PendingReply.DATA: patience.data,
-            PendingReply.BODY: patience.end,
-            PendingReply.DOT: patience.end,
-            PendingReply.QUIT: patience.quit,
+        self._timeout_of = {
+            PendingReply.RSET: timeouts.mail,
+            PendingReply.MAIL: timeouts.mail,
+            PendingReply.RCPT: timeouts.rcpt,
+            PendingReply.DATA: timeouts.data,
+            PendingReply.BODY: timeouts.end,
+            PendingReply.DOT: timeouts.end,
+            PendingReply.QUIT: timeouts.quit,
         }
         transport.set_protocol(self)
 
-    # --- what the relay's pool tells it
+    # --- called by the pool
 
     def resume(self) -> None:
-        """There is a mail."""
-        if self._closed or self._is_last or self._announced:
+        """Begin the next mail, because one is waiting."""
+        if self._closed or self._is_last or self._next:
             return
-        if self.pipelines or not self._awaited:
+        if self.pipelines or not self._pending:
             self._write(self._begin())
 
     def stop(self) -> None:
-        """Begin nothing more. A body that left gets its answer; then this ends."""
+        """Begin nothing more, and close after the reply to a body that was sent."""
         self._is_last = True
         if not (self._closed or self._in_flight):
             self._leave()
 
     def abort(self) -> None:
-        """End now. Whether a body that left arrived is not known then."""
-        self._break("the sender was ended", SendResult(SendOutcome.NOT_ATTEMPTED))
+        """Close now. A body that was sent and has no reply is uncertain."""
+        self._close("the sender was ended", SendResult(SendOutcome.NOT_ATTEMPTED))
 
     @property
     def is_idle(self) -> bool:
-        return not self._awaited
+        return not self._pending
 
-    # --- what is said
+    # --- commands
 
     def _begin(self) -> bytes:
-        """The commands for the next mail, if there is one and this connection may carry it."""
+        """Return the commands of the next mail, QUIT if there must be no more, or nothing."""
         if self._is_last:
             return b""
-        taken = self._take()
-        if taken is None:
-            return self._quit() if self._round.is_over() else b""
-        self._announced, mail, rcpt = taken
+        mail_and_commands = self._take()
+        if mail_and_commands is None:
+            return self._quit() if self._mails_left <= 0 else b""
+        self._next, mail, rcpt = mail_and_commands
         if self.pipelines:
-            self._awaited.extend((PendingReply.MAIL, PendingReply.RCPT, PendingReply.DATA))
+            self._pending.extend((PendingReply.MAIL, PendingReply.RCPT, PendingReply.DATA))
             return mail + rcpt + b"DATA\r\n"
-        self._awaited.append(PendingReply.MAIL)
-        self._unsaid.extend(((PendingReply.RCPT, rcpt), (PendingReply.DATA, b"DATA\r\n")))
+        self._pending.append(PendingReply.MAIL)
+        self._unsent.extend(((PendingReply.RCPT, rcpt), (PendingReply.DATA, b"DATA\r\n")))
         return mail
 
     def _take(self) -> tuple[QueuedMail, bytes, bytes] | None:
-        while (parcel := self._round.take()) is not None:
+        """Take the next mail that the relay can carry; return it with its MAIL and RCPT commands."""
+        while self._mails_left > 0 and (queued := self._pool.next_mail(self)) is not None:
+            self._count(queued.queue)
             try:
-                return parcel, *envelope(parcel.mail, self._offers)
+                return queued, *envelope_commands(queued.mail, self._capabilities)
             except Unsendable as error:
-                self._round.settle(parcel, SendResult(SendOutcome.UNSENDABLE, None, str(error)))
+                self._record(queued, SendResult(SendOutcome.UNSENDABLE, None, str(error)))
         return None
+
+    def _count(self, queue: ProviderQueue) -> None:
+        self._mails_left -= 1
+        if queue.is_strict:
+            self._strict_counts[queue] += 1
+            if self._strict_counts[queue] >= STRICT_MESSAGES:
+                self._mails_left = 0
 
     def _quit(self) -> bytes:
         self._is_last = True
-        self._awaited.append(PendingReply.QUIT)
+        self._pending.append(PendingReply.QUIT)
         return b"QUIT\r\n"
 
     def _send_body(self) -> None:
-        """The one step that cannot be taken back."""
-        parcel = self._announced
-        if parcel is None or self._transport.is_closing():
+        """Commit the mail and send its body. This is the one step that cannot be undone."""
+        queued = self._next
+        if queued is None or self._transport.is_closing():
             return
-        if self._unread or self._replies.has_more:  # it answers already what it cannot have read
-            self._out_of_pace()
+        if self._more_replies or self._parser.has_more:  # replies to what the relay cannot have read yet
+            self._protocol_error()
             return
-        may_leave = self._round.commit(parcel)
+        committed = self._pool.commit(queued.mail)
         if self._closed:
             return
-        if not may_leave:  # after 354 there is no other way back than to close
-            self._break("withdrawn", SendResult(SendOutcome.WITHDRAWN))
+        if not committed:  # after 354 closing is the only way back
+            self._close("withdrawn", SendResult(SendOutcome.WITHDRAWN))
             return
-        self._announced, self._in_flight = None, parcel
-        self._awaited.append(PendingReply.BODY)
-        behind = self._begin() if self.pipelines else b""
-        self._transport.writelines((dot_stuffed(parcel.mail), b".\r\n" + behind))
+        self._next, self._in_flight = None, queued
+        self._pending.append(PendingReply.BODY)
+        following = self._begin() if self.pipelines else b""
+        self._transport.writelines((dot_stuffed(queued.mail), b".\r\n" + following))
 
-    def _say_more(self) -> None:
-        if self._unsaid:
-            ask, line = self._unsaid.popleft()
-            self._awaited.append(ask)
+    def _send_next_command(self) -> None:
+        if self._unsent:
+            command, line = self._unsent.popleft()
+            self._pending.append(command)
             self._transport.write(line)
 
     def _write(self, data: bytes) -> None:
         if data and not self._closed:
             self._transport.write(data)
-            self._be_patient()
+            self._start_timeout()
 
-    # --- what is answered
+    # --- replies
 
     def data_received(self, data: bytes) -> None:
+        """Handle the replies in `data`, which asyncio has received."""
         if self._closed:
             return
-        replies = self._replies.feed(data)
+        replies = self._parser.feed(data)
         for place, reply in enumerate(replies, 1):
-            self._unread = place < len(replies)
-            if self._awaited:
-                self._on[self._awaited.popleft()](reply)
+            self._more_replies = place < len(replies)
+            if self._pending:
+                self._handlers[self._pending.popleft()](reply)
             elif reply.code == 421:
-                self._break("the relay closes the connection")
+                self._close("the relay closes the connection")
             else:
-                self._out_of_pace()
+                self._protocol_error()
             if self._closed:
                 return
-        if self._replies.garbled:
-            self._break("the relay does not speak SMTP")
+        if self._parser.is_invalid:
+            self._close("the relay does not speak SMTP")
         elif replies:
-            self._be_patient()
+            self._start_timeout()
 
     def _on_mail(self, reply: Reply) -> None:
         if reply.code == 421:  # about this connection, not about this mail
-            self._break("", _refusal(reply), blameless=self._has_served)
-        elif self._is_taken(reply, PendingReply.MAIL):
-            self._say_more()
+            self._close("", _refusal(reply), may_retry=self._has_served)
+        elif self._is_accepted(reply, PendingReply.MAIL):
+            self._send_next_command()
 
     def _on_rcpt(self, reply: Reply) -> None:
-        if self._refusal is None and self._is_taken(reply, PendingReply.RCPT):
-            self._say_more()
+        if self._next_refusal is None and self._is_accepted(reply, PendingReply.RCPT):
+            self._send_next_command()
 
-    def _is_taken(self, reply: Reply, ask: PendingReply) -> bool:
-        """Whether the envelope stands so far; a refusal is kept until its transaction is over."""
+    def _is_accepted(self, reply: Reply, command: PendingReply) -> bool:
+        """Return whether MAIL or RCPT was accepted. A refusal is recorded when its transaction is over."""
         if reply.code < 300:
             return True
         if reply.code < 400:
-            self._out_of_pace()
+            self._protocol_error()
             return False
-        self._refusal = _refusal(reply, ask)
-        self._refused_sender = ask is PendingReply.MAIL
+        self._next_refusal = _refusal(reply, command)
+        self._sender_refused = command is PendingReply.MAIL
         if reply.code == 421:
-            self._break("")
-        elif self._unsaid:
-            self._unsaid.clear()
-            self._settle_refused()
+            self._close("")
+        elif self._unsent:
+            self._unsent.clear()
+            self._record_refusal()
             self._reset()
         return False
 
     def _on_data(self, reply: Reply) -> None:
-        if self._refusal is None and 300 <= reply.code < 400:
+        if self._next_refusal is None and 300 <= reply.code < 400:
             self._send_body()
         elif reply.code < 300:
-            self._out_of_pace()
+            self._protocol_error()
         elif reply.code < 400:
-            self._end_empty()
+            self._send_lone_dot()
         else:
-            self._refusal = self._refusal or _refusal(reply)
-            self._settle_refused()
+            self._next_refusal = self._next_refusal or _refusal(reply)
+            self._record_refusal()
             if reply.code == 421:
-                self._break("")
+                self._close("")
             self._reset()
 
-    def _end_empty(self) -> None:
-        """The relay wants a body although it refused the envelope: a lone dot ends it (RFC 2920, 3.1)."""
-        if self._refused_sender:
-            self._break("the relay takes a mail whose sender it refused")
+    def _send_lone_dot(self) -> None:
+        """End DATA with an empty body, because the relay refused the envelope (RFC 2920, 3.1)."""
+        if self._sender_refused:
+            self._close("the relay takes a mail whose sender it refused")
             return
-        self._awaited.append(PendingReply.DOT)
+        self._pending.append(PendingReply.DOT)
         self._transport.write(b".\r\n")
-        self._settle_refused()
+        self._record_refusal()
         if self.pipelines:
             self._write(self._begin())
 
-    def _settle_refused(self) -> None:
-        parcel, answer = self._announced, self._refusal
-        self._announced = self._refusal = None
+    def _record_refusal(self) -> None:
+        queued, refusal = self._next, self._next_refusal
+        self._next = self._next_refusal = None
         self._has_served = True
-        if parcel and answer:
-            self._round.settle(parcel, answer)
+        if queued and refusal:
+            self._record(queued, refusal)
+
+    def _record(self, queued: QueuedMail, result: SendResult) -> None:
+        self._pool.record(queued, self, result)
 
     def _reset(self) -> None:
         if self._closed:
@@ -297,139 +301,144 @@ class SmtpConnection(asyncio.Protocol):
         if self._is_last:
             self._leave()
             return
-        self._awaited.append(PendingReply.RSET)
+        self._pending.append(PendingReply.RSET)
         self._transport.write(b"RSET\r\n" + (self._begin() if self.pipelines else b""))
 
-    def _on_reset(self, reply: Reply) -> None:
+    def _on_rset(self, reply: Reply) -> None:
         if reply.code >= 300:
-            self._break("the relay cannot begin anew", blameless=True)
+            self._close("the relay refused RSET", may_retry=True)
         else:
             self._go_on()
 
     def _on_dot(self, reply: Reply) -> None:
         if reply.code == 421:
-            self._break("", _refusal(reply), blameless=True)
+            self._close("", _refusal(reply), may_retry=True)
         else:
             self._go_on()
 
     def _on_body(self, reply: Reply) -> None:
         if 300 <= reply.code < 400:
-            self._out_of_pace()
+            self._protocol_error()
             return
-        taken = reply.code < 300
-        answer = SendResult(SendOutcome.ACCEPTED, reply.code, reply.words()) if taken else _refusal(reply)
-        parcel, self._in_flight = self._in_flight, None
+        accepted = reply.code < 300
+        result = SendResult(SendOutcome.ACCEPTED, reply.code, reply.text()) if accepted else _refusal(reply)
+        queued, self._in_flight = self._in_flight, None
         self._has_served = True
-        if parcel:
-            self._round.settle(parcel, answer)
+        if queued:
+            self._record(queued, result)
         if reply.code == 421:
-            self._break("", answer, blameless=True)
+            self._close("", result, may_retry=True)
         elif not self._closed:
             self._go_on()
 
     def _on_quit(self, _reply: Reply) -> None:
         self._closed = True
-        self._stop_watching()
-        self._transport.abort()  # all is said: TLS has no need to say goodbye, too
-        self._round.ended()
+        self._stop_timer()
+        self._transport.abort()  # SMTP has ended, so TLS need not say goodbye
+        self._pool.on_closed(self)
 
     def _go_on(self) -> None:
         if self._is_last:
             self._leave()
-        elif not self._awaited:
+        elif not self._pending:
             self._write(self._begin())
 
-    # --- how it ends
+    # --- the end of the connection
 
     def _leave(self) -> None:
-        """Nothing is in flight and nothing may begin: say goodbye, or, within an envelope, go."""
-        if self._awaited or self._announced:
-            if not (self._awaited and self._awaited[-1] is PendingReply.QUIT):
-                self._break("stopped", SendResult(SendOutcome.NOT_ATTEMPTED))
+        """Quit, with nothing in flight. Within an envelope, close instead."""
+        if self._pending or self._next:
+            if not (self._pending and self._pending[-1] is PendingReply.QUIT):
+                self._close("stopped", SendResult(SendOutcome.NOT_ATTEMPTED))
         else:
             self._write(self._quit())
 
-    def _out_of_pace(self) -> None:
+    def _protocol_error(self) -> None:
+        """Close, because the relay sent a reply that it did not owe."""
         pipelined = self.pipelines
-        self._round.misbehaved()
-        self._break("the relay answers what was not asked", blameless=pipelined)
+        self._pool.disable_pipelining()
+        self._close("the relay sent a reply that it did not owe", may_retry=pipelined)
 
     def connection_lost(self, error: Exception | None) -> None:
-        words = clean(str(error or "")) or "the relay closed it"
-        self._break(f"the connection broke: {words}", blameless=self._has_served)
-        self._round.lost()
+        """Handle the end of the transport, which asyncio reports."""
+        cause = printable_line(str(error or "")) or "the relay closed it"
+        self._close(f"the connection broke: {cause}", may_retry=self._has_served)
+        self._pool.on_transport_closed(self)
 
-    def _break(self, words: str, unsent: SendResult | None = None, *, blameless: bool = False) -> None:
-        """This connection is of no more use. What it held is judged by what can have left.
+    def _close(self, reason: str, unsent: SendResult | None = None, *, may_retry: bool = False) -> None:
+        """Close the connection and record the results of its mails.
 
-        A mail whose envelope only was said is provably unsent: `unsent` is its answer, and another
-        connection may try it where the relay did not end this one for that mail's sake (`blameless`).
+        The mail in flight is uncertain. The next mail, of which only the envelope was sent, is provably
+        unsent: another connection may try it if this one did not end because of that mail (`may_retry`).
+        Otherwise its result is `unsent`.
         """
         if self._closed:
             return
         self._closed = True
-        self._stop_watching()
+        self._stop_timer()
         self._transport.abort()
         if self._in_flight:
-            blameless = True  # whatever happened was about the mail before
-            self._round.settle(self._in_flight, SendResult(SendOutcome.UNCERTAIN, None, words))
-        if self._announced:
-            answer = self._refusal or unsent or SendResult(SendOutcome.DEFERRED, None, words)
-            retry = blameless and self._refusal is None
-            (self._round.give_back if retry else self._round.settle)(self._announced, answer)
-        self._in_flight = self._announced = None
-        self._round.ended()
+            may_retry = True  # the connection ended because of the mail in flight
+            self._record(self._in_flight, SendResult(SendOutcome.UNCERTAIN, None, reason))
+        if self._next:
+            result = self._next_refusal or unsent or SendResult(SendOutcome.DEFERRED, None, reason)
+            if may_retry and self._next_refusal is None:
+                self._pool.retry_or_record(self._next, self, result)
+            else:
+                self._record(self._next, result)
+        self._in_flight = self._next = None
+        self._pool.on_closed(self)
 
-    # --- patience
+    # --- timeouts
 
-    def _be_patient(self) -> None:
-        """From now on the relay has so long for its next answer."""
-        if not self._awaited:
+    def _start_timeout(self) -> None:
+        """Start the timeout of the next reply."""
+        if not self._pending:
             return
-        ask = self._awaited[0]
-        self._left = self._transport.get_write_buffer_size() if ask is PendingReply.BODY else 0
-        patience = self._patience.block if self._left else self._limits[ask]
-        self._deadline = self._loop.time() + patience
-        if self._watch is None or self._watch.when() > self._deadline:
-            self._stop_watching()
-            self._watch = self._loop.call_at(self._deadline, self._look)
+        command = self._pending[0]
+        self._unsent_bytes = self._transport.get_write_buffer_size() if command is PendingReply.BODY else 0
+        timeout = self._timeouts.block if self._unsent_bytes else self._timeout_of[command]
+        self._deadline = self._loop.time() + timeout
+        if self._timer is None or self._timer.when() > self._deadline:
+            self._stop_timer()
+            self._timer = self._loop.call_at(self._deadline, self._check_deadline)
 
-    def _stop_watching(self) -> None:
-        if self._watch:
-            self._watch.cancel()
-            self._watch = None
+    def _stop_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
 
-    def _look(self) -> None:
-        """One timer a connection, not one a command: what it waits for has mostly come long ago."""
-        self._watch = None
-        if not self._awaited:
+    def _check_deadline(self) -> None:
+        """Close if the deadline has passed. There is one timer per connection, not one per command."""
+        self._timer = None
+        if not self._pending:
             return
-        if self._loop.time() >= self._deadline and not self._has_more_time():
-            self._lose_patience()
+        if self._loop.time() >= self._deadline and not self._extend_deadline():
+            self._time_out()
             return
-        self._watch = self._loop.call_at(self._deadline, self._look)
+        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
 
-    def _has_more_time(self) -> bool:
-        """Ten minutes count from when the body has left; while it leaves, each block has its own time."""
-        if self._awaited[0] is not PendingReply.BODY or self._left == 0:
+    def _extend_deadline(self) -> bool:
+        """Extend the deadline if more of a body has left: `end` counts from when all of it has."""
+        if self._pending[0] is not PendingReply.BODY or self._unsent_bytes == 0:
             return False
-        left = self._transport.get_write_buffer_size()
-        if left == self._left:
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes == self._unsent_bytes:
             return False
-        self._left = left
-        self._deadline = self._loop.time() + (self._patience.block if left else self._patience.end)
+        self._unsent_bytes = unsent_bytes
+        self._deadline = self._loop.time() + (self._timeouts.block if unsent_bytes else self._timeouts.end)
         return True
 
-    def _lose_patience(self) -> None:
-        ask = self._awaited[0]
-        if len(self._awaited) > 1 and self.pipelines and not self._in_flight:
-            self._round.misbehaved()  # it may have lost what was said ahead
-        self._break(f"the relay did not answer {ask} in time")
+    def _time_out(self) -> None:
+        command = self._pending[0]
+        if len(self._pending) > 1 and self.pipelines and not self._in_flight:
+            self._pool.disable_pipelining()  # the relay may have lost pipelined commands
+        self._close(f"the relay did not answer {command} in time")
 
 
-def _refusal(reply: Reply, ask: PendingReply | None = None) -> SendResult:
-    words = reply.words()
-    verdict = classify(reply.code, words)
-    if verdict is SendOutcome.HARD_BOUNCE and ask is PendingReply.MAIL:
-        verdict = SendOutcome.SENDER_REJECTED  # it is our own address that does not exist
-    return SendResult(verdict, reply.code, words)
+def _refusal(reply: Reply, command: PendingReply | None = None) -> SendResult:
+    text = reply.text()
+    verdict = classify(reply.code, text)
+    if verdict is SendOutcome.HARD_BOUNCE and command is PendingReply.MAIL:
+        verdict = SendOutcome.SENDER_REJECTED  # the address that does not exist is the sender's
+    return SendResult(verdict, reply.code, text)

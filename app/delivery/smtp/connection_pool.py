@@ -1,10 +1,9 @@
-"""The relay of the settings: connections that are opened as mails wait, kept, and renewed."""
+"""A pool of connections to the relay. They are opened while mails wait, reused, and renewed."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import Counter
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -12,57 +11,59 @@ import aiosmtplib
 import structlog
 
 from app.delivery.smtp.connection import SmtpConnection, Timeouts
-from app.delivery.smtp.fair_queue import STRICT_MESSAGES, FairQueue, ProviderQueue, QueuedMail
-from app.delivery.smtp.protocol import ServerCapabilities, clean
+from app.delivery.smtp.fair_queue import FairQueue, QueuedMail
+from app.delivery.smtp.protocol import ServerCapabilities, printable_line
 from app.settings import Settings, SmtpSecurity
 from app.types import OutgoingMail, SendOutcome, SendResult
 
-# So many mails wait for a connection at most, or MANY while a connection waits for one that it may carry:
-# then all that wait are for providers who have all the connections they may have.
-FEW, MANY = 200, 1000
+# How many mails may wait in the queue. More may wait while a connection has nothing to do: then all waiting
+# mails are for providers that have all the connections they may have.
+QUEUE_LIMIT, QUEUE_LIMIT_WHILE_IDLE = 200, 1000
 log = structlog.get_logger(__name__)
 
-_SIZE_DIGITS = 20  # RFC 1870; Python refuses to read thousands of them
+_SIZE_DIGITS = 20  # RFC 1870; Python refuses to parse numbers of thousands of digits
 
 
 class DeliveryTracker(Protocol):
-    """Who answers for the mails. All are called in the midst of sending, and so must not wait."""
+    """Decides which mails may leave, and records their results. No method may wait."""
 
-    def may_leave(self, mail: OutgoingMail) -> bool:
-        """Its envelope is about to be said. False: it need not. To say no later costs a connection."""
+    def may_send(self, mail: OutgoingMail) -> bool:
+        """Return whether to send the envelope. To refuse only in `commit` costs a connection."""
 
     def commit(self, mail: OutgoingMail) -> bool:
-        """The body is about to leave. False: it must not."""
+        """Return whether the body may leave. If True, it leaves now."""
 
-    def settle(self, mail: OutgoingMail, answer: SendResult) -> None:
-        """What became of it: exactly once for every mail that was submitted."""
+    def record(self, mail: OutgoingMail, result: SendResult) -> None:
+        """Record the result. Called exactly once for every mail that was submitted."""
 
 
 class ConnectionPool:
-    """The relay, for one run. Used as `async with Relay(settings, book) as relay`.
+    """The connections of one run. Used as `async with ConnectionPool(settings, tracker) as pool`.
 
-    It stops by itself when nothing more can come of trying: the relay cannot be reached, or refuses
-    us as a sender, or the book fails. What has not begun by then is settled as NOT_ATTEMPTED.
+    The pool stops by itself if the relay cannot be reached or refuses the sender, or if the tracker fails.
+    Mails that have not begun by then get the result HELD.
     """
 
-    def __init__(self, settings: Settings, book: DeliveryTracker, patience: Timeouts | None = None) -> None:
+    def __init__(
+        self, settings: Settings, tracker: DeliveryTracker, timeouts: Timeouts | None = None
+    ) -> None:
         self._settings = settings
-        self._book = book
-        self.patience = patience or Timeouts()
-        self._turns = FairQueue()
-        self._rounds: set[_PooledConnection] = set()
-        self._closing: set[_PooledConnection] = set()
-        self._hungry: dict[
-            _PooledConnection, None
-        ] = {}  # those that asked in vain, the longest waiting first
+        self._tracker = tracker
+        self._timeouts = timeouts or Timeouts()
+        self._queue = FairQueue()
+        self._connections: set[SmtpConnection] = set()
+        self._closing: set[SmtpConnection] = set()  # their transports are not closed yet
+        self._waiting_for_mail: dict[SmtpConnection, None] = {}  # the longest waiting first
         self._opening: set[asyncio.Task[None]] = set()
-        self._most = settings.smtp_connections
+        self._max_connections = settings.smtp_connections
         self._tls: ssl.SSLContext | None = None
-        self._unsettled = 0
-        self._room, self._done, self._gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._unrecorded = 0  # submitted mails without a result
+        self._queue_has_room = asyncio.Event()
+        self._all_recorded = asyncio.Event()
+        self._transport_closed = asyncio.Event()
         self._failure: BaseException | None = None
         self.stopped = False
-        self.pipelining = True  # as long as the relay keeps the pace
+        self.pipelining = True  # until the relay makes a mistake with it
 
     async def __aenter__(self) -> ConnectionPool:
         security = self._settings.relay_security
@@ -75,247 +76,214 @@ class ConnectionPool:
         try:
             await asyncio.gather(*self._opening, return_exceptions=True)
             if kind is None:
-                await self._all_gone()
+                await self._wait_until_closed()
         finally:
-            for round_ in list(self._rounds):
-                round_.conversation.abort()
-            await self._all_gone()
+            for connection in list(self._connections):
+                connection.abort()
+            await self._wait_until_closed()
 
-    async def _all_gone(self) -> None:
-        while self._rounds or self._closing:
-            self._gone.clear()
-            await self._gone.wait()
+    async def _wait_until_closed(self) -> None:
+        while self._connections or self._closing:
+            self._transport_closed.clear()
+            await self._transport_closed.wait()
+
+    # --- called by the sender
 
     async def submit(self, mail: OutgoingMail) -> None:
-        """Hand over one mail; waits while enough others wait."""
-        while not (self.stopped or self._has_room(FEW)):
-            self._room.clear()
-            await self._room.wait()
-        self._unsettled += 1
+        """Add a mail to the queue. Waits while the queue is full."""
+        while not (self.stopped or self._has_room(QUEUE_LIMIT)):
+            self._queue_has_room.clear()
+            await self._queue_has_room.wait()
+        self._unrecorded += 1
         if self.stopped:
-            self._settle(mail, SendResult(SendOutcome.NOT_ATTEMPTED))
+            self._record(mail, SendResult(SendOutcome.NOT_ATTEMPTED))
             return
-        self._turns.add(mail)
-        self._find_carrier()
+        self._queue.add(mail)
+        self._dispatch()
 
     async def drain(self) -> None:
-        """Wait until every mail is settled; raises what the book raised."""
-        while self._unsettled:
-            self._done.clear()
-            await self._done.wait()
+        """Wait until every mail has a result. Raises what the tracker raised."""
+        while self._unrecorded:
+            self._all_recorded.clear()
+            await self._all_recorded.wait()
         if self._failure:
             raise self._failure
 
-    def stop(self, why: str = "") -> None:
-        """Begin nothing new: what waits is held, what is in flight gets its answer."""
+    def stop(self, reason: str = "") -> None:
+        """Begin nothing new. Waiting mails are held; mails in flight get their replies."""
         if self.stopped:
             return
         self.stopped = True
         for task in self._opening:
             task.cancel()
-        for mail in self._turns.clear():
-            self._settle(mail, SendResult(SendOutcome.NOT_ATTEMPTED, None, why))
-        for round_ in list(self._rounds):
-            round_.conversation.stop()
-        self._room.set()
+        for mail in self._queue.clear():
+            self._record(mail, SendResult(SendOutcome.NOT_ATTEMPTED, None, reason))
+        for connection in list(self._connections):
+            connection.stop()
+        self._queue_has_room.set()
 
-    def _has_room(self, few: int) -> bool:
-        return len(self._turns) < (MANY if self._hungry else few)
+    def _has_room(self, limit: int) -> bool:
+        return len(self._queue) < (QUEUE_LIMIT_WHILE_IDLE if self._waiting_for_mail else limit)
 
-    # --- carriers
+    # --- open connections, and give them mails
 
-    def _find_carrier(self) -> None:
-        """Have what waits carried: by an idle connection, a new one, or behind another mail."""
-        if self.stopped or not self._turns.free(1):
+    def _dispatch(self) -> None:
+        """Have the next mail sent: over an idle connection, a new one, or behind the mail of a busy one."""
+        if self.stopped or not self._queue.can_supply(1):
             return
-        idle = next((one for one in self._hungry if one.conversation.is_idle), None)
-        if idle is None and len(self._rounds) + len(self._opening) < self._most:
-            if self._turns.free(len(self._opening) + 1):
+        idle = next((connection for connection in self._waiting_for_mail if connection.is_idle), None)
+        if idle is None and len(self._connections) + len(self._opening) < self._max_connections:
+            if self._queue.can_supply(len(self._opening) + 1):
                 task = asyncio.create_task(self._open())
                 self._opening.add(task)
-                task.add_done_callback(self._opened)
+                task.add_done_callback(self._on_opened)
             return
-        hungry = idle or next(iter(self._hungry), None)
-        if hungry:
-            hungry.conversation.resume()
+        waiting = idle or next(iter(self._waiting_for_mail), None)
+        if waiting:
+            waiting.resume()
 
     async def _open(self) -> None:
-        opened = await connect(self._settings, self.patience, self._tls)
-        # From here to its protocol's first word nothing is awaited: its end would not be heard of.
-        round_ = _PooledConnection(self, self._settings.smtp_messages_per_connection, opened)
-        round_.conversation.pipelines &= self.pipelining
-        self._rounds.add(round_)
-        (round_.conversation.stop if self.stopped else round_.conversation.resume)()
+        transport, capabilities = await connect(self._settings, self._timeouts, self._tls)
+        # Do not await anything until the connection has its transport: it would miss the transport's end.
+        max_mails = self._settings.smtp_messages_per_connection
+        connection = SmtpConnection(transport, capabilities, self._timeouts, self, max_mails)
+        connection.pipelines &= self.pipelining
+        self._connections.add(connection)
+        if self.stopped:
+            connection.stop()
+        else:
+            connection.resume()
 
-    def _opened(self, task: asyncio.Task[None]) -> None:
+    def _on_opened(self, task: asyncio.Task[None]) -> None:
         self._opening.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, aiosmtplib.SMTPException | OSError):
-            self._turned_away(error)
+            self._on_connect_error(error)
         elif error:
             self._fail(error)
-        self._find_carrier()  # what it carried may have ended already, when it still counted as being opened
+        self._dispatch()  # the connection may have ended already, while it still counted as opening
 
-    def _turned_away(self, error: BaseException) -> None:
-        """The relay may want fewer connections than the settings. Without any the run is over."""
-        self._most = len(self._rounds) + len(self._opening)
-        if self._most or self.stopped:
+    def _on_connect_error(self, error: BaseException) -> None:
+        """Use only the connections that the relay accepts. Without any, the run is over."""
+        self._max_connections = len(self._connections) + len(self._opening)
+        if self._max_connections or self.stopped:
             return
-        answer = connect_error_result(error)
-        # Once a run, and also for mails of which nobody keeps count: whoever waits for one cannot tell.
+        result = connect_error_result(error)
+        # Logged once a run, because the sender of a test mail has no ledger that shows it.
         log.warning(
             "no connection to the relay",
             host=self._settings.smtp_host,
             port=self._settings.smtp_port,
-            code=answer.code,
-            error=answer.text,
+            code=result.code,
+            error=result.text,
         )
-        parcel = self._turns.take([])
-        if parcel:
-            self._settle(parcel.mail, answer)
-        self.stop(answer.text)
+        queued = self._queue.take([])
+        if queued:
+            self._record(queued.mail, result)
+        self.stop(result.text)
 
-    # --- what connections ask and tell
+    # --- called by connections
 
-    def next_for(self, round_: _PooledConnection) -> QueuedMail | None:
-        self._hungry.pop(round_, None)
-        while (parcel := self._turns.take(round_.held)) and not self._says(self._book.may_leave, parcel.mail):
-            self.settle(parcel, round_, SendResult(SendOutcome.WITHDRAWN))
-        if parcel is None:
-            self._hungry[round_] = None
-        if self._has_room(FEW // 2):  # not at once: so that who submits is woken up once for many
-            self._room.set()
-        return parcel
+    def next_mail(self, connection: SmtpConnection) -> QueuedMail | None:
+        """Return the next mail for a connection, or None. Then `resume` is called when a mail waits."""
+        self._waiting_for_mail.pop(connection, None)
+        while (queued := self._queue.take(connection.carried)) and not self._ask(
+            self._tracker.may_send, queued.mail
+        ):
+            self.record(queued, connection, SendResult(SendOutcome.WITHDRAWN))
+        if queued is None:
+            self._waiting_for_mail[connection] = None
+        if self._has_room(QUEUE_LIMIT // 2):  # so that `submit` wakes up once for many mails
+            self._queue_has_room.set()
+        return queued
 
     def commit(self, mail: OutgoingMail) -> bool:
-        return self._says(self._book.commit, mail)
+        """Return whether the body may leave."""
+        return self._ask(self._tracker.commit, mail)
 
-    def _says(self, asked: Callable[[OutgoingMail], bool], mail: OutgoingMail) -> bool:
-        """A book that fails says no, and ends the run."""
+    def _ask(self, question: Callable[[OutgoingMail], bool], mail: OutgoingMail) -> bool:
+        """Call the tracker. If it fails, the answer is no, and the run ends."""
         try:
-            return asked(mail)
+            return question(mail)
         except Exception as error:
             self._fail(error)
             return False
 
-    def settle(self, parcel: QueuedMail, round_: _PooledConnection, answer: SendResult) -> None:
-        self._turns.release(parcel, round_.held)
-        self._settle(parcel.mail, answer)
-        if self._hungry and len(self._turns):  # for whom the provider had no connection free till now
-            asyncio.get_running_loop().call_soon(self._find_carrier)
+    def record(self, queued: QueuedMail, connection: SmtpConnection, result: SendResult) -> None:
+        """Record the result of a mail that a connection took."""
+        self._queue.release(queued, connection.carried)
+        self._record(queued.mail, result)
+        if self._waiting_for_mail and len(self._queue):  # the provider may have a connection free now
+            asyncio.get_running_loop().call_soon(self._dispatch)
 
-    def give_back(self, parcel: QueuedMail, round_: _PooledConnection, answer: SendResult) -> None:
-        if parcel.returned or self.stopped:
-            self.settle(parcel, round_, SendResult(SendOutcome.NOT_ATTEMPTED) if self.stopped else answer)
+    def retry_or_record(self, queued: QueuedMail, connection: SmtpConnection, result: SendResult) -> None:
+        """Queue a mail that provably did not leave once more. After a second failure, record `result`."""
+        if queued.is_retry or self.stopped:
+            self.record(queued, connection, SendResult(SendOutcome.NOT_ATTEMPTED) if self.stopped else result)
             return
-        self._turns.release(parcel, round_.held)
-        parcel.returned = True
-        self._turns.put_back(parcel)
+        self._queue.release(queued, connection.carried)
+        queued.is_retry = True
+        self._queue.put_back(queued)
 
-    def ended(self, round_: _PooledConnection) -> None:
-        self._rounds.discard(round_)
-        self._closing.add(round_)
-        self._hungry.pop(round_, None)
-        self._find_carrier()
-
-    def say_one_thing_at_a_time(self) -> None:
+    def disable_pipelining(self) -> None:
+        """Send one command at a time from now on, over all connections."""
         self.pipelining = False
-        for round_ in self._rounds:
-            round_.conversation.pipelines = False
+        for connection in self._connections:
+            connection.pipelines = False
 
-    def lost(self, round_: _PooledConnection) -> None:
-        self._closing.discard(round_)
-        self._gone.set()
+    def on_closed(self, connection: SmtpConnection) -> None:
+        """Replace a connection that carries nothing more, if mails wait."""
+        self._connections.discard(connection)
+        self._closing.add(connection)
+        self._waiting_for_mail.pop(connection, None)
+        self._dispatch()
 
-    def _settle(self, mail: OutgoingMail, answer: SendResult) -> None:
-        self._unsettled -= 1
+    def on_transport_closed(self, connection: SmtpConnection) -> None:
+        """Forget a connection: its transport is closed, so nothing more comes from it."""
+        self._closing.discard(connection)
+        self._transport_closed.set()
+
+    def _record(self, mail: OutgoingMail, result: SendResult) -> None:
+        self._unrecorded -= 1
         try:
-            self._book.settle(mail, answer)
+            self._tracker.record(mail, result)
         except Exception as error:
             self._fail(error)
-        if answer.outcome is SendOutcome.SENDER_REJECTED:
-            self.stop(answer.text)
-        if not self._unsettled:
-            self._done.set()
+        if result.outcome is SendOutcome.SENDER_REJECTED:
+            self.stop(result.text)
+        if not self._unrecorded:
+            self._all_recorded.set()
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         self.stop(str(error))
 
 
-class _PooledConnection:
-    """What one connection has carried, and what it holds now."""
-
-    def __init__(
-        self, relay: ConnectionPool, most: int, opened: tuple[asyncio.Transport, ServerCapabilities]
-    ) -> None:
-        self._relay = relay
-        self._left = most
-        self._strict: Counter[ProviderQueue] = Counter()
-        self.held: list[ProviderQueue] = []
-        self.conversation = SmtpConnection(*opened, relay.patience, self)
-
-    def is_over(self) -> bool:
-        return self._left <= 0
-
-    def take(self) -> QueuedMail | None:
-        if self._left <= 0:
-            return None
-        parcel = self._relay.next_for(self)
-        if parcel:
-            self._left -= 1
-            if parcel.family.strict:
-                self._count_strict(parcel.family)
-        return parcel
-
-    def _count_strict(self, family: ProviderQueue) -> None:
-        self._strict[family] += 1
-        if self._strict[family] >= STRICT_MESSAGES:
-            self._left = 0
-
-    def commit(self, parcel: QueuedMail) -> bool:
-        return self._relay.commit(parcel.mail)
-
-    def settle(self, parcel: QueuedMail, answer: SendResult) -> None:
-        self._relay.settle(parcel, self, answer)
-
-    def give_back(self, parcel: QueuedMail, answer: SendResult) -> None:
-        self._relay.give_back(parcel, self, answer)
-
-    def misbehaved(self) -> None:
-        self._relay.say_one_thing_at_a_time()
-
-    def ended(self) -> None:
-        self._relay.ended(self)
-
-    def lost(self) -> None:
-        self._relay.lost(self)
-
-
 def tls_context(security: SmtpSecurity) -> ssl.SSLContext:
-    """Made once a run: it reads every certificate authority of the system."""
+    """Return the TLS settings. Slow, because it reads every certificate authority of the system."""
     context = ssl.create_default_context()
     if security == SmtpSecurity.OPPORTUNISTIC:
-        # It means: better encrypted to anybody than plain to everybody (RFC 7435).
+        # Encryption to an unverified server is better than no encryption (RFC 7435).
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
 
 
 async def connect(
-    settings: Settings, patience: Timeouts, tls: ssl.SSLContext | None
+    settings: Settings, timeouts: Timeouts, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.Transport, ServerCapabilities]:
-    """A connection on which EHLO, STARTTLS and AUTH are done, and what the relay announced."""
-    client = await reach(settings, patience, tls)
-    transport = cast("asyncio.Transport | None", client.transport)  # uvloop's have no common base
+    """Open a connection, do EHLO, STARTTLS and AUTH, and return it with the relay's capabilities."""
+    client = await open_client(settings, timeouts, tls)
+    # A cast, because the transports of uvloop have no common base.
+    transport = cast("asyncio.Transport | None", client.transport)
     if transport is None or transport.is_closing():
         client.close()
         raise aiosmtplib.SMTPServerDisconnected("the relay closed the connection")
-    return transport, _offers_of(client)
+    return transport, _capabilities_of(client)
 
 
-async def reach(settings: Settings, patience: Timeouts, tls: ssl.SSLContext | None) -> aiosmtplib.SMTP:
-    """The relay, greeted, over TLS and logged in as the settings want; SMTPException or OSError without."""
+async def open_client(settings: Settings, timeouts: Timeouts, tls: ssl.SSLContext | None) -> aiosmtplib.SMTP:
+    """Connect to the relay, with TLS and login by the settings. Raises SMTPException or OSError."""
     security = settings.relay_security
     start_tls = {SmtpSecurity.STARTTLS: True, SmtpSecurity.OPPORTUNISTIC: None}.get(security, False)
     client = aiosmtplib.SMTP(
@@ -324,13 +292,13 @@ async def reach(settings: Settings, patience: Timeouts, tls: ssl.SSLContext | No
         username=settings.smtp_username or None,
         password=settings.smtp_password or None,
         local_hostname=settings.mail_domain,
-        timeout=patience.mail,
+        timeout=timeouts.mail,
         use_tls=security == SmtpSecurity.TLS,
         start_tls=start_tls,
         tls_context=tls,
     )
     try:
-        await client.connect(timeout=patience.connect)
+        await client.connect(timeout=timeouts.connect)
         if client.is_ehlo_or_helo_needed:
             await _greet(client)
     except BaseException:
@@ -348,7 +316,7 @@ async def _greet(client: aiosmtplib.SMTP) -> None:
         await client.helo()
 
 
-def _offers_of(client: aiosmtplib.SMTP) -> ServerCapabilities:
+def _capabilities_of(client: aiosmtplib.SMTP) -> ServerCapabilities:
     size = client.esmtp_extensions.get("size")
     return ServerCapabilities(
         pipelining=client.supports_extension("pipelining"),
@@ -358,33 +326,34 @@ def _offers_of(client: aiosmtplib.SMTP) -> ServerCapabilities:
 
 
 def connect_error_result(error: BaseException) -> SendResult:
-    """Before MAIL nothing is about the reader: 5xx is our fault, all else is the relay's bad hour."""
-    words = clean(error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)) or repr(error)
+    """Return the result of a failed connection. Before MAIL no error is about the recipient."""
+    message = error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)
+    text = printable_line(message) or repr(error)
     if isinstance(error, aiosmtplib.SMTPResponseException):
         verdict = SendOutcome.SENDER_REJECTED if error.code >= 500 else SendOutcome.UNREACHABLE
-        return SendResult(verdict, error.code, words)
-    return SendResult(SendOutcome.UNREACHABLE, None, f"no connection: {words}")
+        return SendResult(verdict, error.code, text)
+    return SendResult(SendOutcome.UNREACHABLE, None, f"no connection: {text}")
 
 
 async def send_one(settings: Settings, mail: OutgoingMail) -> SendResult:
-    """Send one mail outside of any ledger; what was answered."""
-    book = _Note()
-    async with ConnectionPool(settings, book) as relay:
-        await relay.submit(mail)
-        await relay.drain()
-    return book.answer
+    """Send one mail without a ledger entry, and return its result."""
+    tracker = _SingleMailTracker()
+    async with ConnectionPool(settings, tracker) as pool:
+        await pool.submit(mail)
+        await pool.drain()
+    return tracker.result
 
 
-class _Note:
-    """The book of a single mail."""
+class _SingleMailTracker:
+    """The tracker of a single mail without a ledger entry."""
 
-    answer = SendResult(SendOutcome.NOT_ATTEMPTED)
+    result = SendResult(SendOutcome.NOT_ATTEMPTED)
 
-    def may_leave(self, _mail: OutgoingMail) -> bool:
+    def may_send(self, _mail: OutgoingMail) -> bool:
         return True
 
     def commit(self, _mail: OutgoingMail) -> bool:
         return True
 
-    def settle(self, _mail: OutgoingMail, answer: SendResult) -> None:
-        self.answer = answer
+    def record(self, _mail: OutgoingMail, result: SendResult) -> None:
+        self.result = result

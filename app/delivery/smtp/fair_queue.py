@@ -1,4 +1,4 @@
-"""PURE. Whose turn it is: the mails of one provider wait behind each other, never in the way of others."""
+"""PURE. Mails that wait for a connection, in one queue per provider: no provider holds up the others."""
 
 from __future__ import annotations
 
@@ -8,126 +8,129 @@ from dataclasses import dataclass, field
 
 from app.types import OutgoingMail
 
-# Providers that count connections and messages from one sender over all their domains.
-_FAMILIES = {
+# Providers that count connections and messages of one sender over all their domains.
+_PROVIDERS = {
     **dict.fromkeys(("gmail.com", "googlemail.com", "google.com"), "google"),
     **dict.fromkeys(("outlook.com", "hotmail.com", "live.com", "msn.com", "windowslive.com"), "outlook"),
 }
-_STRICT = frozenset(_FAMILIES.values())
+_STRICT = frozenset(_PROVIDERS.values())
 STRICT_CONNECTIONS, STRICT_MESSAGES, CONNECTIONS_PER_DOMAIN = 5, 50, 10
 
 
-def family_of(recipient: str) -> str:
-    """The provider whose patience a mail costs."""
+def provider_of(recipient: str) -> str:
+    """Return the provider whose limits apply to an address: a known name, or else its domain."""
     domain = recipient.rpartition("@")[2].lower()
-    return _FAMILIES.get(domain, domain)
+    return _PROVIDERS.get(domain, domain)
 
 
 @dataclass(slots=True, eq=False)
 class ProviderQueue:
-    """One provider's mails that wait, and how many connections carry others of its mails meanwhile."""
+    """The waiting mails of one provider, and how many connections carry other mails of it."""
 
-    name: str
-    strict: bool  # takes at most STRICT_MESSAGES over one connection
-    most: int  # connections at a time
-    busy: int = 0
-    listed: bool = False  # among those whose turn comes
+    provider: str
+    is_strict: bool  # accepts at most STRICT_MESSAGES over one connection
+    max_connections: int
+    connections: int = 0
+    is_ready: bool = False  # it is in FairQueue._ready
     waiting: deque[QueuedMail] = field(default_factory=deque)
 
 
 @dataclass(slots=True, eq=False)
 class QueuedMail:
-    """A mail on its way, and whose patience it costs."""
+    """A mail, and the queue of its provider."""
 
     mail: OutgoingMail
-    family: ProviderQueue
-    returned: bool = False  # it came back from a connection that broke before it could leave
+    queue: ProviderQueue
+    is_retry: bool = False  # its first connection broke before the body could leave
 
 
 class FairQueue:
-    """Everything that waits. The families take turns, those that have all connections they may have wait.
+    """All waiting mails. Providers take turns; one that has all its connections waits.
 
-    A connection tells what it holds as a list of families, an entry for each mail; `take` adds to it
-    and `release` removes, so that a family counts a connection once, whatever that holds.
+    A connection keeps a list of the queues of its mails, an entry for each mail. `take` adds to it and
+    `release` removes from it, so that a queue counts a connection once, however many of its mails that has.
     """
 
     def __init__(self) -> None:
-        self._families: dict[str, ProviderQueue] = {}
-        self._next: deque[ProviderQueue] = deque()
+        self._queues: dict[str, ProviderQueue] = {}
+        self._ready: deque[ProviderQueue] = deque()  # have mails, and may use another connection
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, mail: OutgoingMail) -> None:
-        name = family_of(mail.recipient)
-        family = self._families.get(name)
-        if family is None:
-            strict = name in _STRICT
-            family = ProviderQueue(name, strict, STRICT_CONNECTIONS if strict else CONNECTIONS_PER_DOMAIN)
-            self._families[name] = family
-        family.waiting.append(QueuedMail(mail, family))
+        """Add a mail behind the others of its provider."""
+        provider = provider_of(mail.recipient)
+        queue = self._queues.get(provider)
+        if queue is None:
+            is_strict = provider in _STRICT
+            queue = ProviderQueue(
+                provider, is_strict, STRICT_CONNECTIONS if is_strict else CONNECTIONS_PER_DOMAIN
+            )
+            self._queues[provider] = queue
+        queue.waiting.append(QueuedMail(mail, queue))
         self._count += 1
-        self._list(family)
+        self._update_ready(queue)
 
-    def put_back(self, parcel: QueuedMail) -> None:
-        """It goes before all others of its family."""
-        family = parcel.family
-        self._families[family.name] = family
-        family.waiting.appendleft(parcel)
+    def put_back(self, queued: QueuedMail) -> None:
+        """Add a mail again, before the others of its provider."""
+        queue = queued.queue
+        self._queues[queue.provider] = queue
+        queue.waiting.appendleft(queued)
         self._count += 1
-        self._list(family)
+        self._update_ready(queue)
 
-    def take(self, held: list[ProviderQueue]) -> QueuedMail | None:
-        """The next mail for a connection that holds mails of these families already."""
-        while self._next:
-            family = self._next.popleft()
-            family.listed = False
-            if family.waiting:
-                return self._hand_out(family, held)
-        for family in held:
-            if family.waiting:
-                return self._hand_out(family, held)
+    def take(self, carried: list[ProviderQueue]) -> QueuedMail | None:
+        """Return the next mail for a connection, and add its queue to the connection's list."""
+        while self._ready:
+            queue = self._ready.popleft()
+            queue.is_ready = False
+            if queue.waiting:
+                return self._pop(queue, carried)
+        for queue in carried:
+            if queue.waiting:
+                return self._pop(queue, carried)
         return None
 
-    def _hand_out(self, family: ProviderQueue, held: list[ProviderQueue]) -> QueuedMail:
-        if family not in held:
-            family.busy += 1
-        held.append(family)
+    def _pop(self, queue: ProviderQueue, carried: list[ProviderQueue]) -> QueuedMail:
+        if queue not in carried:
+            queue.connections += 1
+        carried.append(queue)
         self._count -= 1
-        parcel = family.waiting.popleft()
-        self._list(family)
-        return parcel
+        queued = queue.waiting.popleft()
+        self._update_ready(queue)
+        return queued
 
-    def release(self, parcel: QueuedMail, held: list[ProviderQueue]) -> None:
-        """This mail has left the connection that took it, one way or another."""
-        family = parcel.family
-        held.remove(family)
-        if family not in held:
-            family.busy -= 1
-            if family.busy or family.waiting:
-                self._list(family)
+    def release(self, queued: QueuedMail, carried: list[ProviderQueue]) -> None:
+        """Note that a mail is no longer with the connection that took it."""
+        queue = queued.queue
+        carried.remove(queue)
+        if queue not in carried:
+            queue.connections -= 1
+            if queue.connections or queue.waiting:
+                self._update_ready(queue)
             else:  # there may be as many domains as mails
-                self._families.pop(family.name, None)
+                self._queues.pop(queue.provider, None)
 
-    def _list(self, family: ProviderQueue) -> None:
-        if not family.listed and family.waiting and family.busy < family.most:
-            family.listed = True
-            self._next.append(family)
+    def _update_ready(self, queue: ProviderQueue) -> None:
+        if not queue.is_ready and queue.waiting and queue.connections < queue.max_connections:
+            queue.is_ready = True
+            self._ready.append(queue)
 
-    def free(self, enough: int) -> bool:
-        """Whether so many connections that hold nothing would each get a mail."""
-        for family in self._next:
-            enough -= min(len(family.waiting), family.most - family.busy)
-            if enough <= 0:
+    def can_supply(self, connections: int) -> bool:
+        """Return whether so many connections that carry no mail would each get one."""
+        for queue in self._ready:
+            connections -= min(len(queue.waiting), queue.max_connections - queue.connections)
+            if connections <= 0:
                 return True
-        return enough <= 0
+        return connections <= 0
 
     def clear(self) -> Iterator[OutgoingMail]:
-        """Everything that waits, taken away."""
-        families, self._families, self._count = self._families, {}, 0
-        self._next.clear()
-        for family in families.values():
-            family.listed = False
-            while family.waiting:
-                yield family.waiting.popleft().mail
+        """Remove all waiting mails and yield them."""
+        queues, self._queues, self._count = self._queues, {}, 0
+        self._ready.clear()
+        for queue in queues.values():
+            queue.is_ready = False
+            while queue.waiting:
+                yield queue.waiting.popleft().mail

@@ -1,4 +1,4 @@
-"""PURE. SMTP as bytes: what is said of a mail, and what a relay's bytes say."""
+"""PURE. SMTP as bytes: the commands and the body of a mail, and the relay's replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.types import OutgoingMail
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """What the relay announced. `size` is the largest mail in bytes, 0: any; None: it did not say."""
+    """The extensions that the relay announced. `size` is its limit in bytes: 0 is no limit, None unknown."""
 
     pipelining: bool = False
     smtputf8: bool = False
@@ -19,55 +19,55 @@ class ServerCapabilities:
 
 
 class Reply(NamedTuple):
-    """One answer of the relay, its lines joined."""
+    """One reply of the relay, its lines joined."""
 
     code: int
-    text: bytes
+    raw_text: bytes
 
-    def words(self) -> str:
-        return clean(self.text.decode("utf-8", "replace"))
+    def text(self) -> str:
+        return printable_line(self.raw_text.decode("utf-8", "replace"))
 
 
-# How the lines of a reply begin: its last one, whose code counts, and those before it.
+# The first four bytes of a reply's last line, with their code, and those of the lines before it.
 _LAST_LINES = {b"%d%s" % (code, end): code for code in range(200, 600) for end in (b" ", b"\r", b"")}
 _OTHER_LINES = {b"%d-" % code for code in range(200, 600)}
 
 
 class ReplyParser:
-    """Bytes as they come in, any pieces of them, cut into replies."""
+    """Parses bytes, as they arrive, into replies."""
 
     LONGEST_LINE, MOST_LINES = 4096, 100  # RFC 5321 allows 512 octets; these only bound the memory
 
     def __init__(self) -> None:
         self._rest = b""
         self._lines: list[bytes] = []
-        self.garbled = False  # what came last was no SMTP
+        self.is_invalid = False  # the last bytes were not SMTP
 
     @property
     def has_more(self) -> bool:
-        """Whether anything came after the replies that were given out."""
-        return bool(self._rest or self._lines or self.garbled)
+        """True if any bytes came after the replies that were returned."""
+        return bool(self._rest or self._lines or self.is_invalid)
 
     def feed(self, data: bytes) -> list[Reply]:
-        """The replies that are complete by now. After `garbled` nothing more is read."""
+        """Return the replies that are complete now. Once `is_invalid`, nothing more is parsed."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         replies = []
         for line in lines:
             code = _LAST_LINES.get(line[:4])
             if len(line) > self.LONGEST_LINE or (code is None and line[:4] not in _OTHER_LINES):
-                self.garbled = True
+                self.is_invalid = True
                 break
-            words = line[4:].strip()
+            text = line[4:].strip()
             if code is None:
-                self._lines.append(words)
+                self._lines.append(text)
             elif self._lines:
-                replies.append(Reply(code, b" ".join([*self._lines, words])))
+                replies.append(Reply(code, b" ".join([*self._lines, text])))
                 self._lines.clear()
             else:
-                replies.append(Reply(code, words))
+                replies.append(Reply(code, text))
         if len(self._rest) > self.LONGEST_LINE or len(self._lines) > self.MOST_LINES:
-            self.garbled = True
+            self.is_invalid = True
         return replies
 
 
@@ -75,19 +75,19 @@ _ADDRESS = re.compile(r'("[^"\\\x00-\x1f\x7f]*"|[^\s<>"\x00-\x1f\x7f]+)@[^\s<>"\
 
 
 class Unsendable(Exception):
-    """This relay cannot carry this mail."""
+    """The relay cannot carry this mail."""
 
 
-def envelope(mail: OutgoingMail, offers: ServerCapabilities) -> tuple[bytes, bytes]:
-    """The MAIL and RCPT commands."""
+def envelope_commands(mail: OutgoingMail, capabilities: ServerCapabilities) -> tuple[bytes, bytes]:
+    """Return the MAIL and RCPT commands. Raises Unsendable if the relay cannot carry the mail."""
     size = len(mail.data)
-    if offers.size and size > offers.size:
-        raise Unsendable(f"the mail has {size} bytes, and the relay takes {offers.size} at most")
-    if mail.needs_smtputf8 and not offers.smtputf8:
-        raise Unsendable("the relay does not take addresses outside ASCII")
+    if capabilities.size and size > capabilities.size:
+        raise Unsendable(f"the mail has {size} bytes, and the relay accepts at most {capabilities.size}")
+    if mail.needs_smtputf8 and not capabilities.smtputf8:
+        raise Unsendable("the relay does not accept addresses outside ASCII")
     if not _ADDRESS.fullmatch(mail.recipient):
-        raise Unsendable("this address cannot be said in SMTP")
-    options = f" SIZE={size}" if offers.size is not None else ""
+        raise Unsendable("this address cannot be written in SMTP")
+    options = f" SIZE={size}" if capabilities.size is not None else ""
     if mail.needs_smtputf8:
         options += " SMTPUTF8"
     try:
@@ -101,7 +101,7 @@ def envelope(mail: OutgoingMail, offers: ServerCapabilities) -> tuple[bytes, byt
 
 
 def dot_stuffed(mail: OutgoingMail) -> bytes:
-    """The body as DATA wants it, all but the final dot."""
+    """Return the body as DATA needs it (RFC 5321, 4.5.2), without the final dot."""
     data = mail.data
     if not mail.no_leading_dots:
         if b"\r\n." in data:
@@ -111,10 +111,9 @@ def dot_stuffed(mail: OutgoingMail) -> bytes:
     return data if data.endswith(b"\r\n") else data + b"\r\n"
 
 
-def clean(text: str) -> str:
-    """A relay's words are foreign input: one line of a length and of characters that a database takes, and
-    that no terminal obeys."""
+def printable_line(text: str) -> str:
+    """Return a relay's text, which is foreign input, as one line of at most 500 printable characters."""
     if not text.isprintable():
-        whole = text.encode("utf-8", "replace").decode()
-        text = "".join(char if char.isprintable() else " " for char in whole)
+        encodable = text.encode("utf-8", "replace").decode()
+        text = "".join(char if char.isprintable() else " " for char in encodable)
     return " ".join(text.split())[:500]

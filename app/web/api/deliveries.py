@@ -76,7 +76,7 @@ def get_delivery(app: Paperboy, _key: CanRead, delivery_id: Id) -> DeliveryDetai
         row = session.get(Delivery, delivery_id)
         if row is None:
             raise NotFound(f"there is no delivery {delivery_id}")
-        kept = ledger.digests(session, [delivery_id])
+        kept = ledger.stored_digests(session, [delivery_id])
         read = app.snapshots.restore(session, list(kept.values()))
     return DeliveryDetail(**row.model_dump(), digest=asdict(read[0].digest) if read else {})
 

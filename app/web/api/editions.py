@@ -105,7 +105,7 @@ def list_editions(app: Paperboy, _key: CanRead, window: Paging) -> Page[EditionO
     with app.db.read() as session:
         names = ledger.editions(session, window.limit + 1, window.after)
         shown, cursor = cut(names, window, str)
-        counted = ledger.counts(session, shown)
+        counted = ledger.digest_totals_by_edition(session, shown)
         pauses = {pause.edition: _pause(pause) for pause in ledger.pauses(session)}
     items = [
         EditionOut(edition=name, digests=_states(counted[name]), paused=pauses.get(name)) for name in shown
@@ -157,23 +157,26 @@ def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
     """Whether mails leave, what is held back, the balance of these days' editions, and what else waits."""
     with app.db.read() as session:
         pauses = [_pause(pause) for pause in ledger.pauses(session)]
-        balance, waiting = _balance(reconciliation.reconcile_recent(session, now)), ledger.waiting(session)
+        balance, waiting = (
+            _balance(reconciliation.reconcile_recent(session, now)),
+            ledger.waiting_mails(session),
+        )
         mails = _states(ledger.totals(session))
     others = [WaitingOut(**each._asdict()) for each in waiting if each.kind is not MailKind.DIGEST]
-    everything = any(pause.edition == ledger.EVERYTHING for pause in pauses)
+    everything = any(pause.edition == ledger.ALL_EDITIONS for pause in pauses)
     return Sending(paused=everything, pauses=pauses, balance=balance, deliveries=mails, others=others)
 
 
 @router.post("/sending/pause", status_code=204)
 def pause_sending(app: Paperboy, key: CanSend, now: Now, wanted: Reason) -> None:
     """Let no mail leave at all. What is due is composed and waits."""
-    _pause_it(app, key.name, now, ledger.EVERYTHING, wanted.reason)
+    _pause_it(app, key.name, now, ledger.ALL_EDITIONS, wanted.reason)
 
 
 @router.post("/sending/resume", status_code=204, responses=problems.responses(404))
 def resume_sending(app: Paperboy, key: CanSend, now: Now) -> None:
     """Let mails leave again. An edition that was paused by itself stays so."""
-    _resume_it(app, key.name, now, ledger.EVERYTHING)
+    _resume_it(app, key.name, now, ledger.ALL_EDITIONS)
 
 
 def _pause_it(app: Paperboy, actor: str, now: datetime, edition: str, reason: str) -> None:

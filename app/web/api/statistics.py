@@ -56,7 +56,7 @@ def get_statistics(
             papers_per_day=[
                 DayCount(day=day, count=count) for day, count in queries.days(session, limit=days)
             ],
-            digests=ledger.of_late(session, since),
+            digests=ledger.digest_totals_since(session, since),
             digest_lateness_seconds=doctor.lateness(session, now).total_seconds(),
             sources=len(sources),
             sources_failing=sum(failures > 0 for failures in sources),

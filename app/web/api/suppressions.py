@@ -58,9 +58,9 @@ def list_suppressions(
     """The list in the order in which it grew."""
     with app.db.read() as session:
         if email is not None:
-            found = suppression.found(session, email)
+            found = suppression.get(session, email)
             return Page(items=[_shown(found)] if found else [])
-        rows = suppression.listed(session, limit=window.limit + 1, after=window.after_id or 0)
+        rows = suppression.list_page(session, limit=window.limit + 1, after=window.after_id or 0)
     shown, cursor = cut(rows, window, lambda row: row.id)
     return Page(items=[_shown(row) for row in shown], next_cursor=cursor)
 
@@ -71,7 +71,7 @@ def add_suppression(app: Paperboy, key: CanWrite, now: Now, wanted: NewSuppressi
     email = subscribers.normalise_address(wanted.email)
     with app.db.write() as session:
         suppression.suppress(session, email, wanted.reason, now)
-        row = suppression.found(session, email)
+        row = suppression.get(session, email)
         assert row is not None  # noqa: S101 - it was put there one line above
         audit_log.record(session, key.name, "suppression.add", row.address_hash, now, reason=wanted.reason)
         return _shown(row)

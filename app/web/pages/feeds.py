@@ -150,7 +150,7 @@ def _sent(app: Application, session: Session, reader: Subscriber, now: datetime)
         for delivery in subscribers.history(session, reader.id or 0, DIGESTS)
         if delivery.due_at <= now and delivery.state not in ledger.UNDELIVERED
     ]
-    kept = ledger.digests(session, [delivery.id for delivery in due])
+    kept = ledger.stored_digests(session, [delivery.id for delivery in due])
     times = [(kept[number], row.due_at) for row in due if (number := row.id or 0) in kept]
     read = app.snapshots.restore(session, [digest for digest, _ in times])
     for (_, at), restored in zip(times, read, strict=True):

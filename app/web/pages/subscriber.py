@@ -307,7 +307,7 @@ def view(request: Request, grant: View) -> Response:
         subscribers.get(session, grant.subscriber_id)
         if delivery is None or delivery.subscriber_id != grant.subscriber_id:
             raise LinkForged
-        (letter,) = ledger.letters(session, [delivery.id or 0], app.snapshots)
+        (letter,) = ledger.mail_requests(session, [delivery.id or 0], app.snapshots)
         if not (letter.digest and letter.digest.edition):
             raise NotFound("This digest is not kept any more.")
     html = app.renderer.render(letter).html
@@ -362,7 +362,7 @@ def _preferences(
         reader = subscribers.get(session, grant.subscriber_id)
         form = form or forms.filled(subscribers.preferences_of(session, reader))
         history = subscribers.history(session, grant.subscriber_id)
-        kept = ledger.digests(session, [delivery.id for delivery in history])
+        kept = ledger.stored_digests(session, [delivery.id for delivery in history])
         learned, young = feedback.learned(session, grant.subscriber_id), model_store.papers_needed(session)
     return page(
         request, "preferences.html", status=shown.status if shown else status,

@@ -1,18 +1,17 @@
-"""PURE. What an SMTP refusal means: code, enhanced status and words → a reason and an outcome.
+"""PURE. The meaning of SMTP refusals: code, enhanced status and text → a reason and an outcome.
 
-One set of tables serves the relay's answers and the notices that come back later. A specific enhanced status
-decides. Many servers write 5.0.0, 5.7.1 or none at all, whatever happened: then the words decide, then the
-generic status.
+The same tables serve the relay's replies and bounce notices. A specific enhanced status decides. Many servers
+send 5.0.0, 5.7.1 or no status, whatever happened. Then the text decides, and last the generic status.
 
-reasons          the vocabulary
+reasons          the reasons, and what follows from each
 status_codes     enhanced statuses → reasons
 phrases          the phrases in which servers refuse mail
 phrase_matching  phrases → reasons
 phases           which command was refused
-classify         all of it together
+classify         status, text and command → `Diagnosis` of a notice, `SendOutcome` of a reply
 """
 
 from app.delivery.smtp.responses.classify import Diagnosis, classify, diagnose
-from app.delivery.smtp.responses.phrase_matching import speaks_of_failure
+from app.delivery.smtp.responses.phrase_matching import mentions_failure
 from app.delivery.smtp.responses.reasons import HARD, NOT_ABOUT_RECIPIENT, Reason
 from app.delivery.smtp.responses.status_codes import status_in

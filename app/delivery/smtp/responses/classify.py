@@ -1,4 +1,4 @@
-"""PURE. Status, words and phase together → what a refusal means."""
+"""PURE. Code, enhanced status, text and command of a refusal → its diagnosis, and the outcome of a mail."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from dataclasses import dataclass
 from app.delivery.smtp.responses.phases import Phase
 from app.delivery.smtp.responses.phrase_matching import phase_in, reason_in
 from app.delivery.smtp.responses.reasons import HARD, HARD_BY_STATUS, Reason
-from app.delivery.smtp.responses.status_codes import GENERIC_CODES, SPECIFIC_CODES, better, status_in
+from app.delivery.smtp.responses.status_codes import GENERIC_CODES, SPECIFIC_CODES, more_specific, status_in
 from app.types import SendOutcome
 
-MAX_READ = 8000  # characters
+MAX_CHARS = 8000  # of a text that are read
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a notice says of one recipient."""
+    """The meaning of a refusal for one recipient."""
 
     reason: Reason
     hard: bool
     status: str = ""
-    said: str = ""  # the words that decided
+    text: str = ""  # the refusal itself, on one line
 
 
-# The commands were not understood (RFC 5321, 4.2.2), or a password was missed (RFC 4954).
+# The server did not understand a command (RFC 5321, 4.2.2), or it wants a login (RFC 4954).
 _BY_CODE = {
     **dict.fromkeys((500, 501, 502, 503, 504), Reason.SYNTAX_ERROR),
     **dict.fromkeys((530, 534, 535, 538), Reason.SECURITY_ERROR),
 }
 _BY_PHASE = {Phase.CONNECT: Reason.BLOCKED, Phase.MAIL: Reason.REJECTED}
-# A server that writes 5.1.1 and yet says one of these knows better what happened.
-_SAYS_MORE = frozenset(
+# The text decides if the status is 5.1.1 and the text has one of these reasons.
+_OVERRIDES_USER_UNKNOWN = frozenset(
     {
         Reason.MAILBOX_FULL, Reason.REQUIRE_PTR, Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.SPEEDING,
         Reason.TOO_MANY_CONNECTIONS, Reason.NO_RELAYING, Reason.SPAM_DETECTED, Reason.FILTERED,
@@ -39,92 +39,94 @@ _SAYS_MORE = frozenset(
         Reason.MESSAGE_TOO_BIG, Reason.BLOCKED,
     }
 )  # fmt: skip
-# And the server that writes the notice than the one that it quotes, where that one says next to nothing.
-_SAYS_MORE_THAN: dict[Reason | None, frozenset[Reason]] = {
+# The text around a quoted reply decides if the reply has the reason on the left, or none.
+_OVERRIDES_FROM_AROUND: dict[Reason | None, frozenset[Reason]] = {
     Reason.USER_UNKNOWN: frozenset({Reason.SUSPEND, Reason.MAILBOX_FULL, Reason.HAS_MOVED}),
-    Reason.SYSTEM_ERROR: _SAYS_MORE | {Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN},
+    Reason.SYSTEM_ERROR: _OVERRIDES_USER_UNKNOWN | {Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN},
 }
-# Gateways of IronPort's put the answer that they got into one of their own.
+# IronPort gateways wrap the reply that they received in one of their own.
 _WRAPPED = re.compile(r"\b(?:\d\.[\dx]\.\d - )?unknown (?:address )?error (\d{3})-?(?=')", re.IGNORECASE)
 _CODE = re.compile(r"(?:^|[\s:;,(\[<>\"'])([245][0-7]\d)(?=[\s:;,-]|$)")
 
 
 def diagnose(
-    said: str,
-    elsewhere: str = "",
+    refusal: str,
+    around: str = "",
     *,
     status: str = "",
     delayed: bool = False,
     own: bool = False,
     field: bool = False,
 ) -> Diagnosis:
-    """What a notice means: `said` about the recipient, `elsewhere` in its words for people.
+    """Diagnose a refusal of one recipient.
 
-    `status` is the enhanced one of its field. What is only delayed is never hard. `field`: `said` comes
-    from the field that RFC 3464 has for the answer on this recipient. `own`: it quotes no other server.
+    `refusal` is the text about the recipient, and `around` the rest of the notice, written for people.
+    `status` is the enhanced status of the notice's own field. `delayed`: delivery is only delayed, which is
+    never hard. `field`: `refusal` is the Diagnostic-Code of this recipient (RFC 3464). `own`: `refusal` is
+    the server's own reply, and not a quotation of another server's.
     """
-    said, elsewhere = _flat(said), _flat(elsewhere)
-    phase = phase_in(said) or phase_in(elsewhere)
-    said, elsewhere = (_WRAPPED.sub(r"\1 ", text) for text in (said, elsewhere))
-    best = better(status, status_in(said)) or status_in(elsewhere)
-    reason = _reason(said, elsewhere, best, phase)
+    refusal, around = _one_line(refusal), _one_line(around)
+    phase = phase_in(refusal) or phase_in(around)
+    refusal, around = (_WRAPPED.sub(r"\1 ", text) for text in (refusal, around))
+    best = more_specific(status, status_in(refusal)) or status_in(around)
+    reason = _reason(refusal, around, best, phase)
     if reason is Reason.HOST_UNKNOWN and best.startswith("4"):
-        reason = Reason.NETWORK_ERROR  # name servers have bad hours, too
-    if reason is Reason.USER_UNKNOWN and not (own or _confirmed(said or elsewhere, best, phase, field)):
+        reason = Reason.NETWORK_ERROR  # a name server that failed for a while
+    if reason is Reason.USER_UNKNOWN and not (own or _is_confirmed(refusal or around, best, phase, field)):
         reason = Reason.FILTERED
     transient = delayed or (best.startswith("4") and reason in HARD_BY_STATUS)
-    return Diagnosis(reason, reason in HARD and not transient, best, said)
+    return Diagnosis(reason, reason in HARD and not transient, best, refusal)
 
 
-def _reason(said: str, elsewhere: str, status: str, phase: Phase) -> Reason:
-    number = status.partition(".")[2]
-    in_words = reason_in(said)
-    around = reason_in(elsewhere)
-    decided = SPECIFIC_CODES.get(number)
-    if decided is Reason.USER_UNKNOWN and in_words in _SAYS_MORE:
-        return in_words
-    if number == "4.7":  # given up: the last thing that was said tells why
-        return next((each for each in (in_words, around) if each in _SAYS_MORE), Reason.EXPIRED)
-    if not decided and around in _SAYS_MORE_THAN.get(in_words, ()):
-        return around  # type: ignore[return-value]
+def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
+    code = status.partition(".")[2]
+    by_text, by_text_around = reason_in(refusal), reason_in(around)
+    by_status = SPECIFIC_CODES.get(code)
+    if by_status is Reason.USER_UNKNOWN and by_text in _OVERRIDES_USER_UNKNOWN:
+        return by_text
+    if code == "4.7":  # the server has given up: the last refusal says why
+        specific = (reason for reason in (by_text, by_text_around) if reason in _OVERRIDES_USER_UNKNOWN)
+        return next(specific, Reason.EXPIRED)
+    if not by_status and by_text_around in _OVERRIDES_FROM_AROUND.get(by_text, ()):
+        return by_text_around  # type: ignore[return-value]
     return (
-        decided
-        or in_words
-        or _BY_CODE.get(_code(said))
+        by_status
+        or by_text
+        or _BY_CODE.get(_reply_code(refusal))
         or _BY_PHASE.get(phase)
-        or around
-        or GENERIC_CODES.get(number)
+        or by_text_around
+        or GENERIC_CODES.get(code)
         or (Reason.EXPIRED if status.startswith("4") else None)
-        or (Reason.ON_HOLD if said else Reason.UNDEFINED)
+        or (Reason.ON_HOLD if refusal else Reason.UNDEFINED)
     )
 
 
-def _confirmed(said: str, status: str, phase: Phase, field: bool) -> bool:
-    """Whether "no such user" is more than words.
+def _is_confirmed(refusal: str, status: str, phase: Phase, field: bool) -> bool:
+    """Return whether more than the text says that the user is unknown.
 
-    A status says so, the recipient itself was refused, or the server speaks of its own users. After DATA,
-    when every recipient had been accepted, and in an answer of which nobody says what it answers, it is often
-    a filter that speaks: such a mail came back softly, and it is the score that decides.
+    That is so if the status says it, if RCPT was refused, or if the server names its own users. A refusal
+    after DATA, when every recipient was accepted before, or without its command, often comes from a filter.
+    Such a bounce is soft, and its score decides.
     """
     if status.split(".")[1:2] in (["1"], ["5"]) or status[1:] == ".2.1" or phase is Phase.RCPT:
         return True
-    return phase is Phase.UNTOLD and not status and (field or not _code(said) or "... " in said)
+    return phase is Phase.UNKNOWN and not status and (field or not _reply_code(refusal) or "... " in refusal)
 
 
-def _code(text: str) -> int:
-    found = _CODE.search(text)
-    return int(found[1]) if found else 0
+def _reply_code(text: str) -> int:
+    match = _CODE.search(text)
+    return int(match[1]) if match else 0
 
 
-def _flat(text: str) -> str:
-    return " ".join(text[:MAX_READ].split())
+def _one_line(text: str) -> str:
+    return " ".join(text[:MAX_CHARS].split())
 
 
-# --- the relay's answers
+# --- the relay's replies
 
 
-# Our address, our authentication, our reputation: whoever the reader is, the next mail fares no better. It
-# stops everybody's mail, so only words that cannot mean one reader's own filter count.
+# The sender's address, authentication or reputation: the relay would refuse the next mail, too. This stops
+# all mail, so only texts count that cannot come from one reader's own filter.
 _OUR_FAULT = frozenset({Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.NO_RELAYING, Reason.REQUIRE_PTR})
 _OUR_FAULT_WORDS = re.compile(
     r"\b(blocklist|blacklist|block list|spamhaus|barracuda)\b|authentication (is )?required|not authenticated"
@@ -136,7 +138,7 @@ _OUR_FAULT_CODES = {500, 502, 503, 504, 521, 530, 534, 535, 538}
 
 
 def classify(code: int, text: str) -> SendOutcome:
-    """What an answer of the relay's to a mail means. The enhanced status decides where there is one."""
+    """Return the outcome of a mail by the relay's reply. The enhanced status decides, if there is one."""
     if 200 <= code < 300:
         return SendOutcome.ACCEPTED
     if 400 <= code < 500:
@@ -144,14 +146,16 @@ def classify(code: int, text: str) -> SendOutcome:
     status = status_in(text)
     if _OUR_FAULT_STATUS.fullmatch(status):
         return SendOutcome.SENDER_REJECTED
-    # It is our own relay, asked about one recipient: its word on them needs no confirmation.
-    meant = diagnose(f"{code} {text}", own=True)
-    if meant.hard:
+    # The reply is the relay's own, about one recipient, so it needs no confirmation.
+    diagnosis = diagnose(f"{code} {text}", own=True)
+    if diagnosis.hard:
         return SendOutcome.HARD_BOUNCE
-    if meant.reason is Reason.MAILBOX_FULL:
+    if diagnosis.reason is Reason.MAILBOX_FULL:
         return SendOutcome.MAILBOX_FULL
-    # 5.7.1 says only that somebody's policy refused. One reader's filter must not stop everybody's mail.
-    named = meant.reason in _OUR_FAULT or _OUR_FAULT_WORDS.search(text) or code in _OUR_FAULT_CODES
+    # 5.7.1 says only that some policy refused. One reader's filter must not stop all mail.
+    is_our_fault = diagnosis.reason in _OUR_FAULT or _OUR_FAULT_WORDS.search(text) or code in _OUR_FAULT_CODES
     return (
-        SendOutcome.SENDER_REJECTED if named and status in ("", "5.7.1", "5.0.0") else SendOutcome.SOFT_BOUNCE
+        SendOutcome.SENDER_REJECTED
+        if is_our_fault and status in ("", "5.7.1", "5.0.0")
+        else SendOutcome.SOFT_BOUNCE
     )

@@ -1,4 +1,4 @@
-"""PURE. Phrases, written as in `phrases`: which command was refused, and that it is about failure at all."""
+"""PURE. Phrases that name the refused command, and phrases of failed delivery, written as in `phrases`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """The command that was refused, as far as it is told."""
+    """The command that was refused."""
 
     CONNECT = "connect"
     MAIL = "mail"
     RCPT = "rcpt"
     DATA = "data"
-    UNTOLD = ""
+    UNKNOWN = ""
 
 
 PHASES: dict[Phase, str] = {

@@ -1,4 +1,4 @@
-"""PURE. A refusal's words → the reason that they name, and the command that they tell was refused."""
+"""PURE. The text of a refusal → its reason, and the command that was refused."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ from app.delivery.smtp.responses.phases import Phase
 from app.delivery.smtp.responses.reasons import Reason
 
 _CONTINUED = re.compile(r"\n {12}")
-_SHORT = {"<who>": phrases.WHO, "<gone>": phrases.GONE, "<full>": phrases.FULL}
+_ABBREVIATIONS = {
+    "<who>": phrases.RECIPIENT_WORDS,
+    "<gone>": phrases.UNKNOWN_WORDS,
+    "<full>": phrases.FULL_WORDS,
+}
 
 
 def _alternatives(block: str) -> str:
-    """The phrases of a block as one expression."""
-    whole = "|".join(line.strip() for line in _CONTINUED.sub("", block).strip().split("\n"))
-    for name, choice in _SHORT.items():
-        whole = whole.replace(name, "(?:" + "".join(line.strip() for line in choice.split("\n")) + ")")
-    return re.sub(r"<(\d+)>", r"[^.]{0,\1}", whole)
+    """Return the phrases of a block as one regular expression."""
+    expression = "|".join(line.strip() for line in _CONTINUED.sub("", block).strip().split("\n"))
+    for name, choice in _ABBREVIATIONS.items():
+        expression = expression.replace(
+            name, "(?:" + "".join(line.strip() for line in choice.split("\n")) + ")"
+        )
+    return re.sub(r"<(\d+)>", r"[^.]{0,\1}", expression)
 
 
-_FAMILIES = {
-    reason: re.compile(_alternatives(block), re.IGNORECASE) for reason, block in phrases.MEANING.items()
+_PHRASES = {
+    reason: re.compile(_alternatives(block), re.IGNORECASE)
+    for reason, block in phrases.PHRASES_BY_REASON.items()
 }
 _PHASE = re.compile(
     "|".join(f"(?P<{phase}>{_alternatives(block)})" for phase, block in phases.PHASES.items()), re.IGNORECASE
@@ -31,19 +38,19 @@ _DOT_INSIDE = re.compile(r"\.(?=\S)")
 
 
 def reason_in(text: str) -> Reason | None:
-    """The reason that a text, on one line, names."""
-    text = _DOT_INSIDE.sub("·", text)  # a full stop ends a sentence, those of addresses do not
-    return next((reason for reason, family in _FAMILIES.items() if family.search(text)), None)
+    """Return the reason that a text, on one line, names, or None."""
+    text = _DOT_INSIDE.sub("·", text)  # only a dot at the end of a word ends a sentence
+    return next((reason for reason, phrase in _PHRASES.items() if phrase.search(text)), None)
 
 
 def phase_in(text: str) -> Phase:
-    """The last command that a text tells to have been refused."""
-    last = Phase.UNTOLD
-    for found in _PHASE.finditer(text):
-        last = Phase(found.lastgroup or "")
+    """Return the last refused command that a text names."""
+    last = Phase.UNKNOWN
+    for match in _PHASE.finditer(text):
+        last = Phase(match.lastgroup or "")
     return last
 
 
-def speaks_of_failure(text: str) -> bool:
-    """Whether a text sounds like mail that was not delivered."""
+def mentions_failure(text: str) -> bool:
+    """Return whether a text speaks of mail that was not delivered."""
     return bool(_FAILURE.search(text))

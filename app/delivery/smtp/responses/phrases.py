@@ -1,20 +1,20 @@
-"""PURE. Phrases in which mail servers refuse mail, by what they mean; written from real refusals.
+"""PURE. Phrases with which mail servers refuse mail, by reason; collected from real refusals.
 
-One phrase a line, as a regular expression without regard of case; a line that is further in goes on with the
-one above it. `<30>` stands for up to 30 characters of the same sentence, `<who>`, `<gone>` and `<full>` for
-the words below. All of it is bounded, so that no text takes long.
+One phrase per line, as a case-insensitive regular expression. A line that is indented further continues the
+one above it. `<30>` stands for up to 30 characters of the same sentence; `<who>`, `<gone>` and `<full>` stand
+for the words below. All repetitions are bounded, so that no text takes long to match.
 """
 
 from __future__ import annotations
 
 from app.delivery.smtp.responses.reasons import Reason
 
-WHO = r"""
+RECIPIENT_WORDS = r"""
     user|recipient|mail ?box|account|address(?:ee)?|person|e-?mail(?: account| address)?|alias|userid
     |destinataire|adresse|compte|utilisateur|benutzer|empf[äa]nger|konto|postfach|utente|casella|indirizzo
     |destinat[aá]rio|usu[aá]rio|cuenta|direcci[oó]n|пользователь|получатель|адрес|ящик
 """
-GONE = r"""
+UNKNOWN_WORDS = r"""
     (?:(?:does|did|do) ?(?:not|n[o'’]t)|doesn['’]t|not|no longer) exists?|unknown|(?:not|wasn.t) found
     |(?:could(?: not|n.t)|can ?not|can.t) be (?:found|located|resolved)|(?:not|un)[ -]?recogni[sz]ed
     |not (?:known|listed|registered|defined|hosted)|(?:not|appear) (?:to be )?(?:a )?valid\b
@@ -23,12 +23,12 @@ GONE = r"""
     |existiert nicht|(?:no|não|nao) existe|inexistente|des(?:conocid|conhecid)[oa]|sconosciut[oa]|non esiste
     |не (?:найден|существует)
 """
-FULL = r"""
+FULL_WORDS = r"""
     full|(?:über)?voll|überfüllt|pleine?|llen[oa]|chei[oa]|pien[oa]|переполнен
 """
 
-# In this order: who says more than that a mailbox is not there is believed first.
-MEANING: dict[Reason, str] = {
+# In this order, so that phrases which say more than "no such mailbox" win.
+PHRASES_BY_REASON: dict[Reason, str] = {
     Reason.BAD_REPUTATION: r"""
         \breputation\b
         unexpected volume or user complaints

@@ -1,4 +1,4 @@
-"""PURE. The vocabulary of reasons, and what follows from one."""
+"""PURE. The reasons of refusals and bounces, and what follows from each."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a mail was refused or came back. Below, `we` are who sent it."""
+    """The reason why a mail was refused or bounced. In the comments, `we` are the sender."""
 
     AUTH_FAILURE = "authfailure"  # SPF, DKIM or DMARC
-    BAD_REPUTATION = "badreputation"  # what is thought of our network
-    BLOCKED = "blocked"  # our host, by a list or a local rule
+    BAD_REPUTATION = "badreputation"  # of our network
+    BLOCKED = "blocked"  # our host is on a list, or a local rule blocks it
     CONTENT_ERROR = "contenterror"
     DELIVERED = "delivered"
     EXCEED_LIMIT = "exceedlimit"  # larger than this mailbox takes
     EXPIRED = "expired"  # tried for too long
     FAILED_STARTTLS = "failedstarttls"
     FEEDBACK = "feedback"
-    FILTERED = "filtered"  # by the recipient's own choice, or after their address had been accepted
+    FILTERED = "filtered"  # by the recipient's own filter, or after their address was accepted
     HAS_MOVED = "hasmoved"
     HOST_UNKNOWN = "hostunknown"
     MAILBOX_FULL = "mailboxfull"
-    MAILER_ERROR = "mailererror"  # a program of the recipient's
+    MAILER_ERROR = "mailererror"  # a program that the recipient runs
     MESSAGE_TOO_BIG = "mesgtoobig"
     NETWORK_ERROR = "networkerror"
     NO_RELAYING = "norelaying"
     NOT_ACCEPT = "notaccept"  # this host takes no mail at all
     NOT_COMPLIANT = "notcompliantrfc"
-    ON_HOLD = "onhold"  # refused without a word that says why
+    ON_HOLD = "onhold"  # refused without a reason
     POLICY_VIOLATION = "policyviolation"
     REJECTED = "rejected"  # our address as a sender
     REQUIRE_PTR = "requireptr"
@@ -45,13 +45,13 @@ class Reason(StrEnum):
     VIRUS_DETECTED = "virusdetected"
 
 
-# No mail will ever reach this address: nobody there, no such host, gone elsewhere, takes none. All else
-# may end: a mailbox is emptied, an account opened again, a filter forgets; our own faults are ours to mend.
+# No mail will ever reach this address. All other reasons may pass: a mailbox is emptied, an account is opened
+# again, a filter changes, or we correct our own error.
 HARD = frozenset({Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN, Reason.HAS_MOVED, Reason.NOT_ACCEPT})
-# A server says for good who its users are, even by 4.1.1 and after days of trying; that it takes no mail,
-# only by a permanent status: by a temporary one it is being set up, or name servers have a bad hour.
+# These are hard only with a permanent status (5.x.x). With a temporary one the host is being set up, or its
+# name server failed for a while. An unknown user is final even with 4.1.1.
 HARD_BY_STATUS = frozenset({Reason.NOT_ACCEPT})
-# About us, our network or this one mail: they say nothing about the reader's address.
+# Reasons about us, our network or this one mail. They say nothing about the recipient's address.
 NOT_ABOUT_RECIPIENT = frozenset(
     {
         Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.BLOCKED, Reason.CONTENT_ERROR,

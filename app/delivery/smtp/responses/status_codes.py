@@ -6,7 +6,7 @@ import re
 
 from app.delivery.smtp.responses.reasons import Reason
 
-# Without their first digit, which says for how long. What these mean is plain, whatever the words.
+# Without the first digit, which says permanent or temporary. These decide, whatever the text.
 SPECIFIC_CODES = {
     "1.1": Reason.USER_UNKNOWN,
     "1.2": Reason.HOST_UNKNOWN,
@@ -22,11 +22,11 @@ SPECIFIC_CODES = {
     "5.2": Reason.SYNTAX_ERROR,
     "5.3": Reason.TOO_MANY_CONNECTIONS,
     "5.4": Reason.SYNTAX_ERROR,
-    # 7.27 is the sender's null MX (RFC 7505) and, at Google, the sender's SPF: never a fault of the reader's.
+    # 7.27 is the sender's null MX (RFC 7505) and, at Google, the sender's SPF: never the recipient's fault.
     **dict.fromkeys(("7.20", "7.21", "7.22", "7.23", "7.24", "7.26", "7.27"), Reason.AUTH_FAILURE),
     "7.25": Reason.REQUIRE_PTR,
     "7.28": Reason.SPEEDING,
-    # What Exchange Online and Outlook.com add, by Microsoft's own list.
+    # Additions of Exchange Online and Outlook.com, from Microsoft's own list.
     "1.20": Reason.NOT_COMPLIANT,
     "1.90": Reason.SPEEDING,
     "1.351": Reason.USER_UNKNOWN,
@@ -44,7 +44,7 @@ SPECIFIC_CODES = {
     "7.512": Reason.NOT_COMPLIANT,
     "7.64": Reason.NO_RELAYING,
 }
-# These are used for many things: words are asked first.
+# These are used for many things, so the text decides first.
 GENERIC_CODES = {
     "1.4": Reason.FILTERED,
     "1.9": Reason.SYSTEM_ERROR,
@@ -80,11 +80,11 @@ _STATUS = re.compile(r"(?<![\d.])([245])\.(\d{1,3})\.(\d{1,3})(?![\d.]\d)")
 
 
 def status_in(text: str) -> str:
-    """The first enhanced status in a text; empty where there is none."""
-    found = _STATUS.search(text)
-    return found[0] if found else ""
+    """Return the first enhanced status in a text, or an empty string."""
+    match = _STATUS.search(text)
+    return match[0] if match else ""
 
 
-def better(field: str, said: str) -> str:
-    """The status that says more: a field of 5.0.0, 5.1.0 or 5.7.1 is often a gateway's guess."""
-    return said if said and (not field or field.endswith((".0", ".7.1"))) else field
+def more_specific(field: str, in_text: str) -> str:
+    """Return the more specific status. A field of 5.0.0, 5.1.0 or 5.7.1 is often a gateway's guess."""
+    return in_text if in_text and (not field or field.endswith((".0", ".7.1"))) else field
