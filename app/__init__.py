@@ -43,7 +43,7 @@ Where to find limits, weights and intervals:
     how relevant a paper must be (FLOOR)        digests/ranking.py
     weights of words, phrases and meaning       relevance/matching.py
     when the model is trained again             relevance/model_store.py
-    how varied a digest is                      digests/compose.py
+    how varied a digest is                      digests/selection.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections and mails per connection        settings.py, delivery/smtp/connection_pool.py
     when and how often a mail is tried again    delivery/ledger/outcomes.py

@@ -39,6 +39,7 @@ from app.clock import Timeline
 from app.delivery import ledger, presigning, sender
 from app.digests import backtesting, explanation, planning
 from app.digests.builder import DigestBuilder
+from app.digests.explanation_types import Explanation
 from app.errors import ClockError, InvalidInput
 from app.papers import llm_summaries, polling
 from app.papers.polling import FileImportResult, PollResult
@@ -221,7 +222,7 @@ def answer_requests(app: Application, now: datetime, ids: Collection[int] | None
     """
     if ids is None:
         with app.db.read() as session:
-            ids = subscribers.unprocessed_requests(session, now)
+            ids = subscribers.unprocessed_form_submissions(session, now)
     answers = (_answer_request(app, request_id, now) for request_id in ids)
     deliveries = [delivery_id for delivery_id in answers if delivery_id is not None]
     return send_pending(app, now, deliveries) if deliveries else Counter()
@@ -291,7 +292,7 @@ def preview_due(
 
 def explain(
     app: Application, now: datetime, subscriber: str, paper: str, at: datetime | None = None
-) -> explanation.Explanation:
+) -> Explanation:
     """Explain why a reader was sent a paper, or why not, now or as of `at` (any zone). Nothing is stored."""
     _check_day((at or now).date(), "at")
     return explanation.explain(app.digest_context, now, subscriber, paper, at.astimezone(UTC) if at else None)
@@ -342,7 +343,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < now - RUNS_KEPT))
             run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
             run.counts["cards"] += ledger.prune_snapshots(session, old)
-            run.counts["requests"] += subscribers.prune_requests(session, now)
+            run.counts["requests"] += subscribers.prune_form_submissions(session, now)
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             rate_limits.prune(session, now)
         run.counts.update(events=0, deliveries=0)

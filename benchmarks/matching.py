@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from app.digests import compose, planning, ranking
+from app.digests import compose, planning, ranking, selection
 from app.relevance import matching, query_language, trending, vector_space
 from app.relevance.model import RelevanceModel
 from app.text.tokenizer import content_stems
@@ -79,7 +79,7 @@ def filed(views: list[PaperView], texts: list[str], hits: list[dict[int, float]]
 def shelf(
     views: list[PaperView], index: matching.MatchIndex, matches: ranking.EvidenceMatrix
 ) -> ranking.CandidatePool:
-    """A desk's shelf over the candidates."""
+    """Return the candidate pool."""
     trends = trending.trends(views, datetime(2026, 11, 21, tzinfo=UTC))
     today = max(each.first_listed_on for each in views if each.first_listed_on)
     papers = {view.id: view for view in views}
@@ -114,7 +114,7 @@ def product(shared: Path) -> dict[str, Any]:
     )
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     found = [one for batch in ranked(on, asking[:SAMPLE]) for one in batch]
-    chosen, *choosing = timed(lambda: sum(len(compose.choose(one).chosen) for one in found))
+    chosen, *choosing = timed(lambda: sum(len(selection.select(one).selected) for one in found))
     _, *composing = timed(lambda: [compose.compose("", one) for one in found])
     return {
         "seconds": {

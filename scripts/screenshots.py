@@ -48,7 +48,7 @@ def lived_through() -> Iterator[tuple[Application, str]]:
     with tempfile.TemporaryDirectory() as folder, Postbox(unknown=unknown, greylisted=greylisted) as postbox:
         app = demo.build(Path(folder) / "demo", postbox.port, url)
         try:
-            moment, _ = demo.relive(app, Console(quiet=True))
+            moment, _ = demo.replay_sample(app, Console(quiet=True))
             clock.travel(moment)
             with live.served(main.create_app(app), bound):
                 yield app, url
@@ -59,7 +59,7 @@ def lived_through() -> Iterator[tuple[Application, str]]:
 def looks(app: Application, url: str, now: datetime) -> dict[str, Look]:
     """By the name of each picture; Alice says what she thinks of some papers."""
     with app.db.read() as session:
-        alice = subscribers.find(session, sample_subscribers.PEOPLE[0].email)
+        alice = subscribers.find(session, sample_subscribers.SUBSCRIBERS[0].email)
         digests = [
             row for row in subscribers.history(session, alice.id or 0) if row.state == DeliveryState.SENT
         ]

@@ -30,6 +30,8 @@ PURE = (
     "delivery.smtp.responses",
     "digests.compose",
     "digests.ranking",
+    "digests.selection",
+    "digests.wording",
     "doctor.tags",
     "links",
     "papers.bibliography",

@@ -64,14 +64,14 @@ def lose_a_row(session: Session) -> None:
 
 
 def lose_a_reader(session: Session) -> None:
-    """The reader is active, and no moment is written down at which they are due."""
+    """Delete the row, and the next due time of its active reader."""
     lose_a_row(session)
     session.execute(update(Subscriber).where(col(Subscriber.id) == 1).values(next_due_at=None))
 
 
 @pytest.mark.parametrize("lose", [lose_a_row, lose_a_reader])
 def test_a_lost_digest_is_missing(app: Application, lose: Callable[[Session], None]) -> None:
-    """It was due, planning has passed, and the ledger does not have it."""
+    """It was due, planning has passed it, and the ledger has no row."""
     planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         lose(session)
@@ -80,8 +80,8 @@ def test_a_lost_digest_is_missing(app: Application, lose: Callable[[Session], No
     assert found.describe_faults() == "1 digest due and missing in the ledger"
 
 
-def test_a_planner_that_loses_a_shard_is_found_out(app: Application) -> None:
-    """The readers' next digests were moved on, and nothing was written."""
+def test_a_shard_that_planning_lost_is_missing(app: Application) -> None:
+    """Readers are rescheduled, but no rows are written."""
     with app.db.write() as session:
         shard = update(Subscriber).where(col(Subscriber.next_due_at) <= NOW)
         session.execute(shard.values(next_due_at=HOUR + DAY))
@@ -93,7 +93,7 @@ def test_a_planner_that_loses_a_shard_is_found_out(app: Application) -> None:
 
 
 def test_a_second_digest_on_a_day_is_surplus(app: Application) -> None:
-    """It has another name, as the ledger takes none twice; its hour tells."""
+    """Its edition has another name, as the ledger rejects a second row; its due time gives it away."""
     planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         enter(session, 1, TOMORROW, HOUR, NOW)
@@ -112,8 +112,10 @@ def test_a_second_digest_on_a_day_is_surplus(app: Application) -> None:
 @pytest.mark.parametrize(
     "leave", [subscribers.unsubscribe, lambda *who: subscribers.pause(*who[:2], None, NOW)]
 )
-def test_a_digest_for_who_had_left_is_surplus(app: Application, leave: Callable[..., object]) -> None:
-    """What was planned before they left is not."""
+def test_a_digest_for_a_reader_who_had_left_is_surplus(
+    app: Application, leave: Callable[..., object]
+) -> None:
+    """A row planned before they left is not."""
     planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         leave(session, 1, NOW)
@@ -133,7 +135,7 @@ def test_a_digest_on_a_day_without_one_is_surplus(app: Application) -> None:
 
 
 def test_what_readers_change_is_no_fault(app: Application) -> None:
-    """Zones, hours, cadences, pauses and comings back: nobody is missing, nobody too many."""
+    """Changes of zone, hour and cadence, pauses and resubscriptions: nothing is missing or surplus."""
     moments = [HOUR + timedelta(hours=5) * number for number in range(24)]
     choices = [
         {"zone": "Pacific/Kiritimati", "hour": 23},
@@ -163,11 +165,11 @@ def _change(session: Session, reader: int, choice: dict[str, object], number: in
         subscribers.resubscribe(session, reader, "", now)
 
 
-def test_a_missing_digest_is_told(app: Application) -> None:
-    """By the doctor, as an error."""
+def test_the_doctor_reports_a_missing_digest(app: Application) -> None:
+    """As an error."""
     planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         lose_a_row(session)
-    found = {each.check: each for each in service_state.look(app.db, ModelStore(), NOW)}
+    found = {each.check: each for each in service_state.check(app.db, ModelStore(), NOW)}
     assert found["ledger"].level is doctor.Level.ERROR
     assert "1 digest due and missing" in found["ledger"].said

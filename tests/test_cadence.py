@@ -1,4 +1,4 @@
-"""Digests come at the reader's own hour, once a local day, through every change of the clocks."""
+"""Schedules: digests are due at the local hour, once a local day, through every change of the clocks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_next_digest_is_due(
 def test_no_local_day_ever_has_two_digests(
     kind: Cadence, weekday: int, hour: int, zone: str, start: datetime
 ) -> None:
-    """Walking from due time to due time never names one edition twice, nor leaves a gap over a week."""
+    """Consecutive due times have different editions and are at most a week apart."""
     due = schedule.next_due(kind, weekday, hour, zone, start)
     editions = []
     for _ in range(12):
@@ -71,8 +71,8 @@ def test_an_edition_is_the_local_day() -> None:
 @pytest.mark.parametrize(
     "name", ["Mars/Olympus", "", "../etc/passwd", "localtime", "utc ", "Europe/Berlin\n"]
 )
-def test_a_zone_that_does_not_exist_is_known(name: str) -> None:
-    """Whatever was typed, only real zones pass."""
+def test_a_zone_that_does_not_exist_is_rejected(name: str) -> None:
+    """Only IANA zones are accepted."""
     assert not schedule.valid_zone(name)
     assert schedule.valid_zone("Europe/Berlin")
 

@@ -570,7 +570,7 @@ def test_a_late_result_contains_no_data_of_an_erased_reader(
     (delivery,) = queue(app, now, "alice")
     with app.db.write() as session:
         ledger.claim(session, owner="me", now=now)
-        subscribers.erase(session, 1, now, keep_off=False)
+        subscribers.erase(session, 1, now, suppress=False)
     record(app, "me", {delivery: SendResult(verdict, 550, "5.1.1 <alice@example.org>: who?")}, now)
     with app.db.read() as session:
         held = [*session.exec(select(Event)), session.get_one(Delivery, delivery)]

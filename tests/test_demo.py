@@ -46,7 +46,7 @@ def _logs_as_before() -> Iterator[None]:
 
 def in_the_sample() -> dict[SourceKind, list[PaperRecord]]:
     found: dict[SourceKind, list[PaperRecord]] = {}
-    for file in sample.readings():
+    for file in sample.sample_files():
         read = sources.read(file.path.name, file.path.read_bytes(), file.at.date())
         found.setdefault(read.kind, []).extend(read.parsed.records)
     return found
@@ -66,7 +66,7 @@ def test_the_sample_is_ten_days_of_three_sources_that_overlap() -> None:
 
 def test_the_sample_is_read_in_the_order_of_time() -> None:
     """A day's votes of the next morning come after those of its morning."""
-    files = sample.readings()
+    files = sample.sample_files()
     assert [file.at for file in files] == sorted(file.at for file in files)
     names = [file.path.name for file in files]
     assert names.index("2026-03-18.json") < names.index("2026-03-18-next-morning.json")
@@ -81,7 +81,7 @@ def test_the_demo_runs_once_and_all_is_well(tmp_path: Path, monkeypatch: pytest.
     text = told.getvalue()
     assert "every due digest is in exactly one state" in " ".join(text.split())
     assert "the row has no title" in text
-    assert all(person.email in text for person in sample_subscribers.PEOPLE)
+    assert all(person.email in text for person in sample_subscribers.SUBSCRIBERS)
     (command,) = [line for line in text.splitlines() if "paperboy explain" in line]
     database, _, *asked = shlex.split(command)
     monkeypatch.setenv(*database.split("=", 1))
@@ -102,7 +102,7 @@ def test_live_asks_the_real_sources(app: Application, postbox: Postbox) -> None:
     settings = app.settings.model_copy(update={"smtp_host": HOST, "smtp_port": postbox.port})
     connected = replace(app, settings=settings, http=wire)
     now = datetime(2026, 3, 31, 12, tzinfo=UTC)
-    end, brought = demo.live_today(connected, now, Console(quiet=True))
+    end, brought = demo.run_live(connected, now, Console(quiet=True))
     assert end - now == timedelta(days=1)
     assert sum(brought.values(), IngestSummary()).papers_new == 7
     assert "alice@example.org" in {letter.recipient for letter in postbox.letters}
@@ -129,7 +129,10 @@ def well() -> report.Report:
             "2 digests due and missing",
         ),
         ({"errors": ["it broke"]}, "a run failed: it broke"),
-        ({"mailboxes": [report.Mailbox("alice@example.org", 2, 3, 1, "")]}, "alice@example.org got a paper"),
+        (
+            {"mailboxes": [report.MailboxSummary("alice@example.org", 2, 3, 1, "")]},
+            "alice@example.org got a paper",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(well: report.Report, change: dict[str, object], said: str) -> None:
@@ -190,14 +193,14 @@ def browser(app: Application, postbox: Postbox) -> TestClient:
     """The web app with the inbox beside it, and one mail in it."""
     send(postbox, "alice@example.org")
     site = main.create_app(app)
-    inbox.install(site, postbox, [report.Mailbox("frank@example.org", 0, 0, 0, "nothing fits")])
+    inbox.install(site, postbox, [report.MailboxSummary("frank@example.org", 0, 0, 0, "nothing fits")])
     return TestClient(site)
 
 
 def test_the_inbox_lists_every_mailbox_with_its_mails(browser: TestClient) -> None:
     """Also those to which no mail came, with what they are there to show."""
     text = browser.get("/demo/inbox").text
-    assert all(person.email in text for person in sample_subscribers.PEOPLE)
+    assert all(person.email in text for person in sample_subscribers.SUBSCRIBERS)
     assert 'href="/demo/inbox/1"' in text
     assert "Two papers for you" in text
     assert "Tue 31 Mar 2026" in text

@@ -1,4 +1,4 @@
-"""A desk lays out digests from candidates, interests and what readers said of papers."""
+"""Building digests from candidates, interests and feedback."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.mailserver import MailServer
 def test_what_a_reader_liked_brings_papers_of_its_kind(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What goes on from them, although no interest names it, but not they themselves; dislikes do not."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
+    """Papers like the liked ones come although no interest matches; the liked and disliked ones do not."""
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
     day = now.date()
     liked = [paper for paper in corpora.papers() if "protein folding" in paper.abstract][:6]
     with app.db.write() as session:
@@ -47,28 +47,28 @@ def test_what_a_reader_liked_brings_papers_of_its_kind(
             subscribers.set_feedback(session, bob, ids[paper.id], False, now)
     pipeline.send_due(app, now)
     with app.db.read() as session:
-        said = select(Delivery.subscriber_id, DigestContent.digest).select_from(Delivery).join(DigestContent)
-        digests = dict(session.exec(said).all())
+        rows = select(Delivery.subscriber_id, DigestContent.digest).select_from(Delivery).join(DigestContent)
+        digests = dict(session.exec(rows).all())
     close = next(s for s in digests[alice]["sections"] if s["heading"] == "Close to what you liked")
     assert set(close["papers"]) == sequels
     assert all("that you liked, through" in reason for reason in close["reasons"])
     assert {section["heading"] for section in digests[bob]["sections"]} == {"Trending now"}
     trending = {paper for section in digests[bob]["sections"] for paper in section["papers"]}
-    assert trending.isdisjoint(sequels), "what is like what a reader disliked is not pressed on them"
+    assert trending.isdisjoint(sequels), "papers like those that a reader disliked are not sent"
 
 
-def test_a_broken_interest_costs_its_own_reader_alone(
+def test_an_invalid_interest_affects_only_its_own_reader(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everybody else gets their digest, their interests matched together as if it were not there."""
-    asked: list[list[str]] = []
+    """Other readers get their digests, and their interests are matched in one batch."""
+    batches: list[list[str]] = []
     original = matching.MatchIndex.match
 
-    def listening(index: matching.MatchIndex, queries: Sequence[Query]) -> list[dict[int, float]]:
-        asked.append([query.text for query in queries])
+    def recording(index: matching.MatchIndex, queries: Sequence[Query]) -> list[dict[int, float]]:
+        batches.append([query.text for query in queries])
         return original(index, queries)
 
-    monkeypatch.setattr(matching.MatchIndex, "match", listening)
+    monkeypatch.setattr(matching.MatchIndex, "match", recording)
     with app.db.write() as session:
         shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
         alice = shelves.reader(session, "alice@example.org", ['"an open quotation mark'], now)
@@ -83,40 +83,40 @@ def test_a_broken_interest_costs_its_own_reader_alone(
     assert planned[alice].state is DeliveryState.SKIPPED
     assert "something went wrong on our side, and was noted (InvalidInterest)" in planned[alice].reason
     assert digests.keys() == {planned[bob].id, planned[carol].id}
-    assert [texts for texts in asked if texts] == [["agents", "video"]]
+    assert [texts for texts in batches if texts] == [["agents", "video"]]
 
 
-def said(title: str, now: datetime) -> tuple[Feedback, ...]:
+def likes(title: str, now: datetime) -> tuple[Feedback, ...]:
     return (Feedback(title, "An abstract.", (), True, now),)
 
 
-def test_what_readers_like_is_learned_before_anything_is_locked(
+def test_profiles_are_built_before_anything_is_locked(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planning holds the database for as short as it can."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
-    happened: list[str] = []
+    """Planning keeps rows locked for as short a time as possible."""
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    calls: list[str] = []
     original = DigestBuilder.ranked
 
-    def ranked(self: DigestBuilder, *orders: Any) -> Any:
-        happened.append("ranked")
-        return original(self, *orders)
+    def ranked(self: DigestBuilder, *requests: Any) -> Any:
+        calls.append("ranked")
+        return original(self, *requests)
 
-    class Noted(user_profile.UserProfile):
+    class RecordedProfile(user_profile.UserProfile):
         @property
         def relevance(self) -> dict[int, float]:  # type: ignore[override]
-            happened.append("learned")
+            calls.append("learned")
             return {}
 
-    looked_for = matching.MatchIndex.excluded_papers
+    original_excluded = matching.MatchIndex.excluded
 
     def excluded(self: matching.MatchIndex, query: Query) -> frozenset[int]:
-        happened.extend(["muted"] if query.excluded_phrases else [])
-        return looked_for(self, query)
+        calls.extend(["muted"] if query.without else [])
+        return original_excluded(self, query)
 
     monkeypatch.setattr(DigestBuilder, "ranked", ranked)
-    monkeypatch.setattr(user_profile, "UserProfile", Noted)
-    monkeypatch.setattr(matching.MatchIndex, "excluded_papers", excluded)
+    monkeypatch.setattr(user_profile, "UserProfile", RecordedProfile)
+    monkeypatch.setattr(matching.MatchIndex, "excluded", excluded)
     with app.db.write() as session:
         paper = shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
         wanted = {"muted": ["games", "GAME", "lions"]}
@@ -124,28 +124,28 @@ def test_what_readers_like_is_learned_before_anything_is_locked(
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, paper, True, now)
     planning.plan(app.digest_context, now)
-    assert happened[:4] == ["learned", "muted", "muted", "ranked"]
-    assert happened.count("muted") == 2, "however it is spelled, it is looked for once"
+    assert calls[:4] == ["learned", "muted", "muted", "ranked"]
+    assert calls.count("muted") == 2, "spellings of the same word are searched once"
 
 
-def test_no_more_tastes_are_kept_than_are_needed(
+def test_the_cache_of_profiles_is_bounded(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is one reader's, and there may be very many readers."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
-    monkeypatch.setattr(builder, "TASTES", 1)
+    """Each profile belongs to one reader, and there may be very many readers."""
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(builder, "MAX_CACHED_PROFILES", 1)
     with app.db.write() as session:
         shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
     with app.db.read() as session:
-        place = DigestBuilder(app.digest_context, session, now)
-    first = place.liking(said("Tumours", now))
-    assert place.liking(said("Tumours", now)) is first
-    assert place.liking(said("Galaxies", now))
-    assert place.liking(said("Tumours", now)) is not first
+        digest_builder = DigestBuilder(app.digest_context, session, now)
+    first = digest_builder.profile_of(likes("Tumours", now))
+    assert digest_builder.profile_of(likes("Tumours", now)) is first
+    assert digest_builder.profile_of(likes("Galaxies", now))
+    assert digest_builder.profile_of(likes("Tumours", now)) is not first
 
 
 def test_an_interest_typed_twice_counts_once(app: Application, now: datetime) -> None:
-    """A preview is what a reader would get, whose doubles are folded when they sign up."""
+    """A preview deduplicates interests as signing up does."""
     with app.db.write() as session:
         shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
     once = pipeline.preview(app, Preferences(interests=(Interest("agents"),)), now)

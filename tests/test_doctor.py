@@ -61,14 +61,14 @@ def settings(settings: Settings, names: NameServer, tmp_path: Path) -> Iterator[
 def examine(app: Application, now: datetime, names: NameServer, **changed: object) -> dict[str, Finding]:
     """The findings by check, with some settings changed."""
     settings = app.settings.model_copy(update=changed)
-    found = doctor.examine(settings, now, service=temporary_service(), resolver=names.resolver)
+    found = doctor.run_checks(settings, now, service=temporary_service(), resolver=names.resolver)
     assert all(finding.fix for finding in found if finding.level is not Level.OK)
     return {finding.check: finding for finding in found}
 
 
 def remembered(app: Application, now: datetime) -> dict[str, Finding]:
     """The findings in the database alone."""
-    return {finding.check: finding for finding in service_state.look(app.db, model_store.ModelStore(), now)}
+    return {finding.check: finding for finding in service_state.check(app.db, model_store.ModelStore(), now)}
 
 
 def test_a_healthy_service_has_no_finding_but_good_ones(
@@ -164,7 +164,7 @@ def test_the_web_app_is_asked_by_network_only_when_told_to(
     """Not by accident, from a machine that must not reach out."""
     assert "online" not in examine(app, now, names)
     settings = app.settings.model_copy(update={"base_url": "http://paperboy.test"})
-    found = doctor.examine(
+    found = doctor.run_checks(
         settings, now, service=temporary_service(), resolver=names.resolver, online=HttpTransport()
     )
     assert found[-1].check == "online"
@@ -282,7 +282,7 @@ def test_a_model_that_is_missing_or_corrupt_is_found(app: Application, now: date
     with app.db.write() as session:
         session.exec(select(TrainedModel)).one().data = b"gone"
     torn, instead = (
-        each for each in service_state.look(app.db, model_store.ModelStore(), now) if each.check == "model"
+        each for each in service_state.check(app.db, model_store.ModelStore(), now) if each.check == "model"
     )
     assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model learn` to make a new one")
     assert "model 1 of 2026-11-20 09:30 UTC is not used: The stored bytes" in torn.said

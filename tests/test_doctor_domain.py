@@ -51,7 +51,7 @@ def names(settings: Settings) -> Iterator[NameServer]:
 
 def look(settings: Settings, names: NameServer, **changed: object) -> dict[str, Finding]:
     """The findings by check, with some settings changed."""
-    told = dns_records.look(settings.model_copy(update=changed), names.resolver)
+    told = dns_records.check(settings.model_copy(update=changed), names.resolver)
     return {finding.check: finding for finding in told}
 
 

@@ -29,7 +29,7 @@ def reader(app: Application, now: datetime) -> int:
 def look(app: Application, reader: int, now: datetime) -> Callable[[ASGIApp], list[Finding]]:
     """A function that tries the way out of a site."""
     way_out = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader, now))
-    return lambda site: list(oneclick.look(app, site, reader, way_out))
+    return lambda site: list(oneclick.check(app, site, reader, way_out))
 
 
 Look = Callable[[ASGIApp], list[Finding]]
@@ -115,9 +115,9 @@ def test_a_request_is_as_by_network(app: Application, reader: int, now: datetime
     """No cookie and no login goes with it; what the web app answers comes back."""
     site = main.create_app(app)
     url = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader, now))
-    left = oneclick.asked(site, "POST", url, *oneclick.FORMS["urlencoded"])
+    left = oneclick.send_request(site, "POST", url, *oneclick.FORM_ENCODINGS["urlencoded"])
     assert (left.status, "set-cookie" in left.headers) == (200, False)
-    forged = oneclick.asked(site, "POST", f"{url[:-1]}{'A' if url[-1] != 'A' else 'B'}")
+    forged = oneclick.send_request(site, "POST", f"{url[:-1]}{'A' if url[-1] != 'A' else 'B'}")
     assert 400 <= forged.status < 500
     with app.db.read() as session:
         assert subscribers.get(session, reader).state is SubscriberState.UNSUBSCRIBED

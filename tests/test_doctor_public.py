@@ -22,7 +22,7 @@ def look(settings: Settings, now: datetime, serve: Serve) -> Finding:
     async def at_once(_seconds: float) -> None:
         pass
 
-    (finding,) = web_reachability.look(
+    (finding,) = web_reachability.check(
         settings, now, HttpTransport(httpx.MockTransport(serve), sleep=at_once)
     )
     return finding

@@ -68,7 +68,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def mail(settings: Settings) -> Mail:
     """A digest that was sent by the whole path, as it was received."""
     sink = Sink()
-    found = {finding.check: finding.level for finding in test_mail.look(settings, temporary_service(), sink)}
+    found = {finding.check: finding.level for finding in test_mail.check(settings, temporary_service(), sink)}
     assert {level for check, level in found.items()} == {Level.OK}
     raw = sink.taken[0].raw
     assert b"</body>" in raw, "what the tests look for stands on one line"
@@ -81,7 +81,7 @@ def mail(settings: Settings) -> Mail:
 def look(mail: Mail) -> dict[str, list[Finding]]:
     """What is found, by check."""
     found: dict[str, list[Finding]] = {}
-    for finding in message_checks.look(mail):
+    for finding in message_checks.check(mail):
         assert finding.fix or finding.level is Level.OK
         found.setdefault(finding.check, []).append(finding)
     return found
@@ -125,14 +125,14 @@ def test_a_mail_that_the_relay_is_to_sign_is_well(mail: Mail, settings: Settings
 
 def test_what_is_changed_on_the_way_to_the_sink_is_found(settings: Settings) -> None:
     """It is the received bytes that are looked at, not what was meant to be sent."""
-    found = test_mail.look(settings, temporary_service(), Tampering(header("Subject", "Another one")))
+    found = test_mail.check(settings, temporary_service(), Tampering(header("Subject", "Another one")))
     assert {each.check for each in found if each.level is not Level.OK} == {"mail signatures"}
 
 
 # --- headers
 
 
-@pytest.mark.parametrize("name", message_checks.ONCE)
+@pytest.mark.parametrize("name", message_checks.REQUIRED_HEADERS)
 def test_a_header_that_is_missing_is_found(name: str, mail: Mail) -> None:
     """Each of them."""
     assert f"no header {name}" in wrong(mail, header(name, None))["mail headers"]
@@ -227,7 +227,7 @@ def test_a_signature_that_covers_too_little_is_found(mail: Mail) -> None:
 
 def test_a_signature_for_another_domain_is_found(mail: Mail) -> None:
     """It helps that domain, and DMARC does not count it."""
-    said = wrong(mail, signed_anew(mail, message_checks.SIGNED, domain="news.paperboy.test"))[
+    said = wrong(mail, signed_anew(mail, message_checks.MUST_BE_SIGNED, domain="news.paperboy.test"))[
         "mail signatures"
     ]
     assert "for news.paperboy.test, which is not the From domain" in said

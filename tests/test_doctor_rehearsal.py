@@ -17,7 +17,7 @@ from app.settings import Settings, SmtpSecurity
 
 def look(settings: Settings, sink: Sink | None = None) -> dict[str, Finding]:
     """The findings by check."""
-    return {finding.check: finding for finding in test_mail.look(settings, temporary_service(), sink)}
+    return {finding.check: finding for finding in test_mail.check(settings, temporary_service(), sink)}
 
 
 def test_a_digest_is_sent_and_left(settings: Settings) -> None:

@@ -26,7 +26,7 @@ LATER = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 def look(settings: Settings, now: datetime = LATER, **changed: object) -> dict[str, Finding]:
     """The findings by check, with some settings changed."""
-    found = relay.look(settings.model_copy(update=changed), now)
+    found = relay.check(settings.model_copy(update=changed), now)
     return {finding.check: finding for finding in found}
 
 
@@ -176,7 +176,7 @@ def test_a_password_in_clear_is_found(settings: Settings) -> None:
     asked = settings.model_copy(update={"smtp_username": "me", "smtp_password": "secret"})
 
     def levels(seen: Seen) -> dict[str, Level]:
-        return {finding.check: finding.level for finding in relay.judge(seen, asked, LATER)}
+        return {finding.check: finding.level for finding in relay.check_connection(seen, asked, LATER)}
 
     assert levels(elsewhere)["relay password"] is Level.WARNING
     assert levels(elsewhere)["relay TLS"] is Level.WARNING

@@ -21,7 +21,7 @@ from tests.imapserver import ImapServer
 def look(settings: Settings, now: datetime, **changed: object) -> dict[str, Finding]:
     """The findings by check, with some settings changed."""
     database = Database(settings.database_url)
-    told = list(bounces.look(settings.model_copy(update=changed), database, now))
+    told = list(bounces.check(settings.model_copy(update=changed), database, now))
     database.dispose()
     found = {finding.check: finding for finding in told}
     assert all(finding.fix for finding in found.values() if finding.level is not Level.OK)
@@ -84,7 +84,7 @@ def test_a_mailbox_that_is_not_there_is_found(
 )
 def test_a_password_that_goes_in_clear_is_found(url: str, warned: bool) -> None:
     """Unless it never leaves this machine."""
-    assert [finding.level for finding in bounces.in_clear(url)] == [Level.WARNING] * warned
+    assert [finding.level for finding in bounces.check_encryption(url)] == [Level.WARNING] * warned
 
 
 def test_a_folder_is_looked_into(settings: Settings, now: datetime, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from app.settings import Settings
 
 def look(settings: Settings, **changed: object) -> dict[str, Finding]:
     """The findings by check, with some settings changed."""
-    return {finding.check: finding for finding in configuration.look(settings.model_copy(update=changed))}
+    return {finding.check: finding for finding in configuration.check(settings.model_copy(update=changed))}
 
 
 @pytest.mark.parametrize(

@@ -75,10 +75,10 @@ def test_its_examples_find_something_in_the_demo() -> None:
     """Whoever has just run the demo tries these first."""
     asked = re.findall(r'(?:preview --interest|backtest) "([^"]+)"', README)
     (reader, paper) = re.findall(r"paperboy explain (\S+) (\S+)", README)[0]
-    texts = "".join(file.path.read_text().lower() for file in sample.readings())
+    texts = "".join(file.path.read_text().lower() for file in sample.sample_files())
     assert len(asked) == 2
     assert all(each in texts for each in [*asked, paper])
-    wanted = {person.email: person.wants for person in sample_subscribers.PEOPLE}[reader]
+    wanted = {person.email: person.wants for person in sample_subscribers.SUBSCRIBERS}[reader]
     assert set(asked) <= {wish.text for wish in wanted.interests}, "and it was sent"
 
 

@@ -1,4 +1,4 @@
-"""What a reader said of papers is kept as they said it last, is theirs alone, and can be forgotten."""
+"""Feedback on papers: the last one counts, it is private to its reader, and it can be deleted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def bob(app: Application, now: datetime) -> int:
         return shelves.reader(session, "bob@example.org", ["proteins"], now)
 
 
-def said_by(session: Session, reader: int) -> list[tuple[str, bool]]:
+def feedback_of(session: Session, reader: int) -> list[tuple[str, bool]]:
     return [
         (each.title, each.liked)
         for each in subscribers.feedback_for_ranking(session, [reader]).get(reader, ())
@@ -66,29 +66,31 @@ def count(session: Session, table: type) -> int:
     return session.exec(select(func.count()).select_from(table)).one()
 
 
-# --- a word on a paper
+# --- feedback on one paper
 
 
-def test_the_last_word_counts(app: Application, alice: int, papers: tuple[int, ...], now: datetime) -> None:
-    """Saying the same again changes nothing, not even when it was said; the contrary does."""
+def test_the_last_feedback_counts(
+    app: Application, alice: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """The same feedback again changes nothing, not even its time; the contrary replaces it."""
     with app.db.write() as session:
         for later in (now, now + MINUTE):
             subscribers.set_feedback(session, alice, papers[0], True, later)
-        (opinion,) = subscribers.feedback_for_ranking(session, [alice])[alice]
-        assert opinion == Feedback(
+        (item,) = subscribers.feedback_for_ranking(session, [alice])[alice]
+        assert item == Feedback(
             "Language Agents that Plan Ahead", "They plan.", ("Ada Lovelace", "Grace Hopper"), True, now,
             paper_id=papers[0],
         )  # fmt: skip
         subscribers.set_feedback(session, alice, papers[0], False, now + MINUTE)
-        assert said_by(session, alice) == [("Language Agents that Plan Ahead", False)]
+        assert feedback_of(session, alice) == [("Language Agents that Plan Ahead", False)]
         subscribers.remove_feedback(session, alice, papers[0])
         assert subscribers.feedback_for_ranking(session, [alice]) == {}
 
 
-def test_each_reader_has_their_own_say(
+def test_feedback_belongs_to_its_reader(
     app: Application, alice: int, bob: int, papers: tuple[int, ...], now: datetime
 ) -> None:
-    """What one takes back, removes or forgets, the other keeps; the newest stands first."""
+    """Deleting the feedback of one reader leaves that of others; the newest comes first."""
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, papers[0], True, now)
         subscribers.set_feedback(session, alice, papers[1], False, now + MINUTE)
@@ -97,26 +99,26 @@ def test_each_reader_has_their_own_say(
         own_key = subscribers.feedback_for_ranking(session, [bob])[bob][1].own_key
         subscribers.remove_feedback(session, alice, papers[0])
         subscribers.remove_private_paper(session, alice, own_key)
-        assert said_by(session, alice) == [("Folding Proteins on a Laptop", False)]
-        subscribers.forget_opinions(session, alice)
+        assert feedback_of(session, alice) == [("Folding Proteins on a Laptop", False)]
+        subscribers.forget_feedback(session, alice)
         assert subscribers.feedback_for_ranking(session, [alice, bob]).keys() == {bob}
-        assert len(said_by(session, bob)) == 2
+        assert len(feedback_of(session, bob)) == 2
         subscribers.remove_private_paper(session, bob, own_key)
-        assert said_by(session, bob) == [("Language Agents that Plan Ahead", False)]
+        assert feedback_of(session, bob) == [("Language Agents that Plan Ahead", False)]
 
 
-def test_a_paper_that_is_not_there_has_no_opinions(app: Application, alice: int, now: datetime) -> None:
-    """Nor can it be taken back; nothing happens."""
+def test_feedback_on_an_unknown_paper_is_rejected(app: Application, alice: int, now: datetime) -> None:
+    """Removing feedback that does not exist does nothing."""
     with app.db.write() as session:
         with pytest.raises(NotFound):
             subscribers.set_feedback(session, alice, 4711, True, now)
         subscribers.remove_feedback(session, alice, 4711)
 
 
-def test_a_reader_who_is_erased_says_nothing_any_more(
+def test_an_erased_reader_cannot_give_feedback(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime
 ) -> None:
-    """Though a link was opened a moment before."""
+    """Even with a link that was opened before."""
     with app.db.write() as session:
         subscribers.erase(session, alice, now)
         with pytest.raises(Conflict):
@@ -125,37 +127,37 @@ def test_a_reader_who_is_erased_says_nothing_any_more(
             subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
 
 
-def test_two_papers_that_are_one_today_have_one_opinion(
+def test_merged_papers_have_one_feedback(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime
 ) -> None:
-    """The newer one, by whichever id it was said; taken back, it is gone under both."""
+    """The newer one counts, under either id; removing it removes both."""
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, papers[1], False, now)
         subscribers.set_feedback(session, alice, papers[0], True, now + MINUTE)
         kept, absorbed = (session.get_one(Paper, number) for number in papers[:2])
         merging.merge(session, kept, absorbed, "nearly the same title", now)
-        (opinion,) = subscribers.feedback_for_ranking(session, [alice])[alice]
-        assert (opinion.paper_id, opinion.liked) == (papers[0], True)
+        (item,) = subscribers.feedback_for_ranking(session, [alice])[alice]
+        assert (item.paper_id, item.liked) == (papers[0], True)
         subscribers.set_feedback(
             session, alice, papers[1], False, now + 2 * MINUTE
         )  # by a link in an older mail
-        (opinion,) = subscribers.feedback_for_ranking(session, [alice])[alice]
-        assert (opinion.paper_id, opinion.liked) == (papers[0], False)
+        (item,) = subscribers.feedback_for_ranking(session, [alice])[alice]
+        assert (item.paper_id, item.liked) == (papers[0], False)
         subscribers.remove_feedback(session, alice, papers[1])
         assert count(session, FeedbackRow) == 0
 
 
-def test_opinions_take_few_queries(app: Application, papers: tuple[int, ...], now: datetime) -> None:
-    """However many readers are asked for: a planning run asks for hundreds at once."""
+def test_loading_feedback_takes_few_queries(app: Application, papers: tuple[int, ...], now: datetime) -> None:
+    """The number does not depend on the number of readers: planning loads hundreds at once."""
     with app.db.write() as session:
         readers = [shelves.reader(session, f"reader{n}@example.org", [], now) for n in range(30)]
         for number in readers:
             subscribers.set_feedback(session, number, papers[number % 3], True, now)
-    asked: list[str] = []
-    event.listen(app.db.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    statements: list[str] = []
+    event.listen(app.db.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
     with app.db.read() as session:
         assert len(subscribers.feedback_for_ranking(session, readers)) == 30
-    assert len([statement for statement in asked if statement.startswith("SELECT")]) == 5
+    assert len([statement for statement in statements if statement.startswith("SELECT")]) == 5
 
 
 # --- pasted papers
@@ -203,7 +205,9 @@ def test_a_title_alone_may_not_be_enough(
 @pytest.mark.parametrize(
     "unknown", [PaperRecord(title="", arxiv_id="1706.03762"), PaperRecord(title="hello")], ids=["id", "word"]
 )
-def test_what_says_nothing_is_told(app: Application, papers: tuple[int, ...], unknown: PaperRecord) -> None:
+def test_unusable_references_are_reported(
+    app: Application, papers: tuple[int, ...], unknown: PaperRecord
+) -> None:
     """Nothing can be learned from a number alone, or from a single word."""
     with app.db.read() as session:
         found = subscribers.match_references(session, [unknown, unknown])
@@ -230,66 +234,66 @@ def test_pasted_papers_are_liked_once(
         subscribers.set_feedback(session, alice, papers[0], False, now)
         for later in (now + MINUTE, now + 2 * MINUTE):
             subscribers.like(session, alice, subscribers.match_references(session, pasted), later)
-        said = subscribers.feedback_for_ranking(session, [alice])[alice]
+        items = subscribers.feedback_for_ranking(session, [alice])[alice]
         assert count(session, Paper) == before
-    assert [(each.title, each.liked, each.at) for each in said] == [
+    assert [(each.title, each.liked, each.at) for each in items] == [
         ("Language Agents that Plan Ahead", True, now + MINUTE),
         ("Attention Is All We Had", True, now + MINUTE),
     ]
-    assert (said[1].abstract, said[1].authors, said[1].paper_id) == (
+    assert (items[1].abstract, items[1].authors, items[1].paper_id) == (
         "We attend.", ("Ada Lovelace", "Alan Turing"), None,
     )  # fmt: skip
 
 
-def test_a_paper_that_the_archive_got_to_know_is_not_liked_twice(
+def test_feedback_replaces_a_private_paper_of_the_same_title(
     app: Application, alice: int, now: datetime
 ) -> None:
-    """What its reader says of it takes the place of what they had pasted."""
+    """The paper was pasted before the archive had it."""
     with app.db.write() as session:
         subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
         paper = shelves.paper(session, shelves.source(session, now), ATTENTION.title, now.date(), now)
         subscribers.set_feedback(session, alice, paper, False, now)
-        assert said_by(session, alice) == [(ATTENTION.title, False)]
+        assert feedback_of(session, alice) == [(ATTENTION.title, False)]
 
 
 def test_titles_of_any_script_and_length_are_kept(app: Application, alice: int, now: datetime) -> None:
-    """An index of the database takes no more than it can hold."""
+    """Their keys are short enough for a database index."""
     titles = ["".join(chr(0x4E00 + (n * 37 + offset) % 20_000) for n in range(1_000)) for offset in (1, 2)]
     own = tuple(PaperRecord(title=title) for title in [*titles, "∞", "x" * 1_000])
     with app.db.write() as session:
         subscribers.like(session, alice, MatchedReferences(own=own), now)
-        assert {title for title, _ in said_by(session, alice)} == {record.title for record in own}
+        assert {title for title, _ in feedback_of(session, alice)} == {record.title for record in own}
 
 
 def test_there_is_room_for_a_thousand(
     app: Application, alice: int, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A paste beyond it is refused as a whole, and what was there stays."""
-    monkeypatch.setattr(feedback, "MOST_OPINIONS", 2)
+    """A paste beyond the limit is rejected as a whole."""
+    monkeypatch.setattr(feedback, "MAX_FEEDBACK", 2)
     with app.db.write() as session:
         subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
         two = MatchedReferences(own=(PaperRecord(title="One More"), PaperRecord(title="And Another")))
         with pytest.raises(InvalidInput, match="remove some first"):
             subscribers.like(session, alice, two, now)
-        assert said_by(session, alice) == [(ATTENTION.title, True)]
+        assert feedback_of(session, alice) == [(ATTENTION.title, True)]
 
 
-def test_what_is_there_already_takes_no_room(
+def test_papers_pasted_again_do_not_count_twice(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bibliography that grows may be pasted whole, again and again."""
-    monkeypatch.setattr(feedback, "MOST_OPINIONS", 3)
+    monkeypatch.setattr(feedback, "MAX_FEEDBACK", 3)
     pasted = [PaperRecord(title="", arxiv_id="2611.00001"), ATTENTION]
     with app.db.write() as session:
         for grown in (pasted, [*pasted, PaperRecord(title="One More")]):
             subscribers.like(session, alice, subscribers.match_references(session, grown), now)
-        assert len(said_by(session, alice)) == 3
+        assert len(feedback_of(session, alice)) == 3
 
 
 # --- signing up, exporting, erasing
 
 
-def signed_up(session: Session, now: datetime, *own: PaperRecord, email: str = "carol@example.org") -> int:
+def sign_up(session: Session, now: datetime, *own: PaperRecord, email: str = "carol@example.org") -> int:
     subscribers.sign_up(session, SignUp(email, WANTED, MatchedReferences(own=own)), "192.0.2.1", now)
     return session.exec(select(Subscriber.id).where(Subscriber.email == email)).one() or 0
 
@@ -297,23 +301,23 @@ def signed_up(session: Session, now: datetime, *own: PaperRecord, email: str = "
 def test_what_was_pasted_at_sign_up_waits_for_the_confirmation(app: Application, now: datetime) -> None:
     """It stays apart until then; confirming makes it the reader's."""
     with app.db.write() as session:
-        signed_up(session, now, PaperRecord(title="Pasted by a Stranger"))
-        carol = signed_up(session, now, ATTENTION)
-        assert said_by(session, carol) == []
+        sign_up(session, now, PaperRecord(title="Pasted by a Stranger"))
+        carol = sign_up(session, now, ATTENTION)
+        assert feedback_of(session, carol) == []
         subscribers.confirm(session, carol, "192.0.2.1", now)
-        assert said_by(session, carol) == [(ATTENTION.title, True)]
+        assert feedback_of(session, carol) == [(ATTENTION.title, True)]
 
 
-def test_a_stranger_changes_nothing_of_what_a_reader_said(app: Application, now: datetime) -> None:
-    """An active reader's opinions stay as they are; so do a former reader's, until they confirm."""
+def test_a_sign_up_by_a_stranger_changes_no_feedback(app: Application, now: datetime) -> None:
+    """Active readers keep their feedback; so do former readers, until they confirm."""
     with app.db.write() as session:
-        carol = signed_up(session, now, ATTENTION)
+        carol = sign_up(session, now, ATTENTION)
         subscribers.confirm(session, carol, "192.0.2.1", now)
-        signed_up(session, now, PaperRecord(title="Pasted by a Stranger"))
-        assert said_by(session, carol) == [(ATTENTION.title, True)]
+        sign_up(session, now, PaperRecord(title="Pasted by a Stranger"))
+        assert feedback_of(session, carol) == [(ATTENTION.title, True)]
         subscribers.unsubscribe(session, carol, now)
-        signed_up(session, now + timedelta(days=1), PaperRecord(title="Pasted by a Stranger"))
-        assert said_by(session, carol) == [(ATTENTION.title, True)]
+        sign_up(session, now + timedelta(days=1), PaperRecord(title="Pasted by a Stranger"))
+        assert feedback_of(session, carol) == [(ATTENTION.title, True)]
 
 
 def test_a_full_reader_of_old_signs_up_like_anybody(
@@ -321,21 +325,21 @@ def test_a_full_reader_of_old_signs_up_like_anybody(
 ) -> None:
     """That there is no room is not told to who only knows the address."""
     with app.db.write() as session:
-        carol = signed_up(session, now, ATTENTION)
+        carol = sign_up(session, now, ATTENTION)
         subscribers.confirm(session, carol, "192.0.2.1", now)
         subscribers.unsubscribe(session, carol, now)
-        monkeypatch.setattr(feedback, "MOST_OPINIONS", 1)
-        signed_up(session, now, PaperRecord(title="One More"))
+        monkeypatch.setattr(feedback, "MAX_FEEDBACK", 1)
+        sign_up(session, now, PaperRecord(title="One More"))
         subscribers.confirm(session, carol, "192.0.2.1", now)
-        assert said_by(session, carol) == [(ATTENTION.title, True)]
+        assert feedback_of(session, carol) == [(ATTENTION.title, True)]
 
 
 def test_nothing_is_kept_for_an_address_that_gets_no_mail(app: Application, now: datetime) -> None:
     """Nobody could ever see it, or have it forgotten."""
     with app.db.write() as session:
         suppression.suppress(session, "carol@example.org", "complaint", now)
-        asked = SignUp("carol@example.org", WANTED, MatchedReferences(own=(ATTENTION,)))
-        subscribers.sign_up(session, asked, "192.0.2.1", now)
+        form = SignUp("carol@example.org", WANTED, MatchedReferences(own=(ATTENTION,)))
+        subscribers.sign_up(session, form, "192.0.2.1", now)
         row = session.exec(select(FormSubmission)).one()
         assert (row.email, row.visitor, row.preferences, row.liked) == ("", "", {}, {})
 
@@ -343,7 +347,7 @@ def test_nothing_is_kept_for_an_address_that_gets_no_mail(app: Application, now:
 def test_declining_forgets_what_was_pasted(app: Application, now: datetime) -> None:
     """Nothing is kept of who never was a reader."""
     with app.db.write() as session:
-        subscribers.decline(session, signed_up(session, now, ATTENTION), now)
+        subscribers.decline(session, sign_up(session, now, ATTENTION), now)
         assert session.exec(select(FormSubmission.liked)).one() == {}
 
 
@@ -354,19 +358,21 @@ def test_opinions_are_exported_and_erased(
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, papers[0], False, now)
         subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
-        held = subscribers.export(session, alice)["opinions"]
-        assert [(each["title"], each["liked"]) for each in held] == [
+        exported = subscribers.export(session, alice)["opinions"]
+        assert [(each["title"], each["liked"]) for each in exported] == [
             ("Language Agents that Plan Ahead", False), (ATTENTION.title, True),
         ]  # fmt: skip
-        assert held[0]["at"] == now.isoformat()
+        assert exported[0]["at"] == now.isoformat()
         subscribers.erase(session, alice, now)
         assert subscribers.export(session, alice)["opinions"] == []
         assert (count(session, FeedbackRow), count(session, PrivatePaper)) == (0, 0)
 
 
 @pytest.mark.parametrize("stored", ["null", "[null, 7]", '"Ada Lovelace"', "7"])
-def test_what_is_no_list_of_names_costs_nobody_anything(app: Application, now: datetime, stored: str) -> None:
-    """Least of all the others of the shard."""
+def test_an_invalid_list_of_ignored_authors_is_treated_as_empty(
+    app: Application, now: datetime, stored: str
+) -> None:
+    """Planning of the shard does not fail."""
     with app.db.write() as session:
         paper = shelves.paper(session, shelves.source(session, now), "One", now.date(), now, authors=["Ada"])
         alice = shelves.reader(session, "alice@example.org", [], now)
@@ -393,18 +399,18 @@ def test_an_author_of_what_is_liked_may_be_left_out(app: Application, now: datet
 
     def counted(reader: int) -> list[tuple[str, ...]]:
         with app.db.read() as session:
-            said = subscribers.feedback_for_ranking(session, [alice, bob])[reader]
-        return sorted(one.authors for one in said)
+            items = subscribers.feedback_for_ranking(session, [alice, bob])[reader]
+        return sorted(item.authors for item in items)
 
     assert counted(alice) == [(), ("Alan Turing",)]
     assert counted(bob) == [("Ada Lovelace", "Alan Turing"), ("Lovelace, Ada",)]
     with app.db.read() as session:
-        told = {tuple(each["authors"]) for each in subscribers.export(session, alice)["opinions"]}
-    assert told == {*counted(bob)}, "what is held is told in full"
+        exported = {tuple(item["authors"]) for item in subscribers.export(session, alice)["opinions"]}
+    assert exported == {*counted(bob)}, "the export contains all authors"
     with app.db.write() as session:
         subscribers.unignore_author(session, alice, "ADA LOVELACE")
     assert counted(alice) == counted(bob)
     with app.db.write() as session:
         subscribers.ignore_author(session, alice, "Alan Turing")
-        subscribers.forget_opinions(session, alice)
+        subscribers.forget_feedback(session, alice)
         assert subscribers.get(session, alice).ignored_authors == []

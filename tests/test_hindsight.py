@@ -1,4 +1,4 @@
-"""A look back brings what the days would have brought: nothing twice, nothing before its day."""
+"""Backtesting: each past day with the papers, listings and votes of that day, and no paper twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AGENTS = [Interest("agents")]
 
 
 def list_paper(app: Application, title: str, ago: int, upvotes: int = 10) -> int:
-    """A paper listed some days ago, its votes of eight o'clock that day; its id."""
+    """Store a paper listed some days ago, with votes of eight o'clock that day. Return its id."""
     with app.db.write() as session:
         source = session.exec(select(Source)).first() or shelves.source(session, NOW)
         day = NOW - timedelta(days=ago, hours=2)
@@ -34,8 +34,8 @@ def list_paper(app: Application, title: str, ago: int, upvotes: int = 10) -> int
         )
 
 
-def brought(editions: list[Edition]) -> dict[str, list[int]]:
-    """The papers of each day that has any."""
+def papers_by_day(editions: list[Edition]) -> dict[str, list[int]]:
+    """Return the papers of each day that has any."""
     return {
         each.edition: [pick.paper_id for pick in each.digest.picks]
         for each in editions
@@ -50,13 +50,13 @@ def test_each_day_brings_what_was_listed_by_then(app: Application) -> None:
     list_paper(app, "Video Diffusion", 1)
     editions = pipeline.backtest(app, NOW, AGENTS, 3)
     assert [each.edition for each in editions] == ["2026-11-18", "2026-11-19", "2026-11-20"]
-    assert brought(editions) == {"2026-11-18": [first, older], "2026-11-20": [second]}
+    assert papers_by_day(editions) == {"2026-11-18": [first, older], "2026-11-20": [second]}
     assert isinstance(editions[1].digest, Skip)
     assert editions[1].digest.reason == "the one new paper did not match your interests."
 
 
 def test_it_agrees_with_what_planning_did(app: Application) -> None:
-    """A reader who had been there got the same papers, for the same reasons, in the same order."""
+    """A reader who was subscribed on these days got the same papers in the same order."""
     for ago in range(6):
         for number in range(3):
             list_paper(app, f"Agents {ago} of {number}", ago, upvotes=5 * number + ago)
@@ -71,9 +71,9 @@ def test_it_agrees_with_what_planning_did(app: Application) -> None:
         rows = session.exec(select(Delivery).order_by(Delivery.edition)).all()  # type: ignore[arg-type]
         real = {row.edition: shelves.digest(app, row) for row in rows}
     editions = pipeline.backtest(app, NOW, AGENTS, 5, max_papers=4)
-    told = {each.edition: each.digest for each in editions}
-    assert len(told) == 5
-    for name, digest in told.items():
+    backtested = {edition.edition: edition.digest for edition in editions}
+    assert len(backtested) == 5
+    for name, digest in backtested.items():
         assert isinstance(digest, Digest)
         assert [pick.paper_id for pick in digest.picks] == [pick.paper_id for pick in real[name].picks]
 
@@ -106,8 +106,8 @@ def test_listed_again_is_not_listed_earlier(app: Application) -> None:
     assert queries.as_of(paper, NOW) == paper
 
 
-def test_the_first_figure_serves_where_none_is_as_old() -> None:
-    """Votes that were read only later are nearer to the truth than none; momentum is not told from them."""
+def test_the_oldest_votes_are_used_for_days_before_them() -> None:
+    """Votes that were read later are a better estimate than none; momentum is not computed from them."""
     later = VoteSample(NOW, 40)
     paper = PaperView(1, "Paper", upvotes=90, votes=(later, VoteSample(NOW + timedelta(days=1), 90)))
     then = queries.as_of(replace(paper, listed_on=(TODAY,)), NOW - timedelta(days=1))
@@ -116,7 +116,7 @@ def test_the_first_figure_serves_where_none_is_as_old() -> None:
 
 
 def test_nothing_is_written(app: Application) -> None:
-    """However often somebody looks."""
+    """Backtests do not change the ledger or each other."""
     list_paper(app, "Agents that Plan", 0)
     assert pipeline.backtest(app, NOW, AGENTS) == pipeline.backtest(app, NOW, AGENTS)
     with app.db.read() as session:
@@ -133,27 +133,27 @@ def test_each_day_has_its_own_new_papers(app: Application) -> None:
         source_id = session.exec(select(Source)).one().id
         session.add(Listing(paper_id=again, original_paper_id=again, source_id=source_id, listed_on=TODAY))
     with app.db.read() as session:
-        desk = DigestBuilder(app.digest_context, session, NOW, back=3)
-    desk.prepare(AGENTS)
-    desk.turn_to(NOW)
+        builder = DigestBuilder(app.digest_context, session, NOW, back=3)
+    builder.match_interests(AGENTS)
+    builder.rewind_to(NOW)
     days = [TODAY - timedelta(days=ago) for ago in (3, 2, 1, 0)]
-    assert backtesting.daily_counts(desk, "agents", days) == (0, 2, 0, 2)
+    assert backtesting.daily_counts(builder, "agents", days) == (0, 2, 0, 2)
 
 
 @pytest.mark.parametrize("days", [0, -1, 61])
-def test_so_many_days_and_no_more(app: Application, days: int) -> None:
-    """A look back has its bounds."""
+def test_the_number_of_days_is_limited(app: Application, days: int) -> None:
+    """From 1 to 60."""
     with pytest.raises(InvalidInput, match="from 1 to 60"):
         pipeline.backtest(app, NOW, AGENTS, days)
 
 
 def test_an_index_is_made_once(app: Application) -> None:
-    """While papers and model stay, the next visitor need not wait; votes alone change nothing."""
+    """The match index is cached while papers' texts and the model stay the same; votes do not matter."""
     number = list_paper(app, "Agents that Plan", 0)
     with app.db.read() as session:
         papers, corpus = queries.paper_views(session, [number]), app.models.current(session)
-    made = app.indexes.get(papers, corpus)
-    assert app.indexes.get([replace(papers[0], upvotes=99)], corpus) is made
-    assert app.indexes.get([replace(papers[0], title="Another")], corpus) is not made
-    assert app.indexes.get([], corpus) is not made
-    assert app.indexes.get(papers, corpus) is made
+    index = app.indexes.of(papers, corpus)
+    assert app.indexes.of([replace(papers[0], upvotes=99)], corpus) is index
+    assert app.indexes.of([replace(papers[0], title="Another")], corpus) is not index
+    assert app.indexes.of([], corpus) is not index
+    assert app.indexes.of(papers, corpus) is index

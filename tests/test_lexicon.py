@@ -216,11 +216,11 @@ def test_one_process_learns_at_a_time(trained: Application) -> None:
     """The other process gets no lock until the lease ends."""
     fill(trained, MIN_PAPERS, 1)
     with trained.db.write() as session:
-        locks.take(session, "learn", "another process", NOW, HOUR)
+        locks.acquire(session, "learn", "another process", NOW, HOUR)
     assert "another process" in pipeline.learn(trained, NOW).why_not
     assert pipeline.learn(trained, NOW + HOUR).model_id
     with trained.db.write() as session:
-        assert locks.take(session, "learn", "a third process", NOW, HOUR), "the lock was released"
+        assert locks.acquire(session, "learn", "a third process", NOW, HOUR), "the lock was released"
 
 
 # --- concurrency: nobody waits, and a model is used as a whole

@@ -1,4 +1,4 @@
-"""Digests are composed ahead of their hour, a shard of readers at a time, and leave at it."""
+"""Planning: digests are composed before they are due, a shard of readers at a time, and sent when due."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def change(app: Application, now: datetime, **wanted: object) -> None:
 
 
 def test_a_digest_is_composed_ahead_and_leaves_at_its_hour(app: Application, mail_server: MailServer) -> None:
-    """Not a moment before; and all that goes by the day goes by that of the hour."""
+    """It is not sent before; edition and times are computed from the due time."""
     assert pipeline.send_due(app, HOUR - timedelta(minutes=11)) == {}
     assert pipeline.send_due(app, AHEAD) == {"planned": 1}
     (row,) = deliveries(app)
@@ -87,8 +87,8 @@ def test_the_edition_is_that_of_the_hour(app: Application) -> None:
     assert (row.edition, row.next_attempt_at) == ("2026-11-21", midnight)
 
 
-def test_after_an_outage_nothing_is_composed_that_the_next_hour_overtakes(app: Application) -> None:
-    """Five minutes to eight after two days of silence: one digest, for the hour that is about to come."""
+def test_after_an_outage_only_the_coming_edition_is_composed(app: Application) -> None:
+    """Minutes before eight, after an outage of two days: one digest, for the coming hour."""
     with app.db.write() as session:
         session.get_one(Subscriber, 1).next_due_at = HOUR - 2 * DAY
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
@@ -98,7 +98,7 @@ def test_after_an_outage_nothing_is_composed_that_the_next_hour_overtakes(app: A
 
 @pytest.mark.parametrize(("age", "waits"), [(6, False), (5, True)])
 def test_a_thin_digest_waits_for_the_one_after_its_hour(app: Application, age: int, waits: bool) -> None:
-    """Whether that still finds the paper is asked of tomorrow's hour, however early today's is composed."""
+    """The window of tomorrow's digest decides, however early today's is composed."""
     with app.db.write() as session:
         source = session.exec(select(shelves.Source)).one()
         shelves.paper(session, source, "Pigeons that Plan", (NOW - age * DAY).date(), NOW)
@@ -112,7 +112,7 @@ def test_a_thin_digest_waits_for_the_one_after_its_hour(app: Application, age: i
 def test_changed_interests_are_in_the_digest_that_was_composed(
     app: Application, mail_server: MailServer
 ) -> None:
-    """It is composed anew with the next tick, and leaves once, at its hour."""
+    """It is composed again by the next run, and sent once, when due."""
     planning.plan(app.digest_context, AHEAD)
     change(app, AHEAD, interests=(Interest("video diffusion"),))
     assert deliveries(app) == []
@@ -139,8 +139,8 @@ def test_a_changed_hour_moves_the_digest_that_was_composed(app: Application, mai
     assert len(mail_server.messages) == 1
 
 
-def test_what_has_left_is_not_taken_back(app: Application, mail_server: MailServer) -> None:
-    """Whoever changes something after their hour gets the next digest with it."""
+def test_a_sent_digest_is_not_composed_again(app: Application, mail_server: MailServer) -> None:
+    """Changes after the due time apply to the next digest."""
     pipeline.send_due(app, AHEAD)
     pipeline.send_due(app, HOUR)
     change(app, HOUR + timedelta(minutes=1), hour=18, interests=(Interest("video"),))
@@ -160,14 +160,14 @@ def suppress(session: Session) -> None:
     suppression.suppress(session, "alice@example.org", "she complained", AHEAD)
 
 
-@pytest.mark.parametrize("happened", [pause, leave, suppress])
-def test_who_leaves_before_the_hour_gets_nothing(
-    app: Application, mail_server: MailServer, happened: Callable[[Session], None]
+@pytest.mark.parametrize("leave_by", [pause, leave, suppress])
+def test_a_reader_who_leaves_before_the_hour_gets_nothing(
+    app: Application, mail_server: MailServer, leave_by: Callable[[Session], None]
 ) -> None:
-    """However far their digest had come."""
+    """Although the digest was planned."""
     planning.plan(app.digest_context, AHEAD)
     with app.db.write() as session:
-        happened(session)
+        leave_by(session)
     pipeline.send_due(app, HOUR)
     assert mail_server.messages == []
     assert not {row.state for row in deliveries(app)} - {DeliveryState.SKIPPED, DeliveryState.SUPPRESSED}
@@ -175,11 +175,11 @@ def test_who_leaves_before_the_hour_gets_nothing(
         assert reconciliation.reconcile_recent(session, HOUR).holds
 
 
-# --- what is written down
+# --- what is stored
 
 
 def test_a_digest_is_the_same_byte_for_byte_after_its_papers_changed(app: Application) -> None:
-    """Whatever a source says of them later, and in another process, too."""
+    """Papers are changed, and the snapshots are read anew, as another process would."""
 
     def mail() -> bytes:
         with app.db.read() as session:
@@ -195,10 +195,10 @@ def test_a_digest_is_the_same_byte_for_byte_after_its_papers_changed(app: Applic
     assert b"Language Agents" in before
 
 
-def test_what_the_database_refuses_costs_its_own_reader_alone(
+def test_a_digest_that_the_database_rejects_affects_only_its_reader(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text that cannot be stored: everybody else of the shard is planned, and Alice tried in an hour."""
+    """A text cannot be stored: the rest of the shard is planned, and Alice is tried again in an hour."""
     original = DigestBuilder.digest
 
     def digest(self: DigestBuilder, reader: Subscriber, *of: object) -> object:
@@ -217,7 +217,7 @@ def test_what_the_database_refuses_costs_its_own_reader_alone(
 
 
 def test_a_broken_digest_of_yesterday_does_not_stop_today(app: Application) -> None:
-    """What cannot be read of it cannot be known to have come."""
+    """Papers of a digest that cannot be parsed do not count as sent."""
     planning.plan(app.digest_context, HOUR - DAY)
     with app.db.write() as session:
         session.get_one(Subscriber, 1).next_due_at = HOUR
@@ -231,7 +231,7 @@ def test_a_broken_digest_of_yesterday_does_not_stop_today(app: Application) -> N
 
 
 def test_shards_share_their_cards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many readers there are, and however they are split, a paper has one card a day."""
+    """A paper has one snapshot a day, for all readers and shards."""
     monkeypatch.setattr(planning, "SHARD", 2)
     with app.db.write() as session:
         for number in range(5):
@@ -245,7 +245,7 @@ def test_shards_share_their_cards(app: Application, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.once
 def test_planning_ends_between_two_shards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the service is to end. Bob stays due."""
+    """At shutdown. Bob stays due."""
     monkeypatch.setattr(planning, "SHARD", 1)
     with app.db.write() as session:
         shelves.reader(session, "bob@example.org", ["language agents"], HOUR)
@@ -256,19 +256,19 @@ def test_planning_ends_between_two_shards(app: Application, monkeypatch: pytest.
 
 
 @pytest.mark.once
-def test_who_changes_while_digests_are_composed_gets_what_they_want_now(
+def test_preferences_changed_while_composing_are_used(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On SQLite nothing is locked then: Alice's digest is composed once more, and Bob's is not."""
+    """On SQLite nothing is locked meanwhile: Alice's digest is composed again, and Bob's is not."""
     with app.db.write() as session:
         shelves.reader(session, "bob@example.org", ["language agents"], HOUR)
-    composed, calls = planning._entries, []
+    original, calls = planning._entries, []
 
-    def change_after(desk: DigestBuilder, turns: list[object]) -> list[ledger.Entry]:
-        entries = composed(desk, turns)  # type: ignore[arg-type]
+    def change_after(builder: DigestBuilder, due_readers: list[object]) -> list[ledger.Entry]:
+        entries = original(builder, due_readers)  # type: ignore[arg-type]
         if not calls:
             change(app, AHEAD, interests=(Interest("video diffusion"),))
-        calls.append(len(turns))
+        calls.append(len(due_readers))
         return entries
 
     monkeypatch.setattr(planning, "_entries", change_after)

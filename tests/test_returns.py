@@ -98,7 +98,7 @@ def drop(folder: Path, name: str, mail: bytes, at: datetime = NOW - timedelta(mi
 
 
 def take(app: Application, mail: bytes, now: datetime = NOW) -> dict[str, int]:
-    return dict(processing.apply(app.bounce_context, bounces.read_mail(mail), now)[0])
+    return dict(processing.apply(app.bounce_context, bounces.parse_mail(mail), now)[0])
 
 
 def alice(app: Application) -> Subscriber:
@@ -131,7 +131,7 @@ def test_the_way_of_a_bounce(app: Application, mail_server: MailServer, imap_ser
     pipeline.send_due(app, tomorrow)
     assert len(mail_server.messages) == 1
     with app.db.write() as session:
-        assert subscribers.trust_again(session, ALICE, tomorrow)
+        assert subscribers.lift_suppression(session, ALICE, tomorrow)
     assert alice(app).state is SubscriberState.ACTIVE
     assert pipeline.send_due(app, tomorrow + timedelta(days=1))["sent"] == 1
     assert len(mail_server.messages) == 2
@@ -223,7 +223,7 @@ def test_a_mail_that_breaks_its_reader_stops_no_other(
     """It is kept and told of; the one behind it is settled."""
     (path,) = send(app)
     imap_server.put(LETTER, dsn(path))
-    reading = bounces.read_mail
+    reading = bounces.parse_mail
     monkeypatch.setattr(
         bounces, "read_mail", lambda raw: 1 / 0 if b"Is anybody there" in raw else reading(raw)
     )
@@ -310,7 +310,7 @@ def test_a_folder_that_is_not_there_is_told(app: Application, folder: Path) -> N
 def test_one_process_reads_at_a_time(app: Application, folder: Path) -> None:
     """The other leaves everything where it is, and records nothing."""
     drop(folder, "1.eml", LETTER)
-    with locks.hold(app.db, processing.JOB, NOW, processing.LASTING):
+    with locks.hold(app.db, processing.JOB, NOW, processing.LEASE):
         assert pipeline.read_bounces(app, NOW) == {}
     assert (folder / "1.eml").exists()
 
@@ -371,7 +371,7 @@ def test_who_came_back_is_not_unsubscribed_by_the_same_words(app: Application, k
     told = complaint("fbl@paperboy.test", kind, returned=path)
     take(app, told)
     with app.db.write() as session:
-        subscribers.trust_again(session, ALICE, NOW)
+        subscribers.lift_suppression(session, ALICE, NOW)
         subscribers.resubscribe(session, alice(app).id or 0, "192.0.2.1", NOW)
     assert take(app, told) == {"known": 1}
     assert alice(app).state is SubscriberState.ACTIVE
@@ -428,7 +428,7 @@ def test_who_is_gone_already_is_no_trouble(app: Application) -> None:
     """A notice may come long after the reader was erased."""
     (path,) = send(app)
     with app.db.write() as session:
-        subscribers.erase(session, alice(app).id or 0, NOW, keep_off=False)
+        subscribers.erase(session, alice(app).id or 0, NOW, suppress=False)
     assert take(app, dsn(path)) == {"hard": 1}
     assert alice(app).state is SubscriberState.ERASED
     with app.db.read() as session:
@@ -441,8 +441,8 @@ def test_lifting_forgets_what_came_back(app: Application) -> None:
     (path,) = send(app)
     take(app, dsn(path))
     with app.db.write() as session:
-        assert subscribers.trust_again(session, ALICE, NOW)
-        assert not subscribers.trust_again(session, ALICE, NOW)
+        assert subscribers.lift_suppression(session, ALICE, NOW)
+        assert not subscribers.lift_suppression(session, ALICE, NOW)
     assert alice(app).state is SubscriberState.ACTIVE
     assert alice(app).next_due_at is not None
     assert take(app, dsn(path)) == {"known": 1}
@@ -458,7 +458,7 @@ def test_lifting_ends_no_pause(app: Application) -> None:
         take(app, dsn(path))
         assert alice(app).state is SubscriberState.BOUNCING
         with app.db.write() as session:
-            subscribers.trust_again(session, ALICE, NOW)
+            subscribers.lift_suppression(session, ALICE, NOW)
         assert (alice(app).state, alice(app).next_due_at) == (SubscriberState.PAUSED, None)
 
 

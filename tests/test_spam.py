@@ -67,7 +67,7 @@ def check(server: MailServer, at: datetime, folder: Path, most: float = 0) -> No
 
 def test_digests_of_the_sample_are_no_spam(app: Application, mail_server: MailServer, tmp_path: Path) -> None:
     """Every digest that the bundled papers make scores nothing, or less."""
-    *_, last = (each for each in sample.readings() if each.folder == "huggingface")
+    *_, last = (each for each in sample.sample_files() if each.folder == "huggingface")
     arrived = digests(app, [last.path], last.at.date())
     assert len(mail_server.messages) == len(INTERESTS)
     check(mail_server, arrived, tmp_path)

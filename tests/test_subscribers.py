@@ -1,4 +1,4 @@
-"""Readers come, change their minds, and go; whatever is known of an address, it is not told."""
+"""Subscribers sign up, change preferences and leave; forms never reveal whether an address is known."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ WANTED = Preferences(
 )
 
 
-def joined(app: Application, now: datetime, email: str = ALICE, wanted: Preferences = WANTED) -> int:
-    """A reader who signed up and confirmed."""
+def confirmed_reader(
+    app: Application, now: datetime, email: str = ALICE, wanted: Preferences = WANTED
+) -> int:
+    """Sign up and confirm a reader; return their id."""
     with app.db.write() as session:
         subscribers.sign_up(session, SignUp(email, wanted), "192.0.2.1", now)
         reader = session.exec(select(Subscriber).where(Subscriber.email == email)).one()
@@ -44,8 +46,8 @@ def kinds_of_mail(app: Application) -> list[MailKind]:
         return list(session.exec(select(Delivery.kind).order_by(col(Delivery.id))))
 
 
-def had_digest(session: Session, identity: int, edition: str, due_at: datetime) -> int:
-    given = ledger.enqueue(
+def enqueue_digest(session: Session, identity: int, edition: str, due_at: datetime) -> int:
+    delivery_id = ledger.enqueue(
         session,
         subscriber_id=identity,
         kind=MailKind.DIGEST,
@@ -54,8 +56,8 @@ def had_digest(session: Session, identity: int, edition: str, due_at: datetime) 
         now=due_at,
         digest=samples.digest(edition),
     )
-    assert given is not None
-    return given
+    assert delivery_id is not None
+    return delivery_id
 
 
 # --- preferences
@@ -83,27 +85,27 @@ def had_digest(session: Session, identity: int, edition: str, due_at: datetime) 
         (replace(WANTED, interests=(Interest("ok", quota=0),)), "interests.0"),
     ],
 )
-def test_a_wish_that_cannot_be_met_names_its_field(wanted: Preferences, field: str) -> None:
-    """The form can put the words beside what has to change."""
+def test_an_invalid_preference_names_its_field(wanted: Preferences, field: str) -> None:
+    """The form can show the message beside the field."""
     assert list(subscribers.problems(wanted)) == [field]
     with pytest.raises(InvalidPreference) as raised:
         subscribers.check(wanted)
     assert raised.value.field == field
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     """Nobody wants to send a form four times."""
     wanted = Preferences(hour=99, zone="Nowhere", max_papers=0, interests=(Interest("…"),))
     assert set(subscribers.problems(wanted)) >= {"hour", "zone", "max_papers", "interests.0"}
 
 
-def test_interests_may_be_left_out_by_who_wants_what_is_trending() -> None:
-    """There is something to send them then."""
+def test_interests_are_optional_with_trending_papers() -> None:
+    """There is something to send then."""
     assert subscribers.problems(Preferences(when_empty=EmptyDigestPolicy.TRENDING)) == {}
 
 
 def test_doubled_interests_are_folded() -> None:
-    """The first of two spellings stays, where it stood."""
+    """The first of two spellings stays, in its place."""
     typed = (Interest("Graph  neural networks", 2.0), Interest("robotics"), Interest("graph neural Networks"))
     checked = subscribers.check(replace(WANTED, interests=typed))
     assert checked.interests == (Interest("Graph neural networks", 2.0), Interest("robotics"))
@@ -118,7 +120,7 @@ def test_doubled_interests_are_folded() -> None:
     ],
 )
 def test_an_address_has_one_spelling(typed: str, address: str) -> None:
-    """One person is one reader, however their phone capitalises."""
+    """Capitals do not make a second reader."""
     assert subscribers.normalise_address(typed) == address
 
 
@@ -129,12 +131,12 @@ def test_an_address_has_one_spelling(typed: str, address: str) -> None:
      "a" * 400 + "@example.org", "alice@localhost", "alice@[127.0.0.1]", "alice@exa mple.org"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(typed: str) -> None:
-    """Nothing that could slip a line into a mail's head is let in."""
+    """Nothing that could inject a header into a mail is accepted."""
     with pytest.raises(InvalidAddress):
         subscribers.normalise_address(typed)
 
 
-# --- joining
+# --- signing up
 
 
 def test_signing_up_waits_for_the_owner_of_the_address(app: Application, now: datetime) -> None:
@@ -149,7 +151,7 @@ def test_signing_up_waits_for_the_owner_of_the_address(app: Application, now: da
 
 def test_confirming_records_consent_and_the_first_digest(app: Application, now: datetime) -> None:
     """When, to which wording, and from where; then the next local 8 o'clock."""
-    reader = reader_of(app, joined(app, now))
+    reader = reader_of(app, confirmed_reader(app, now))
     assert reader.state is SubscriberState.ACTIVE
     assert (reader.consent_at, reader.consent_ip) == (now, "192.0.2.2")
     assert reader.consent_version
@@ -158,7 +160,7 @@ def test_confirming_records_consent_and_the_first_digest(app: Application, now: 
 
 def test_confirming_twice_is_confirming_once(app: Application, now: datetime) -> None:
     """The consent keeps its moment."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.confirm(session, identity, "203.0.113.9", now + HOUR)
     assert (reader_of(app, identity).consent_at, reader_of(app, identity).consent_ip) == (now, "192.0.2.2")
@@ -174,16 +176,16 @@ def test_each_sign_up_confirms_its_own_choices(app: Application, now: datetime) 
         later = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
         alice = session.exec(select(Subscriber.id)).one() or 0
         assert subscribers.preferences_of(session, subscribers.get(session, alice)) == Preferences()
-        offered = [subscribers.awaiting(session, alice, mail) for mail in (first, again, later)]
-        assert [each and each.wanted for each in offered] == [WANTED, newer, WANTED]
+        offered = [subscribers.pending_choices(session, alice, mail) for mail in (first, again, later)]
+        assert [choices and choices.preferences for choices in offered] == [WANTED, newer, WANTED]
         subscribers.confirm(session, alice, "", now + 3 * HOUR, again)
         assert subscribers.preferences_of(session, subscribers.get(session, alice)) == newer
-        assert subscribers.awaiting(session, alice, first) is None
+        assert subscribers.pending_choices(session, alice, first) is None
 
 
 def test_a_known_reader_gets_their_link_instead(app: Application, now: datetime) -> None:
     """What they have chosen stays: anybody could have typed their address."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
         other = replace(WANTED, interests=(Interest("something else"),))
         delivery_id = subscribers.sign_up(session, SignUp(ALICE, other), "", now + HOUR)
@@ -203,7 +205,7 @@ def test_a_suppressed_address_gets_nothing(app: Application, now: datetime) -> N
 
 def test_who_left_is_asked_again(app: Application, now: datetime) -> None:
     """Somebody who typed their address changes nothing about them: they themselves must agree."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.unsubscribe(session, identity, now)
         asked = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
@@ -218,7 +220,7 @@ def test_who_left_is_asked_again(app: Application, now: datetime) -> None:
 
 def test_an_old_confirmation_does_not_bring_back_who_left(app: Application, now: datetime) -> None:
     """The link in last week's mail has done its work."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.unsubscribe(session, identity, now)
         with pytest.raises(Conflict):
@@ -240,7 +242,7 @@ def test_declining_forgets_who_never_was_a_reader(app: Application, now: datetim
 
 def test_declining_does_nothing_to_a_reader(app: Application, now: datetime) -> None:
     """The way out of a subscription is another link."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.decline(session, identity, now)
     assert reader_of(app, identity).state is SubscriberState.ACTIVE
@@ -284,7 +286,7 @@ def test_an_operator_adds_who_agreed_elsewhere(app: Application, now: datetime) 
 def test_a_link_is_mailed_to_who_has_one(
     app: Application, now: datetime, state: SubscriberState, kind: MailKind
 ) -> None:
-    """Whoever left may still see, export and erase what is held about them."""
+    """Whoever left may still see, export and erase what is exported about them."""
     with app.db.write() as session:
         identity = subscribers.add(session, ALICE, WANTED, now)
         subscribers.get(session, identity).state = state
@@ -318,14 +320,16 @@ def test_two_sign_ups_at_the_same_moment_are_one_reader(app: Application, now: d
     assert kinds_of_mail(app) == [MailKind.CONFIRM] * 4
 
 
-# --- staying
+# --- changing preferences
 
 
-def test_wishes_come_in_their_order_for_each_reader(app: Application, now: datetime) -> None:
+def test_interests_keep_their_order_for_each_reader(app: Application, now: datetime) -> None:
     """Readers who share an interest share its text, and nothing else."""
-    alice = joined(app, now)
-    bob = joined(app, now, BOB, replace(WANTED, interests=(Interest("robotics"),)))
-    carol = joined(app, now, "carol@example.org", Preferences(when_empty=EmptyDigestPolicy.TRENDING))
+    alice = confirmed_reader(app, now)
+    bob = confirmed_reader(app, now, BOB, replace(WANTED, interests=(Interest("robotics"),)))
+    carol = confirmed_reader(
+        app, now, "carol@example.org", Preferences(when_empty=EmptyDigestPolicy.TRENDING)
+    )
     with app.db.read() as session:
         assert subscribers.interests_of(session, [alice, bob, carol]) == {
             alice: WANTED.interests,
@@ -334,8 +338,8 @@ def test_wishes_come_in_their_order_for_each_reader(app: Application, now: datet
 
 
 def test_changing_replaces_what_was_chosen(app: Application, now: datetime) -> None:
-    """And moves the next digest to where it belongs by now."""
-    identity = joined(app, now)
+    """The next digest is rescheduled."""
+    identity = confirmed_reader(app, now)
     newer = Preferences(
         cadence=Cadence.WEEKLY, weekday=2, hour=18, zone="America/New_York", min_papers=2, max_papers=5,
         when_empty=EmptyDigestPolicy.TRENDING, interests=(Interest("robotics"), Interest("astronomy")),
@@ -348,9 +352,9 @@ def test_changing_replaces_what_was_chosen(app: Application, now: datetime) -> N
     assert reader.next_due_at == datetime(2026, 11, 25, 23, tzinfo=UTC)
 
 
-def test_an_author_is_followed_once_and_may_be_let_go(app: Application, now: datetime) -> None:
-    """As one more interest; who is followed already stays as they are; and with no room it says so."""
-    alice = joined(app, now)
+def test_an_author_is_followed_once_and_may_be_unfollowed(app: Application, now: datetime) -> None:
+    """As one more interest. Following twice changes nothing; without room it is an error."""
+    alice = confirmed_reader(app, now)
     known = Interest('author:"Ada Lovelace"', 3.0, 2)
     with app.db.write() as session:
         subscribers.change(session, alice, replace(WANTED, interests=(known, Interest("robots"))), now)
@@ -368,11 +372,13 @@ def test_an_author_is_followed_once_and_may_be_let_go(app: Application, now: dat
             subscribers.follow(session, alice, "Ada Lovelace", now)
 
 
-def test_who_gets_what_trends_goes_on_to_get_it_beside_whom_they_follow(
+def test_a_reader_of_trending_papers_keeps_them_when_following_an_author(
     app: Application, now: datetime
 ) -> None:
-    """One author's papers alone would be a poor exchange; and without any author it is as before."""
-    alice = joined(app, now, wanted=Preferences(when_empty=EmptyDigestPolicy.TRENDING, max_papers=7))
+    """Unfollowing the author restores the former preferences."""
+    alice = confirmed_reader(
+        app, now, wanted=Preferences(when_empty=EmptyDigestPolicy.TRENDING, max_papers=7)
+    )
     with app.db.write() as session:
         subscribers.follow(session, alice, "Ada Lovelace", now)
         chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
@@ -381,9 +387,9 @@ def test_who_gets_what_trends_goes_on_to_get_it_beside_whom_they_follow(
         assert subscribers.preferences_of(session, subscribers.get(session, alice)).interests == ()
 
 
-def test_a_word_is_muted_once_and_may_be_heard_again(app: Application, now: datetime) -> None:
-    """However it is spelled; what cannot be muted changes nothing."""
-    alice = joined(app, now)
+def test_a_word_is_muted_once_and_may_be_unmuted(app: Application, now: datetime) -> None:
+    """In any spelling. A text that cannot be muted changes nothing."""
+    alice = confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.mute(session, alice, ["Blockchain", "cat:cs.CR"], now)
         subscribers.mute(session, alice, [" blockchain "], now)
@@ -397,7 +403,7 @@ def test_a_word_is_muted_once_and_may_be_heard_again(app: Application, now: date
 
 def test_a_change_that_cannot_be_used_changes_nothing(app: Application, now: datetime) -> None:
     """What was chosen before still stands."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with pytest.raises(InvalidPreference), app.db.write() as session:
         subscribers.change(session, identity, replace(WANTED, zone="Nowhere"), now)
     with app.db.read() as session:
@@ -417,17 +423,17 @@ def test_a_change_that_cannot_be_used_changes_nothing(app: Application, now: dat
 def test_a_change_never_brings_a_second_digest_on_a_local_day(
     app: Application, now: datetime, newer: Preferences, due: datetime
 ) -> None:
-    """Whoever had this Friday's digest at 8 in Berlin waits for the next day of where they live now."""
-    identity = joined(app, now - timedelta(days=2))
+    """After Friday's digest at 8 in Berlin, the next one comes on the next local day of the new zone."""
+    identity = confirmed_reader(app, now - timedelta(days=2))
     with app.db.write() as session:
-        had_digest(session, identity, "2026-11-20", datetime(2026, 11, 20, 7, tzinfo=UTC))
+        enqueue_digest(session, identity, "2026-11-20", datetime(2026, 11, 20, 7, tzinfo=UTC))
         subscribers.change(session, identity, newer, now)
     assert reader_of(app, identity).next_due_at == due
 
 
 def test_a_pause_ends_by_itself(app: Application, now: datetime) -> None:
     """Nothing is due meanwhile; on the day, the next digest is."""
-    identity, until = joined(app, now), now + timedelta(days=7)
+    identity, until = confirmed_reader(app, now), now + timedelta(days=7)
     with app.db.write() as session:
         subscribers.pause(session, identity, until, now)
         subscribers.pause(session, identity, until, now)
@@ -443,8 +449,8 @@ def test_a_pause_ends_by_itself(app: Application, now: datetime) -> None:
 
 
 def test_a_pause_without_an_end_lasts_until_the_reader_is_back(app: Application, now: datetime) -> None:
-    """Nobody wakes them but they themselves."""
-    identity = joined(app, now)
+    """Only the reader ends it."""
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.pause(session, identity, None, now)
         assert subscribers.end_expired_pauses(session, now + timedelta(days=5000)) == 0
@@ -453,9 +459,9 @@ def test_a_pause_without_an_end_lasts_until_the_reader_is_back(app: Application,
     assert reader_of(app, identity).state is SubscriberState.ACTIVE
 
 
-def test_there_are_days_to_which_nobody_can_pause(app: Application, now: datetime) -> None:
-    """Yesterday, and the next century; and what is not active cannot pause."""
-    identity = joined(app, now)
+def test_the_end_of_a_pause_is_limited(app: Application, now: datetime) -> None:
+    """Past days and days over a year away are rejected. Only an active subscription can pause."""
+    identity = confirmed_reader(app, now)
     for until in (now, now - HOUR, now + timedelta(days=400)):
         with pytest.raises(InvalidPreference), app.db.write() as session:
             subscribers.pause(session, identity, until, now)
@@ -467,7 +473,7 @@ def test_there_are_days_to_which_nobody_can_pause(app: Application, now: datetim
 
 def test_coming_back_is_a_new_consent(app: Application, now: datetime) -> None:
     """With the preferences they had; unless mail to them is blocked by now."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.unsubscribe(session, identity, now)
         subscribers.resubscribe(session, identity, "203.0.113.7", now + HOUR)
@@ -487,9 +493,9 @@ def test_coming_back_is_a_new_consent(app: Application, now: datetime) -> None:
 
 def test_unsubscribing_holds_back_what_is_waiting(app: Application, now: datetime) -> None:
     """A digest in the ledger is not sent to who left, and twice is once."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
-        waiting = had_digest(session, identity, "2026-11-20", now)
+        waiting = enqueue_digest(session, identity, "2026-11-20", now)
         subscribers.unsubscribe(session, identity, now)
         subscribers.unsubscribe(session, identity, now + HOUR)
     assert pipeline.send_pending(app, now, [waiting]) == {"skipped": 1}
@@ -499,22 +505,24 @@ def test_unsubscribing_holds_back_what_is_waiting(app: Application, now: datetim
 
 def test_an_export_holds_everything_but_machinery(app: Application, now: datetime) -> None:
     """It is JSON, and a reader finds in it what they have chosen and what they were sent."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
-        had_digest(session, identity, "2026-11-20", now)
+        enqueue_digest(session, identity, "2026-11-20", now)
     with app.db.read() as session:
-        held = json.loads(json.dumps(subscribers.export(session, identity)))
-    assert held["subscriber"]["email"] == ALICE
-    assert held["subscriber"]["consent_ip"] == "192.0.2.2"
-    assert [one["text"] for one in held["interests"]] == ["diffusion models", "robotics"]
-    assert held["deliveries"][1]["digest"]["sections"][0]["picks"][0]["title"].startswith("Read or Retrieve")
-    assert [one["kind"] for one in held["events"]] == ["signed_up", "confirmed"]
-    assert not {"link_epoch", "lease_owner"} & {*held["subscriber"], *held["deliveries"][0]}
+        exported = json.loads(json.dumps(subscribers.export(session, identity)))
+    assert exported["subscriber"]["email"] == ALICE
+    assert exported["subscriber"]["consent_ip"] == "192.0.2.2"
+    assert [item["text"] for item in exported["interests"]] == ["diffusion models", "robotics"]
+    assert exported["deliveries"][1]["digest"]["sections"][0]["picks"][0]["title"].startswith(
+        "Read or Retrieve"
+    )
+    assert [item["kind"] for item in exported["events"]] == ["signed_up", "confirmed"]
+    assert not {"link_epoch", "lease_owner"} & {*exported["subscriber"], *exported["deliveries"][0]}
 
 
 def test_erasing_is_asked_for_by_mail(app: Application, now: datetime) -> None:
     """Asking erases nothing, and asking twice sends one mail."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
         assert subscribers.request_erasure(session, identity, now) is not None
         assert subscribers.request_erasure(session, identity, now + HOUR / 2) is None
@@ -524,33 +532,33 @@ def test_erasing_is_asked_for_by_mail(app: Application, now: datetime) -> None:
 
 def test_erasing_leaves_nothing_of_a_person(app: Application, now: datetime) -> None:
     """No address, no interest, no digest, no trace of where they were; the count of mails stays."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
-        had_digest(session, identity, "2026-11-20", now)
+        enqueue_digest(session, identity, "2026-11-20", now)
         subscribers.erase(session, identity, now)
         subscribers.erase(session, identity, now + HOUR)
     with app.db.read() as session:
-        held = json.dumps(subscribers.export(session, identity))
+        exported = json.dumps(subscribers.export(session, identity))
         assert suppression.is_suppressed(session, ALICE)
         assert session.exec(select(func.count()).select_from(Delivery)).one() == 2
     for trace in ("alice", "192.0.2", "Berlin", "diffusion", "Read or Retrieve"):
-        assert trace not in held
+        assert trace not in exported
     reader = reader_of(app, identity)
     assert (reader.state, reader.link_epoch) == (SubscriberState.ERASED, 1)
 
 
-def test_who_wishes_so_may_come_again_after_erasing(app: Application, now: datetime) -> None:
-    """Without the fingerprint they are as unknown as anybody."""
-    identity = joined(app, now)
+def test_an_erased_reader_without_suppression_may_sign_up_again(app: Application, now: datetime) -> None:
+    """Without the hash of the address they are unknown."""
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
-        subscribers.erase(session, identity, now, keep_off=False)
+        subscribers.erase(session, identity, now, suppress=False)
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now) is not None
     assert reader_of(app, identity).state is SubscriberState.ERASED
 
 
 def test_an_erased_reader_stays_erased(app: Application, now: datetime) -> None:
     """Unsubscribing once more changes nothing; nothing else is possible."""
-    identity = joined(app, now)
+    identity = confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.erase(session, identity, now)
         subscribers.unsubscribe(session, identity, now)
@@ -565,7 +573,7 @@ def test_an_erased_reader_stays_erased(app: Application, now: datetime) -> None:
     assert reader_of(app, identity).state is SubscriberState.ERASED
 
 
-def test_nobody_is_not_found(app: Application) -> None:
-    """An id that was never given away is an error, not an empty reader."""
+def test_an_unknown_id_is_not_found(app: Application) -> None:
+    """It raises NotFound."""
     with app.db.read() as session, pytest.raises(NotFound):
         subscribers.get(session, 4711)

@@ -133,7 +133,7 @@ def _last_success(session: Session, subscriber_id: int, now: datetime) -> dateti
     arrived = select(func.max(Delivery.due_at)).where(
         Delivery.subscriber_id == subscriber_id,
         Delivery.state == DeliveryState.SENT,
-        col(Delivery.sent_at) <= now - scoring.SILENCE_IS_SUCCESS,
+        col(Delivery.sent_at) <= now - scoring.ASSUME_DELIVERED_AFTER,
         ~came_back,
     )
     trusted = select(func.max(Event.at)).where(Event.subscriber_id == subscriber_id, Event.kind == TRUSTED)

@@ -59,7 +59,7 @@ class Notice:
 
 def read(raw: bytes) -> tuple[Notice, ...]:
     """What a mail tells, one notice a recipient; at least one, if only that it is no notice."""
-    mail = mime_parser.read(raw)
+    mail = mime_parser.parse(raw)
     found = _read(mail, 3) or (Notice(Kind.UNKNOWN),)
     paths, message_id = tuple(dict.fromkeys(_return_paths(mail))), _message_id(mail)
     return tuple(
@@ -128,7 +128,11 @@ def _delivery_reports(mail: Part) -> tuple[Notice, ...]:
     texts = [_lines(part) for part in reports] or [whole for part in _readable(mail) if (whole := part.text)]
     groups = [group for text in texts for group in _groups(text)]
     several, most = len(groups) > 1, _share(len(groups))
-    said = {each.recipient: each.said for each in reversed(free_text.about(words, ()))} if several else {}
+    said = (
+        {each.recipient: each.said for each in reversed(free_text.recipient_diagnostics(words, ()))}
+        if several
+        else {}
+    )
     found = []
     for group in groups[: free_text.MAX_RECIPIENTS]:
         who = _recipient(group)
@@ -182,7 +186,7 @@ def _diagnosis(group: dict[str, list[str]], words: str) -> tuple[str, bool]:
     own = typed[1].lower() != "smtp" if typed else not written
     if re.search(r"[^\W\d]{3}", said):
         return said, own
-    quoted = free_text.answer_in(words)
+    quoted = free_text.quoted_smtp_reply(words)
     return quoted, own and not quoted
 
 
@@ -238,7 +242,7 @@ def _in_words(mail: Part) -> tuple[Notice, ...]:
         for name in ("to", "delivered-to")
         for found in sanitize.EMAIL_ADDRESS.finditer(mail.header(name))
     }
-    told = free_text.about(words, ours)
+    told = free_text.recipient_diagnostics(words, ours)
     if len(failed) == 1 or not told:
         told = [
             free_text.RecipientDiagnostic((failed or [each.recipient for each in told] or [""])[0], words)
@@ -251,7 +255,7 @@ def _in_words(mail: Part) -> tuple[Notice, ...]:
 
 
 def _worded(each: free_text.RecipientDiagnostic, around: str, mail: Part, delayed: bool) -> Notice:
-    said = free_text.answer_in(each.said) or each.said
+    said = free_text.quoted_smtp_reply(each.said) or each.said
     elsewhere = f"{each.said}\n{around}\n{mail.header('subject')}"
     meaning = responses.diagnose(said, elsewhere, delayed=delayed)
     kind = Kind.DELAYED if delayed else Kind.BOUNCE
@@ -293,7 +297,7 @@ def _returned(mail: Part) -> Part | None:
     """The mail that is returned, or its headers."""
     for part in mail.walk():
         if part.kind in _RETURNED_KINDS:
-            return part.parts[0] if part.parts else mime_parser.read(part.body)
+            return part.parts[0] if part.parts else mime_parser.parse(part.body)
     return None
 
 

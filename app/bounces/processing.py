@@ -147,7 +147,7 @@ def _empty_some(
 def _settled(context: BounceContext, raw: bytes, now: datetime, run: job_runs.JobRunRecorder) -> Counter[str]:
     """What a mail came to. One that breaks what reads it is kept, and does not stop the others."""
     try:
-        counts, rejections = apply(context, bounces.read_mail(raw), now)
+        counts, rejections = apply(context, bounces.parse_mail(raw), now)
     except SQLAlchemyError:
         raise  # no mail's fault: the next one would fare no better
     except Exception as error:

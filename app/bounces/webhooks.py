@@ -51,7 +51,7 @@ def read_mail(raw: bytes) -> tuple[Notice, ...]:
     found = read(raw)
     if found[0].kind is not Kind.UNKNOWN:
         return found
-    lines = (line for part in mime_parser.read(raw).walk() for line in part.text.split("\n"))
+    lines = (line for part in mime_parser.parse(raw).walk() for line in part.text.split("\n"))
     told = next((line for line in lines if line.startswith('{"') and "Type" in line), "")
     try:
         return tuple(_ses(json.loads(told))) or found

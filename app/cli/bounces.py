@@ -103,7 +103,7 @@ def lift(email: Address, reason: Why) -> None:
     """Let an address get mail again, and its reader where their mail came back."""
     email, now = readers.normalise_address(email), clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        if not readers.trust_again(session, email, now):
+        if not readers.lift_suppression(session, email, now):
             raise NotFound("this address is not suppressed")
         audit_log.record(
             session, output.ACTOR, "suppression.lift", list_of.address_hash(email), now, reason=reason

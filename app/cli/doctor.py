@@ -21,7 +21,7 @@ _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
 def temporary_service() -> TemporaryService:
     """Return how the doctor makes the service that sends its test digest."""
-    files = [(reading.at, reading.path) for reading in sample.readings()[-FILES:]]
+    files = [(reading.at, reading.path) for reading in sample.sample_files()[-FILES:]]
     return TemporaryService(main.build, main.create_app, files)
 
 
@@ -46,14 +46,14 @@ def doctor_command(
 def _findings(online: http_client.HttpTransport | None) -> list[Finding]:
     strange = list(doctor.unknown_settings(os.environ, Path(".env")))
     try:
-        settings = output.configured()
+        settings = output.load_settings()
     except InvalidSettings as error:
         told = str(error).split("\n")
         return [*(Finding("settings", Level.ERROR, said, "see .env.example") for said in told), *strange]
     logs.configure(settings, level="CRITICAL")  # what would be logged is among the findings
     return [
         *strange,
-        *doctor.examine(settings, clock.utcnow(), online=online, service=temporary_service()),
+        *doctor.run_checks(settings, clock.utcnow(), online=online, service=temporary_service()),
     ]
 
 

@@ -13,7 +13,8 @@ from app import clock, pipeline
 from app.cli import output
 from app.digests import ranking
 from app.digests.backtesting import Edition
-from app.digests.explanation import Explanation, InterestMatch, Recorded, shown
+from app.digests.explanation_text import format_score
+from app.digests.explanation_types import Explanation, InterestMatch, PastDelivery
 from app.relevance import matching
 from app.storage.models import DeliveryState
 from app.types import Digest, Interest
@@ -93,18 +94,21 @@ def _outlook(told: Explanation) -> Iterator[tuple[str, str]]:
 
 def _numbers(told: Explanation) -> Iterator[tuple[str, str]]:
     if told.taste:
-        yield "taste", f"{shown(told.taste.relevance)}: {told.taste.reason}"
+        yield "taste", f"{format_score(told.taste.relevance)}: {told.taste.reason}"
     if standing := told.standing:
         weighed = standing.weighed
-        yield "relevance", f"{shown(weighed.relevance)}, and from {shown(told.floor)} on a paper is sent"
+        yield (
+            "relevance",
+            f"{format_score(weighed.relevance)}, and from {format_score(told.floor)} on a paper is sent",
+        )
         if weighed.trend.score:
-            yield "trend", f"{shown(weighed.trend.score)}: {weighed.trend.words}"
-        yield "freshness", shown(weighed.freshness)
+            yield "trend", f"{format_score(weighed.trend.score)}: {weighed.trend.words}"
+        yield "freshness", format_score(weighed.freshness)
         yield "score", f"{weighed.score:.3f} = relevance × (1 + {ranking.TREND} × trend) × freshness"
         if standing.place:
             among = f"{standing.relevant} relevant papers, of {standing.candidates} new to the reader"
             yield "place", f"{standing.place} of {among}"
-        if (likeness := shown(standing.likeness)) > shown(0):
+        if (likeness := format_score(standing.likeness)) > format_score(0):
             yield "likeness", f"{likeness} to “{standing.like}”, which is picked before it"
 
 
@@ -123,11 +127,11 @@ def _row(judged: InterestMatch) -> tuple[object, ...]:
     wish, found = judged.wish, judged.numbers
     strengths = (f"{found.words:.2f}", f"{found.meaning:.2f}", f"{found.archive_knows_it:.2f}")
     places = ("yes" if found.all_words else "no", "yes" if found.in_title else "no")
-    end = (shown(found.relevance), f"{wish.weight:g}", shown(judged.weighted), found.left_out)
+    end = (format_score(found.relevance), f"{wish.weight:g}", format_score(judged.weighted), found.left_out)
     return (wish.text, wish.quota, *strengths, *places, f"{found.agreement:.2f}", *end)
 
 
-def _mention(one: Recorded) -> tuple[object, ...]:
+def _mention(one: PastDelivery) -> tuple[object, ...]:
     sent, score = output.moment(one.sent_at), f"{one.score:.3f}"
     return one.delivery_id, one.edition, one.state, sent, score, one.reason
 
@@ -145,7 +149,7 @@ def backtest(
     now = at.replace(tzinfo=UTC) if at else clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         editions = pipeline.backtest(app, now, [Interest(text) for text in interest], days)
-        output.need_papers(app)
+        output.require_papers(app)
     if as_json:
         output.print_json([asdict(edition) for edition in editions])
         return

@@ -95,7 +95,7 @@ def new_dkim_key(
     path, name = file.absolute(), selector or f"paperboy-{algorithm}"
     others = [
         each
-        for each in output.configured(needs_secret=False).dkim_keys
+        for each in output.load_settings(needs_secret=False).dkim_keys
         if each.partition(":")[0] != name or Path(each.partition(":")[2]).absolute() != path
     ]  # the settings may name the file that is made here already
     keys = (*others, f"{name}:{path}")

@@ -150,7 +150,7 @@ def preview(
         )
         digest = pipeline.preview(app, subscribers.check(wanted), now, day=day.date() if day else None)
         if isinstance(digest, Skip):
-            output.need_papers(app)
+            output.require_papers(app)
         if html and isinstance(digest, Digest):
             mail = pipeline.render_digest(app, digest, "you@example.org", now)
             html.write_text(mail.html, "utf-8")
@@ -212,8 +212,8 @@ def send(
     elif not (pauses or waiting):
         output.out().print("Nobody is due, and no mail is waiting.")
     if waiting and not (pauses or as_json):
-        output.out().print(f"{sending.say_waiting(waiting)}.")
-    sending.say_paused(pauses)
+        output.out().print(f"{sending.describe_waiting(waiting)}.")
+    sending.print_pauses(pauses)
     if counts["failed"]:
         raise typer.Exit(1)
 

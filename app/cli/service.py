@@ -90,7 +90,7 @@ def worker() -> None:
 
 def migrate() -> None:
     """Bring the database to the newest revision. `serve` does so itself."""
-    settings = output.configured(needs_secret=False)
+    settings = output.load_settings(needs_secret=False)
     logs.configure(settings, level="WARNING")
     database.migrate(settings.database_url)
     migrated = database.Database(settings.database_url)

@@ -154,7 +154,7 @@ def forget(reader: Reader) -> None:
     """Forget all that a reader said of papers, and the papers that they pasted."""
     with output.open_application() as app, app.db.write() as session:
         row = readers.find(session, reader)
-        readers.forget_opinions(session, row.id or 0)
+        readers.forget_feedback(session, row.id or 0)
         audit_log.record(session, output.ACTOR, "subscriber.forget", row.id, clock.utcnow())
     output.out().print(f"Forgotten what {output.escaped(row.email)} said of papers.")
 

@@ -1,10 +1,14 @@
-"""Who gets which papers, and why.
+"""Digests: select the papers for each reader, and explain why.
 
-builder         load the candidates once per run and match each distinct interest once
-planning        write one delivery, or one skip with its reason, for everyone who is due
-ranking         PURE: readers × papers → the papers above the floor, best first
-compose         PURE: select for variety, group by interest, say what was left out
-explanation     why a reader was sent a paper, or was not
-backtesting     what interests would have brought over the last days
-reconciliation  compare the ledger with who was due
+builder           load the candidates once per run and match each distinct interest once
+planning          write one delivery, or one skip with its reason, for everyone who is due
+ranking           PURE: readers × papers → the papers above the floor, best first
+selection         PURE: quotas, the best paper of each interest, diversity by MMR
+wording           PURE: the notes of a digest: why a paper is in it, why none came, what was left out
+compose           PURE: selected papers → sections, notes and cards, or a skip with its reason
+explanation       collect the facts: why a reader was sent a paper, or was not
+explanation_types the types of these facts
+explanation_text  the one sentence that sums them up
+backtesting       the digests that interests would have produced over the last days
+reconciliation    compare the ledger with who was due
 """

@@ -1,4 +1,4 @@
-"""The digests that somebody with some interests would have got over the last days."""
+"""Backtest interests: the digests that they would have produced over the last days."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_DAYS = 60
 
 @dataclass(frozen=True, slots=True)
 class Edition:
-    """What a day would have brought."""
+    """Hold the digest of one day, or why there would have been none."""
 
     edition: str
     at: datetime
@@ -25,44 +25,48 @@ class Edition:
 
 
 def run(
-    context: DigestContext, now: datetime, wishes: Sequence[Interest], days: int, max_papers: int
+    context: DigestContext, now: datetime, interests: Sequence[Interest], days: int, max_papers: int
 ) -> list[Edition]:
-    """The digests of the last `days` days, the oldest first, of somebody who had signed up before them.
+    """Return the digests that a daily subscriber would have got in the last `days` days, oldest first.
 
-    Each is due at the settings' own hour, and is made of what was listed by then, with the votes of then.
-    No paper comes twice. Nothing is written.
+    Each is due at the default hour of the settings and uses the listings and votes of that time. No paper
+    comes twice. Nothing is written. Raises InvalidInput if `days` is not from 1 to MOST_DAYS.
     """
     if not 1 <= days <= MOST_DAYS:
         raise InvalidInput(f"the days must be from 1 to {MOST_DAYS}", field="days")
-    moments = _moments(context, now, days)
-    # Before the hour and after it the same days are laid out, and the same index serves.
+    moments = _due_times(context, now, days)
+    # The same days are loaded before and after the digest hour, so that the cached match index can be used.
     back = max(days, (now.date() - moments[0].date()).days)
     with context.db.read() as session:
-        desk = DigestBuilder(context, session, now, back=back)
-    wanted = Preferences(interests=tuple(wishes), max_papers=max_papers)
-    had: set[int] = set()
+        builder = DigestBuilder(context, session, now, back=back)
+    preferences = Preferences(interests=tuple(interests), max_papers=max_papers)
+    sent: set[int] = set()
     editions = []
     for moment in moments:
-        desk.turn_to(moment)
+        builder.rewind_to(moment)
         name = schedule.edition(context.settings.default_zone, moment)
-        digest = desk.preview(name, wanted, frozenset(had))
-        had |= {pick.paper_id for pick in digest.picks} if isinstance(digest, Digest) else set()
+        digest = builder.preview(name, preferences, frozenset(sent))
+        sent |= {item.paper_id for item in digest.picks} if isinstance(digest, Digest) else set()
         editions.append(Edition(name, moment, digest))
     return editions
 
 
 def daily_counts(
-    desk: DigestBuilder, text: str, days: Sequence[date], without: Collection[int] = ()
+    builder: DigestBuilder, text: str, days: Sequence[date], muted: Collection[int] = ()
 ) -> tuple[int, ...]:
-    """How many papers fit an interest that were new on each of these days, however many a digest holds."""
-    new = Counter(paper.first_listed_on for paper in desk.fitting(text) if paper.id not in without)
-    return tuple(new[day] for day in days)
+    """Return how many matching papers, muted ones aside, were first listed on each of these days.
+
+    The limit of papers in a digest does not apply.
+    """
+    papers = builder.papers_above_floor(text)
+    counts = Counter(paper.first_listed_on for paper in papers if paper.id not in muted)
+    return tuple(counts[day] for day in days)
 
 
-def _moments(context: DigestContext, now: datetime, days: int) -> list[datetime]:
-    """When a daily digest was due, up to now."""
+def _due_times(context: DigestContext, now: datetime, days: int) -> list[datetime]:
+    """Return the last `days` times, up to `now`, at which a daily digest was due."""
     due, moments = now - timedelta(days=days + 2), list[datetime]()
-    rhythm = (Cadence.DAILY, 0, context.settings.default_hour, context.settings.default_zone)
-    while (due := schedule.next_due(*rhythm, after=due)) <= now:
+    cadence = (Cadence.DAILY, 0, context.settings.default_hour, context.settings.default_zone)
+    while (due := schedule.next_due(*cadence, after=due)) <= now:
         moments.append(due)
     return moments[-days:]

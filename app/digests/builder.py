@@ -1,4 +1,4 @@
-"""Where digests are laid out: the candidates of a moment, ranked once, and every interest matched once."""
+"""Build digests: load the candidate papers once per run and match each distinct interest once."""
 
 from __future__ import annotations
 
@@ -30,255 +30,267 @@ from app.types import Cadence, Digest, Feedback, Interest, PaperView, Skip, Skip
 
 log = structlog.get_logger(__name__)
 
-WEEK = 8  # days that a weekly digest looks back on: one more, for papers that were listed late
-TASTES = 500  # that are kept: more than a shard of readers has
-MUTED = 5_000  # that are kept, for all who mute the same: four bytes a paper
-REASONS = 100_000  # that are kept, for all who share an interest
-_NOTHING = np.array([], np.int32)
+WEEKLY_DAYS = 8  # days that a weekly digest looks back: one more than a week, for papers listed late
+MAX_CACHED_PROFILES = 500  # more than the readers of a shard
+MAX_CACHED_MUTED = 5_000  # muted texts, each shared by all readers who mute it: four bytes a paper
+MAX_CACHED_REASONS = 100_000  # shared by all readers of an interest
+_NO_PAPERS = np.array([], np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class DigestRequest:
-    """A reader: what they want, what they said of papers, and which they were promised already."""
+    """Hold a reader, their interests and feedback, and the papers that they must not get again."""
 
     reader: Subscriber
-    wishes: Sequence[Interest] = ()
-    opinions: Sequence[Feedback] = ()
-    already: frozenset[int] = frozenset()
-    silences: Sequence[SkippedEdition] = ()  # of late, since their last digest
-    following: datetime | None = None  # when the digest after this one is due, where that is known
+    interests: Sequence[Interest] = ()
+    feedback: Sequence[Feedback] = ()
+    already_promised: frozenset[int] = frozenset()
+    skipped_editions: Sequence[SkippedEdition] = ()  # since the reader's last digest
+    following_due: datetime | None = None  # when the digest after this one is due; None: by the cadence
 
 
 class ProfileScores(NamedTuple):
-    """What a reader's likes and dislikes say of the candidates."""
+    """Hold how a reader's likes and dislikes rate the candidates."""
 
-    relevance: Mapping[int, float]  # by paper; under 0: rather not
+    relevance: Mapping[int, float]  # by paper; negative: like what the reader disliked
     reason: Callable[[int], str]
 
 
 @dataclass(frozen=True)
 class DigestContext:
-    """What building digests uses."""
+    """Hold what building and planning digests use."""
 
     db: Database
     settings: Settings
     models: ModelStore
     indexes: IndexCache
     snapshots: ledger.SnapshotStore
-    stopping: Event  # set when the process is to end: no further shard is planned
+    stopping: Event  # set at shutdown: no further shard is planned
     when_planned: Sequence[Callable[[], None]] = ()  # called after each planned shard
 
 
 class DigestBuilder:
-    """Made for one planning run: nobody's digest changes while it is used.
+    """Build digests for one run: the candidates are loaded once and do not change while it is used.
 
-    `back` is for how many days before this one digests will be laid out, too.
+    `back` is the number of days before `day` for which digests are built, too.
     """
 
     def __init__(
         self, context: DigestContext, session: Session, now: datetime, day: date | None = None, back: int = 0
     ) -> None:
-        self._settings, self._indices = context.settings, context.indexes
+        self._settings, self._index_cache = context.settings, context.indexes
         today = day or now.date()
-        since = today - timedelta(days=back + max(context.settings.candidate_days, WEEK))
-        kept_from = now.date() - timedelta(days=context.settings.retention_days)
+        since = today - timedelta(days=back + max(context.settings.candidate_days, WEEKLY_DAYS))
+        retained_since = now.date() - timedelta(days=context.settings.retention_days)
         self._all = {
             paper.id: paper
             for paper in queries.candidates(session, since, today)
-            if (paper.first_listed_on or today) > kept_from  # older deliveries may have been pruned
+            # Deliveries from before `retained_since` may have been pruned: these papers may have been sent.
+            if (paper.first_listed_on or today) > retained_since
         }
-        self._empty = not self._all and queries.neighbouring_days(session, date.max)[0] is None
-        self._parted_since = queries.earliest_unmerge(session, self._all)
-        self._corpus = context.models.current(session)
+        self._archive_is_empty = not self._all and queries.neighbouring_days(session, date.max)[0] is None
+        self._earliest_unmerge = queries.earliest_unmerge(session, self._all)
+        self._model = context.models.current(session)
         kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
-        self._kinds = sorted(session.exec(kinds))
+        self._source_kinds = sorted(session.exec(kinds))
         self._matches = ranking.EvidenceMatrix(self._all)
         self._queries: dict[str, query_language.Query] = {}
         self._reasons: dict[tuple[str, int], str] = {}
         self._muted: dict[query_language.Query, ranking.Vector] = {}
-        self._tastes: dict[tuple[Feedback, ...], ProfileScores] = {}
-        self._stand(now, today, self._all)
+        self._profiles: dict[tuple[Feedback, ...], ProfileScores] = {}
+        self._set_moment(now, today, self._all)
 
-    def turn_to(self, at: datetime) -> None:
-        """Lay out digests as they would have been at this moment: listings and votes as they were then.
+    def rewind_to(self, at: datetime) -> None:
+        """Build further digests as of this moment, with the listings and votes of then.
 
-        Matching goes by what papers say, and by what the archive says of words, as it is known today.
+        The texts of papers and the relevance model are those of today.
         """
-        since = at.date() - timedelta(days=max(self._settings.candidate_days, WEEK))
+        since = at.date() - timedelta(days=max(self._settings.candidate_days, WEEKLY_DAYS))
         listed = {
             number: queries.as_of(paper, at)
             for number, paper in self._all.items()
             if any(since <= day <= at.date() for day in paper.listed_on)
         }
-        self._stand(at, at.date(), listed)
+        self._set_moment(at, at.date(), listed)
 
-    def _stand(self, now: datetime, today: date, papers: dict[int, PaperView]) -> None:
+    def _set_moment(self, now: datetime, today: date, papers: dict[int, PaperView]) -> None:
         self._now, self._today, self._papers = now, today, papers
-        self._shelf: ranking.CandidatePool | None = None
+        self._pool: ranking.CandidatePool | None = None
 
     @property
-    def oldest(self) -> datetime:
-        """No candidate can have been in a digest made before this moment.
+    def earliest_possible_delivery(self) -> datetime:
+        """The moment before which no digest can have had one of the candidates.
 
-        What was sent while a paper stood for another one, too, may be older than its own first listing.
+        A paper that was unmerged may have been sent before its own first listing, as the paper that it was
+        merged into.
         """
         days = [paper.first_listed_on for paper in self._papers.values() if paper.first_listed_on]
         listed = datetime.combine(min(days, default=self._today) - timedelta(days=1), time(), UTC)
-        return min(listed, self._parted_since or listed)
+        return min(listed, self._earliest_unmerge or listed)
 
-    def ranked(self, orders: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
-        """What is relevant to each of these readers, in this order, or why that cannot be told."""
-        asked = [self._asked(order) for order in orders]
+    def ranked(self, requests: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
+        """Return each reader's ranked papers, in the order of `requests`; a Skip if that fails."""
+        prepared = [self._ranking_request_or_skip(request) for request in requests]
         ranked = iter(
-            ranking.rank(self.shelf, [one for one in asked if isinstance(one, ranking.RankingRequest)])
+            ranking.rank(
+                self.pool, [request for request in prepared if isinstance(request, ranking.RankingRequest)]
+            )
         )
-        return [one if isinstance(one, Skip) else next(ranked) for one in asked]
+        return [request if isinstance(request, Skip) else next(ranked) for request in prepared]
 
-    def _asked(self, order: DigestRequest) -> ranking.RankingRequest | Skip:
+    def _ranking_request_or_skip(self, request: DigestRequest) -> ranking.RankingRequest | Skip:
         try:
-            return self.asked(order)
+            return self.ranking_request(request)
         except Exception as error:
-            return _failed(order.reader, error)
+            return _log_failure(request.reader, error)
 
-    def asked(self, order: DigestRequest) -> ranking.RankingRequest:
-        """What a reader asks for, with all of it matched."""
-        unread = self.prepare(order.wishes)
-        readable = tuple(wish for wish in order.wishes if wish.text not in unread)
-        if unread and not readable:
-            raise next(iter(unread.values()))
-        reader = order.reader
-        days = WEEK if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
-        rhythm = (reader.cadence, reader.weekday, reader.hour, reader.zone)
-        following = order.following or schedule.next_due(*rhythm, self._now)
-        asked = ranking.RankingRequest(
-            readable,
+    def ranking_request(self, request: DigestRequest) -> ranking.RankingRequest:
+        """Match a reader's interests, muted words and feedback, and return what ranking needs.
+
+        Raises InvalidInterest if the reader has interests and none of them can be parsed.
+        """
+        invalid = self.match_interests(request.interests)
+        valid = tuple(interest for interest in request.interests if interest.text not in invalid)
+        if invalid and not valid:
+            raise next(iter(invalid.values()))
+        reader = request.reader
+        days = WEEKLY_DAYS if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
+        cadence = (reader.cadence, reader.weekday, reader.hour, reader.zone)
+        following_due = request.following_due or schedule.next_due(*cadence, self._now)
+        prepared = ranking.RankingRequest(
+            valid,
             *(reader.min_papers, reader.max_papers, reader.when_empty),
-            had=order.already,
-            since=_first(days, self._today),
-            leaving=_first(days, following.date()),
-            muted=self.kept_out(reader.muted),
-            beyond=reader.beyond,
-            silences=tuple(order.silences),
-            unread=tuple(unread),
+            already_sent=request.already_promised,
+            since=_first_day(days, self._today),
+            expires_on=_first_day(days, following_due.date()),
+            muted=self.muted_papers(reader.muted),
+            max_trending=reader.beyond,
+            skipped_editions=tuple(request.skipped_editions),
+            invalid_interests=tuple(invalid),
         )
-        liked = self.liking(tuple(order.opinions))
-        return replace(asked, taste=liked.relevance, why_liked=liked.reason) if liked else asked
+        if profile := self.profile_of(tuple(request.feedback)):
+            return replace(prepared, profile=profile.relevance, profile_reason=profile.reason)
+        return prepared
 
     def digest(self, reader: Subscriber, edition: str, ranked: ranking.Ranked | Skip) -> Digest | Skip:
-        """One reader's digest. What goes wrong with one reader is written down and stops no other."""
+        """Compose one reader's digest. A failure is logged and becomes a Skip: other readers get theirs."""
         try:
             return ranked if isinstance(ranked, Skip) else compose.compose(edition, ranked)
         except Exception as error:
-            return _failed(reader, error)
+            return _log_failure(reader, error)
 
     def preview(
         self,
         edition: str,
-        wanted: subscribers.Preferences,
-        had: frozenset[int] = frozenset(),
+        preferences: subscribers.Preferences,
+        already_sent: frozenset[int] = frozenset(),
     ) -> Digest | Skip:
-        """The digest of somebody who is no reader yet and wants this every day."""
-        distinct = subscribers.deduplicate(wanted.interests)
-        for error in self.prepare(distinct).values():
-            raise error
-        since = _first(self._settings.candidate_days, self._today)
-        asked = ranking.RankingRequest(
-            distinct,
-            *(wanted.min_papers, wanted.max_papers, wanted.when_empty),
-            had=had,
-            since=since,
-            leaving=since + timedelta(days=1),
-            muted=self.kept_out(wanted.muted),
-            beyond=wanted.beyond,
-        )
-        return compose.compose(edition, *ranking.rank(self.shelf, [asked]))
+        """Return the daily digest of a visitor with these preferences, who is not a subscriber yet.
 
-    def fitting(self, text: str) -> list[PaperView]:
-        """The papers of all these days that a matched interest would bring by itself."""
-        fits = self._matches.evidence[self._matches.places[text]] >= ranking.ENOUGH
-        return [self._all[number] for number in self._matches.ids[fits].tolist()]
+        Raises InvalidInterest if an interest cannot be parsed.
+        """
+        distinct = subscribers.deduplicate(preferences.interests)
+        for error in self.match_interests(distinct).values():
+            raise error
+        since = _first_day(self._settings.candidate_days, self._today)
+        request = ranking.RankingRequest(
+            distinct,
+            *(preferences.min_papers, preferences.max_papers, preferences.when_empty),
+            already_sent=already_sent,
+            since=since,
+            expires_on=since + timedelta(days=1),
+            muted=self.muted_papers(preferences.muted),
+            max_trending=preferences.beyond,
+        )
+        return compose.compose(edition, *ranking.rank(self.pool, [request]))
+
+    def papers_above_floor(self, text: str) -> list[PaperView]:
+        """Return the papers, of all days loaded, that a matched interest would bring by itself."""
+        is_enough = self._matches.evidence[self._matches.row_of[text]] >= ranking.ENOUGH
+        return [self._all[number] for number in self._matches.ids[is_enough].tolist()]
 
     @property
     def papers(self) -> list[PaperView]:
-        """Every paper of the days that are laid out."""
+        """The papers of all days loaded."""
         return [*self._all.values()]
 
-    def liking(self, opinions: tuple[Feedback, ...]) -> ProfileScores | None:
-        """What a reader's opinions say of the candidates, worked out at once; a young archive cannot tell."""
-        if not opinions or opinions in self._tastes or not self._tasted:
-            return self._tastes.get(opinions)
-        if learned := user_profile.build_profile(opinions, self._tasted):
-            self._tastes[opinions] = ProfileScores(learned.relevance, learned.reason)
-        if len(self._tastes) > TASTES:
-            del self._tastes[next(iter(self._tastes))]
-        return self._tastes.get(opinions)
+    def profile_of(self, feedback: tuple[Feedback, ...]) -> ProfileScores | None:
+        """Score the candidates by a reader's feedback; None if there is none, or the archive is too young."""
+        if not feedback or feedback in self._profiles or not self._profile_candidates:
+            return self._profiles.get(feedback)
+        if profile := user_profile.build_profile(feedback, self._profile_candidates):
+            self._profiles[feedback] = ProfileScores(profile.relevance, profile.reason)
+        if len(self._profiles) > MAX_CACHED_PROFILES:
+            del self._profiles[next(iter(self._profiles))]
+        return self._profiles.get(feedback)
 
     @cached_property
-    def _tasted(self) -> user_profile.Candidates | None:
-        space = self._corpus.space
-        return user_profile.Candidates([*self._all.values()], self._corpus, space) if space else None
+    def _profile_candidates(self) -> user_profile.Candidates | None:
+        space = self._model.space
+        return user_profile.Candidates([*self._all.values()], self._model, space) if space else None
 
     @property
-    def shelf(self) -> ranking.CandidatePool:
-        """What there is to pick from at this moment."""
-        self._shelf = self._shelf or ranking.CandidatePool(
+    def pool(self) -> ranking.CandidatePool:
+        """The candidates of the moment for which digests are built."""
+        self._pool = self._pool or ranking.CandidatePool(
             papers=self._papers,
             trends=trending.trends(list(self._papers.values()), self._now),
             matches=self._matches,
             reason=self._reason,
-            missing=lambda text: self._index.missing_words(self._query(text)),
+            missing_words=lambda text: self._index.missing(self._query(text)),
             vectors=self._index.vectors,
             today=self._today,
-            quiet=self._why_quiet(),
+            calendar_note=self._calendar_note(),
         )
-        return self._shelf
+        return self._pool
 
-    def _why_quiet(self) -> str:
-        """Why there may be no papers, where that is known: what the calendars of the sources say."""
-        if self._empty:
+    def _calendar_note(self) -> str:
+        """Return why there may be no papers today; empty if the sources' calendars do not explain it."""
+        if self._archive_is_empty:
             return "The archive is still empty: no source has brought a paper yet."
-        said = dict.fromkeys(calendar.no_papers_reason(kind, self._today) for kind in self._kinds)
-        return " ".join(filter(None, said))
+        reasons = dict.fromkeys(calendar.no_papers_reason(kind, self._today) for kind in self._source_kinds)
+        return " ".join(filter(None, reasons))
 
     @cached_property
     def _index(self) -> matching.MatchIndex:
-        return self._indices.get([*self._all.values()], self._corpus)
+        return self._index_cache.get([*self._all.values()], self._model)
 
-    def prepare(self, wishes: Iterable[Interest]) -> dict[str, InvalidInterest]:
-        """Match interests that were not matched yet; each is matched once for all who share it.
+    def match_interests(self, interests: Iterable[Interest]) -> dict[str, InvalidInterest]:
+        """Match the interests that were not matched yet, each distinct text once.
 
-        Those that cannot be understood come back, with what is wrong with them.
+        Return the error of each text that cannot be parsed.
         """
         queries: dict[str, query_language.Query] = {}
-        broken: dict[str, InvalidInterest] = {}
-        for text in dict.fromkeys(wish.text for wish in wishes if wish.text not in self._matches.places):
+        errors: dict[str, InvalidInterest] = {}
+        new_texts = [interest.text for interest in interests if interest.text not in self._matches.row_of]
+        for text in dict.fromkeys(new_texts):
             try:
                 queries[text] = self._query(text)
             except InvalidInterest as error:
-                broken[text] = error
+                errors[text] = error
         for (text, query), hits in zip(queries.items(), self._index.match([*queries.values()]), strict=True):
             self._matches.add(text, hits, self._index.excluded_papers(query))
-        return broken
+        return errors
 
-    def kept_out(self, texts: Iterable[str]) -> frozenset[int]:
-        """The papers that muted words keep out of all sections."""
-        return frozenset[int]().union(*(self.saying(text).tolist() for text in texts))
+    def muted_papers(self, texts: Iterable[str]) -> frozenset[int]:
+        """Return the papers that any of these muted texts matches; they are in no section of a digest."""
+        return frozenset[int]().union(*(self.papers_muted_by(text).tolist() for text in texts))
 
-    def saying(self, text: str) -> ranking.Vector:
-        """The papers that say what is muted, looked for once for all who mute it, however they spell it."""
+    def papers_muted_by(self, text: str) -> ranking.Vector:
+        """Return the papers that a muted text matches, searched once for all spellings of the same query."""
         try:
             query = replace(query_language.parse_muted(text), text="")
-        except InvalidInterest:  # was understood once: it must not cost its reader the digest
-            return _NOTHING
+        except InvalidInterest:  # valid when it was stored: the reader still gets a digest
+            return _NO_PAPERS
         if query not in self._muted:
-            if len(self._muted) >= MUTED:
+            if len(self._muted) >= MAX_CACHED_MUTED:
                 self._muted.clear()
             self._muted[query] = np.array(sorted(self._index.excluded_papers(query)), np.int32)
         return self._muted[query]
 
-    def numbers(self, text: str, paper: PaperView) -> matching.MatchDetails:
-        """How a paper fits an interest; it need not be a candidate."""
-        index = self._index if paper.id in self._all else matching.MatchIndex([paper], self._corpus)
+    def match_details(self, text: str, paper: PaperView) -> matching.MatchDetails:
+        """Return how a paper fits an interest; the paper need not be a candidate."""
+        index = self._index if paper.id in self._all else matching.MatchIndex([paper], self._model)
         return index.details(query_language.parse(text), paper.id)
 
     def _query(self, text: str) -> query_language.Query:
@@ -289,17 +301,17 @@ class DigestBuilder:
     def _reason(self, text: str, paper_id: int) -> str:
         reason = self._reasons.get((text, paper_id))
         if reason is None:
-            if len(self._reasons) >= REASONS:
+            if len(self._reasons) >= MAX_CACHED_REASONS:
                 self._reasons.clear()
             reason = self._reasons[text, paper_id] = self._index.reason(self._query(text), paper_id)
         return reason
 
 
-def _first(days: int, last: date) -> date:
-    """The first of so many days."""
+def _first_day(days: int, last: date) -> date:
+    """Return the first day of a window of `days` days that ends on `last`."""
     return last - timedelta(days=days - 1)
 
 
-def _failed(reader: Subscriber, error: Exception) -> Skip:
+def _log_failure(reader: Subscriber, error: Exception) -> Skip:
     log.exception("digest not composed", subscriber=reader.id)
     return Skip(f"something went wrong on our side, and was noted ({type(error).__name__})")

@@ -1,7 +1,7 @@
-"""The plan of a tick: everyone who is due, or will be soon, gets one delivery, or one skip with its reason.
+"""Plan digests: write one delivery, or one skip with its reason, for everyone who is due now or soon.
 
-Digests are composed some minutes before their hour, so that at the hour they only have to leave. All that
-depends on the moment (the edition, when it may leave, when it is given up) goes by the hour itself.
+Digests are composed some minutes before they are due, so that only sending is left for the due time. The
+edition, the earliest time of sending and the time of giving up are computed from the due time.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from app.papers import queries
 from app.storage.database import in_array, skew
 from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.subscribers import schedule
-from app.types import Digest, Feedback, Interest, Skip, SkippedEdition
+from app.types import Digest, Skip
 
 SHARD = 250  # readers planned in one transaction
-TRY_AGAIN = timedelta(hours=1)
+TRY_AGAIN = timedelta(hours=1)  # after a reader could not be planned
 CLOCKS_MAY_DIFFER = timedelta(minutes=1)
 CLOCK_MAY_GO_BACK = timedelta(days=1)
-LAST_MAILS = 100  # of the ledger, that tell how late it was
+LAST_MAILS = 100  # the newest rows of the ledger, whose times are compared with the clock
 
 log = structlog.get_logger(__name__)
 
 
 def plan(context: DigestContext, now: datetime) -> Counter[str]:
-    """Plan every digest that is due soon: how many were planned, skipped, or planned before.
+    """Plan every digest that is due soon; count those planned, skipped, planned before and not planned.
 
-    Stop between two shards when the service is to end. Raise ClockError when the time cannot be trusted. In
-    both cases, whoever is due stays due.
+    Stops between two shards at shutdown. Raises ClockError if the time cannot be trusted. In both cases, the
+    readers not yet planned stay due.
     """
-    planned = Counter[str]()
+    counts = Counter[str]()
     with context.db.read() as session:
         if not anyone_due(context, session, now):
-            return planned
+            return counts
         check_clock(session, now)
-        desk = DigestBuilder(context, session, now)
+        builder = DigestBuilder(context, session, now)
     soon = _soon(context, now)
-    _match_ahead(context, desk, soon)
-    while not context.stopping.is_set() and (shard := _plan_shard(context, desk, now, soon)):
-        planned += shard
-        for tell in context.when_planned:
-            tell()
-        _match_ahead(context, desk, soon)
-    return planned
+    _match_ahead(context, builder, soon)
+    while not context.stopping.is_set() and (shard := _plan_shard(context, builder, now, soon)):
+        counts += shard
+        for callback in context.when_planned:
+            callback()
+        _match_ahead(context, builder, soon)
+    return counts
 
 
 def check_clock(session: Session, now: datetime) -> None:
-    """Raise ClockError where this machine's clock, or the ledger's history, contradicts the time.
+    """Raise ClockError if the database's clock or the times in the ledger contradict this machine's clock.
 
-    A plan of a wrong day is hard to take back: it sends tomorrow's digests, and gives up those of today.
+    Planning on a wrong day is hard to undo: it sends tomorrow's digests and gives up those of today.
     """
     ahead = skew(session)
     if abs(ahead) > CLOCKS_MAY_DIFFER:
@@ -82,12 +82,12 @@ def check_clock(session: Session, now: datetime) -> None:
 
 
 def anyone_due(context: DigestContext, session: Session, now: datetime) -> bool:
-    """Whether there is anything to plan at this moment."""
+    """Return True if a reader is due now or soon."""
     return session.execute(_ids_due(_soon(context, now)).limit(1)).first() is not None
 
 
 def _soon(context: DigestContext, now: datetime) -> datetime:
-    """Up to when digests are composed now."""
+    """Return the time up to which digests are composed now."""
     return now + timedelta(minutes=context.settings.compose_ahead_minutes)
 
 
@@ -102,29 +102,27 @@ def _ids_due(by: datetime) -> Select[tuple[int]]:
     return _due(by).with_only_columns(col(Subscriber.id))
 
 
-def _match_ahead(context: DigestContext, desk: DigestBuilder, soon: datetime) -> None:
-    """Match what the next readers wish for while nothing is locked: it is the long part of planning."""
+def _match_ahead(context: DigestContext, builder: DigestBuilder, soon: datetime) -> None:
+    """Match the interests of the next shard while nothing is locked: this is the slow part of planning."""
     with context.db.read() as session:
         due = _due(soon).with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
         muted = {row.id: row.muted for row in session.execute(due)}
-        wishes, opinions = (
-            subscribers.interests_of(session, muted),
-            subscribers.feedback_for_ranking(session, muted),
-        )
-    # What goes wrong here goes wrong again, and is written down, when its reader is planned.
+        interests = subscribers.interests_of(session, muted)
+        feedback = subscribers.feedback_for_ranking(session, muted)
+    # An error that is suppressed here is raised again, and logged, when its reader is planned.
     with suppress(Exception):
-        desk.prepare(itertools.chain(*wishes.values()))
-    for said in opinions.values():
+        builder.match_interests(itertools.chain(*interests.values()))
+    for feedback_of_reader in feedback.values():
         with suppress(Exception):
-            desk.liking(said)
+            builder.profile_of(feedback_of_reader)
     for texts in muted.values():
         with suppress(Exception):
-            desk.kept_out(texts)
+            builder.muted_papers(texts)
 
 
 @dataclass(frozen=True, slots=True)
 class DigestPreview:
-    """What a reader would get."""
+    """Hold the digest that a reader would get."""
 
     subscriber_id: int
     email: str
@@ -133,62 +131,54 @@ class DigestPreview:
 
 
 def preview_due(context: DigestContext, now: datetime, ids: Collection[int] | None) -> list[DigestPreview]:
-    """What everyone who is due, or each of these readers, would get at `now`. Nothing is written."""
-    wanted = _due(now) if ids is None else select(Subscriber).where(col(Subscriber.id).in_(ids))
+    """Return the digests that these readers, or all who are due, would get at `now`. Nothing is written."""
+    readers = _due(now) if ids is None else select(Subscriber).where(col(Subscriber.id).in_(ids))
     with context.db.read() as session:
-        desk = DigestBuilder(context, session, now)
-        wanted_by = digest_requests(session, session.exec(wanted).all(), desk.oldest)
-    foreseen = []
-    shards = [wanted_by[start : start + SHARD] for start in range(0, len(wanted_by), SHARD)]
-    for order, ranked in zip(wanted_by, itertools.chain.from_iterable(map(desk.ranked, shards)), strict=True):
-        reader = order.reader
+        builder = DigestBuilder(context, session, now)
+        since = builder.earliest_possible_delivery
+        requests = digest_requests(session, session.exec(readers).all(), since)
+    previews = []
+    shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
+    ranked_papers = itertools.chain.from_iterable(map(builder.ranked, shards))
+    for request, ranked in zip(requests, ranked_papers, strict=True):
+        reader = request.reader
         edition = schedule.edition(reader.zone, newest_due(reader, now))
-        digest = desk.digest(reader, edition, ranked)
-        foreseen.append(DigestPreview(reader.id or 0, reader.email, edition, digest))
-    return foreseen
+        digest = builder.digest(reader, edition, ranked)
+        previews.append(DigestPreview(reader.id or 0, reader.email, edition, digest))
+    return previews
 
 
 def digest_requests(
     session: Session, readers: Iterable[Subscriber], since: datetime, until: datetime | None = None
 ) -> list[DigestRequest]:
-    """What these readers want, what they had said by `until`, and what they were promised since `since`."""
+    """Load the interests, the feedback up to `until`, and the papers promised since `since`, of each reader.
+
+    Papers that a reader gave feedback on are not sent either: the reader knows them.
+    """
     by_id = {reader.id or 0: reader for reader in readers}
-    wishes, opinions = (
-        subscribers.interests_of(session, by_id),
-        subscribers.feedback_for_ranking(session, [*by_id]),
-    )
+    interests = subscribers.interests_of(session, by_id)
+    feedback = subscribers.feedback_for_ranking(session, [*by_id])
     if until:
-        opinions = {n: tuple(one for one in said if one.at <= until) for n, said in opinions.items()}
-    already, silences = (
-        already_promised(session, by_id, since, until),
-        ledger.skipped_since_last_digest(session, by_id, since),
-    )
+        feedback = {n: tuple(item for item in items if item.at <= until) for n, items in feedback.items()}
+    promised = already_promised(session, by_id, since, until)
+    skipped = ledger.skipped_since_last_digest(session, by_id, since)
+    rated = {
+        n: {item.paper_id for item in items if item.paper_id is not None} for n, items in feedback.items()
+    }
     return [
-        _order(
+        DigestRequest(
             reader,
-            wishes.get(number, ()),
-            opinions.get(number, ()),
-            already[number],
-            silences.get(number, ()),
+            interests.get(number, ()),
+            feedback.get(number, ()),
+            promised[number] | rated.get(number, set()),
+            skipped.get(number, ()),
         )
         for number, reader in by_id.items()
     ]
 
 
-def _order(
-    reader: Subscriber,
-    wishes: Sequence[Interest],
-    opinions: Sequence[Feedback],
-    already: frozenset[int],
-    silences: Sequence[SkippedEdition],
-) -> DigestRequest:
-    """What a reader wants: none of the papers of which they said something, as they know those."""
-    known = {one.paper_id for one in opinions if one.paper_id is not None}
-    return DigestRequest(reader, wishes, opinions, already | known, silences)
-
-
 def newest_due(reader: Subscriber, by: datetime) -> datetime:
-    """The newest moment up to `by` at which a reader was due, or the next where that is to come."""
+    """Return the latest time up to `by` at which a reader was due, or the next one if none has come yet."""
     due = reader.next_due_at or by
     if due > by:
         return due
@@ -197,56 +187,61 @@ def newest_due(reader: Subscriber, by: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class _DueReader:
-    """A reader whose digest is due."""
+    """Hold a reader whose digest is due."""
 
-    order: DigestRequest
+    request: DigestRequest
     due: datetime
-    following: datetime  # when the next one is
+    following_due: datetime  # when the digest after this one is due
     edition: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """Readers who are due, and what those get whose row makes sense."""
+    """Hold the readers planned together, and the ledger entries of those who could be planned."""
 
-    orders: Sequence[DigestRequest]
-    turns: Mapping[int, _DueReader]
+    requests: Sequence[DigestRequest]
+    due_readers: Mapping[int, _DueReader]
     entries: Sequence[Entry]
 
 
-def _plan_shard(context: DigestContext, desk: DigestBuilder, now: datetime, soon: datetime) -> Counter[str]:
-    """Plan the readers who have been due the longest; empty when there are none, or others plan them.
+def _plan_shard(
+    context: DigestContext, builder: DigestBuilder, now: datetime, soon: datetime
+) -> Counter[str]:
+    """Plan the readers who have been due the longest; count nothing if there are none or others plan them.
 
-    On PostgreSQL their rows are locked meanwhile. SQLite would lock out every sender: there digests are
-    composed first, and entered for those readers about whom nothing has changed. The others are still due.
+    On PostgreSQL their rows are locked meanwhile. On SQLite a lock would block every sender: there, digests
+    are composed first and then entered for the readers who have not changed since. The others stay due.
     """
     if context.db.locks_rows:
         with context.db.write() as session:
-            return _write_down(session, _compose(session, desk, soon), now, soon)
+            return _write_down(session, _compose(session, builder, soon), now, soon)
     with context.db.read() as session:
-        composed = _compose(session, desk, soon)
+        composed = _compose(session, builder, soon)
     with context.db.write() as session:
-        return _write_down(session, _without_changed(session, desk, composed), now, soon)
+        return _write_down(session, _without_changed(session, builder, composed), now, soon)
 
 
-def _compose(session: Session, desk: DigestBuilder, soon: datetime) -> _Shard:
+def _compose(session: Session, builder: DigestBuilder, soon: datetime) -> _Shard:
     readers = session.exec(_due(soon).limit(SHARD).with_for_update(skip_locked=True)).all()
-    found = digest_requests(session, readers, desk.oldest)
-    turns = list(_turns(found, soon))
-    return _Shard(found, {turn.order.reader.id or 0: turn for turn in turns}, _entries(desk, turns))
+    requests = digest_requests(session, readers, builder.earliest_possible_delivery)
+    due_readers = list(_due_readers(requests, soon))
+    by_id = {due_reader.request.reader.id or 0: due_reader for due_reader in due_readers}
+    return _Shard(requests, by_id, _entries(builder, due_readers))
 
 
-def _without_changed(session: Session, desk: DigestBuilder, shard: _Shard) -> _Shard:
-    """Leave out the readers who changed what they want, left, or were planned by another process."""
+def _without_changed(session: Session, builder: DigestBuilder, shard: _Shard) -> _Shard:
+    """Leave out the readers who changed their preferences, left, or were planned by another process."""
     readers = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), _ids(shard)))).all()
-    today = {order.reader.id: order for order in digest_requests(session, readers, desk.oldest)}
-    same = [order for order in shard.orders if _is_same(order, today.get(order.reader.id))]
-    ids = {order.reader.id for order in same}
-    return _Shard(same, shard.turns, [entry for entry in shard.entries if entry.subscriber_id in ids])
+    requests = digest_requests(session, readers, builder.earliest_possible_delivery)
+    current = {request.reader.id: request for request in requests}
+    unchanged = [request for request in shard.requests if _is_same(request, current.get(request.reader.id))]
+    ids = {request.reader.id for request in unchanged}
+    entries = [entry for entry in shard.entries if entry.subscriber_id in ids]
+    return _Shard(unchanged, shard.due_readers, entries)
 
 
 def _ids(shard: _Shard) -> list[int]:
-    return [order.reader.id or 0 for order in shard.orders]
+    return [request.reader.id or 0 for request in shard.requests]
 
 
 def _is_same(before: DigestRequest, after: DigestRequest | None) -> bool:
@@ -256,43 +251,50 @@ def _is_same(before: DigestRequest, after: DigestRequest | None) -> bool:
 
 
 def _write_down(session: Session, shard: _Shard, now: datetime, soon: datetime) -> Counter[str]:
-    words, turns = _enter(session, shard.entries, now), shard.turns
-    again = [
-        {"id": number, "next_due_at": turns[number].following if number in words else soon + TRY_AGAIN}
+    """Enter the shard's digests in the ledger and move its readers to their next due time."""
+    outcomes, due_readers = _enter(session, shard.entries, now), shard.due_readers
+    next_due = [
+        {
+            "id": number,
+            "next_due_at": due_readers[number].following_due if number in outcomes else soon + TRY_AGAIN,
+        }
         for number in _ids(shard)
     ]
-    if again:
-        session.execute(update(Subscriber), again)
-    return Counter(words.get(number, "not_planned") for number in _ids(shard))
+    if next_due:
+        session.execute(update(Subscriber), next_due)
+    return Counter(outcomes.get(number, "not_planned") for number in _ids(shard))
 
 
-def _turns(found: Iterable[DigestRequest], soon: datetime) -> Iterator[_DueReader]:
-    """A reader's own row that makes no sense is written down, and costs nobody else anything."""
-    for order in found:
-        reader = order.reader
+def _due_readers(requests: Iterable[DigestRequest], soon: datetime) -> Iterator[_DueReader]:
+    """Yield the edition and due times of each reader. Log and leave out readers whose row is invalid."""
+    for request in requests:
+        reader = request.reader
         try:
             due = newest_due(reader, soon)
-            following = schedule.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due)
+            following_due = schedule.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due)
             edition = schedule.edition(reader.zone, due)
-            yield _DueReader(replace(order, following=following), due, following, edition)
+            yield _DueReader(replace(request, following_due=following_due), due, following_due, edition)
         except Exception:
             log.exception("reader not planned", subscriber=reader.id)
 
 
-def _entries(desk: DigestBuilder, turns: Sequence[_DueReader]) -> list[Entry]:
-    """What each reader gets for the newest edition that is due."""
-    ranked = desk.ranked([turn.order for turn in turns])
-    return [_entry(desk, turn, found) for turn, found in zip(turns, ranked, strict=True)]
+def _entries(builder: DigestBuilder, due_readers: Sequence[_DueReader]) -> list[Entry]:
+    """Compose each reader's digest for the latest edition that is due."""
+    ranked = builder.ranked([due_reader.request for due_reader in due_readers])
+    return [_entry(builder, *pair) for pair in zip(due_readers, ranked, strict=True)]
 
 
-def _entry(desk: DigestBuilder, turn: _DueReader, ranked: Ranked | Skip) -> Entry:
-    reader = turn.order.reader
-    digest = desk.digest(reader, turn.edition, ranked)
-    return Entry(reader.id or 0, turn.edition, turn.due, digest, give_up_at=turn.following)
+def _entry(builder: DigestBuilder, due_reader: _DueReader, ranked: Ranked | Skip) -> Entry:
+    reader, edition = due_reader.request.reader, due_reader.edition
+    digest = builder.digest(reader, edition, ranked)
+    return Entry(reader.id or 0, edition, due_reader.due, digest, give_up_at=due_reader.following_due)
 
 
 def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[int, str]:
-    """Write down what readers get: the word for the statistics, but for whom the database refuses."""
+    """Enter digests in the ledger and return each reader's outcome, as it is counted.
+
+    Entries that the database rejects are logged and left out; the others are entered one by one.
+    """
     if not entries:
         return {}
     try:
@@ -300,14 +302,14 @@ def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[in
             ids = ledger.add_entries(session, entries, now)
     except Exception:
         if len(entries) > 1:
-            return {n: word for entry in entries for n, word in _enter(session, [entry], now).items()}
+            return {n: outcome for entry in entries for n, outcome in _enter(session, [entry], now).items()}
         log.exception("reader not planned", subscriber=entries[0].subscriber_id)
         return {}
-    return {entry.subscriber_id: _word(entry, n) for entry, n in zip(entries, ids, strict=True)}
+    return {entry.subscriber_id: _outcome(entry, n) for entry, n in zip(entries, ids, strict=True)}
 
 
-def _word(entry: Entry, number: int | None) -> str:
-    if number is None:
+def _outcome(entry: Entry, delivery_id: int | None) -> str:
+    if delivery_id is None:
         return "planned_before"
     return "skipped" if isinstance(entry.digest, Skip) else "planned"
 
@@ -315,9 +317,10 @@ def _word(entry: Entry, number: int | None) -> str:
 def already_promised(
     session: Session, ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, frozenset[int]]:
-    """What each reader was promised between two moments, by the ids that the papers go by today."""
-    found = ledger.paper_ids_promised(session, ids, since, until)
-    today = queries.canonical_ids(session, set().union(*found.values()))
+    """Return the papers in each reader's deliveries between two times, by their current ids."""
+    promised = ledger.paper_ids_promised(session, ids, since, until)
+    current = queries.canonical_ids(session, set().union(*promised.values()))
     return {
-        reader: frozenset(today.get(paper, paper) for paper in papers) for reader, papers in found.items()
+        reader: frozenset(current.get(paper, paper) for paper in papers)
+        for reader, papers in promised.items()
     }

@@ -1,8 +1,8 @@
 """Compare the ledger with an independent count: who was due, by each subscriber's cadence.
 
-Planning decides what goes into the ledger, so the ledger alone cannot show what planning lost. Subscribers
-can: their state, cadence, hour and zone, and since when these hold (`Subscriber.due_since`), tell for each
-local day whether a digest was due. Planning writes none of these.
+Planning writes the ledger, so the ledger alone cannot show what planning lost. The rows of subscribers can:
+their state, cadence, hour, zone, and the time since which these apply (`Subscriber.due_since`) determine for
+each local day whether a digest was due. Planning writes none of these.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _ROWS = cast("Table", inspect(Delivery).local_table)
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The digests of some editions: who was due, and what the ledger holds.
+    """Hold the counts for some editions: the digests that were due, and the rows of the ledger.
 
-    `due` counts subscribers and editions, by cadence. `unplanned` of them have no row because planning has
-    not reached them yet; `missing` have none although planning has passed them. `surplus` rows belong to
-    nobody who was due.
+    `due` counts pairs of subscriber and edition, by cadence. Of these, `unplanned` have no row because
+    planning has not reached them yet; `missing` have none although planning has passed them. `surplus` counts
+    rows of subscribers who were not due.
     """
 
     due: int
@@ -45,56 +45,55 @@ class Reconciliation:
 
     @property
     def holds(self) -> bool:
-        """Whether everybody who was due has exactly one row, and nobody else has one."""
+        """True if no row is missing and none is surplus."""
         return not (self.missing or self.surplus)
 
     def describe_faults(self) -> str:
-        """Return what does not hold, for operators; empty when all does."""
+        """Return the discrepancies as text for operators; empty if there are none."""
         faults = {
             "due and missing in the ledger": self.missing,
             "in the ledger for nobody who was due": self.surplus,
         }
-        said = (f"{count} digest{'s' * (count != 1)} {what}" for what, count in faults.items() if count)
-        return ", ".join(said)
+        return ", ".join(
+            f"{count} digest{'s' * (count != 1)} {fault}" for fault, count in faults.items() if count
+        )
 
     def as_dict(self) -> dict[str, int | bool]:
-        """Return all of it under the names that operators see."""
+        """Return all counts under the names that operators see."""
         states = {state.value: self.states.get(state, 0) for state in State}
-        found = {"unplanned": self.unplanned, "missing": self.missing, "surplus": self.surplus}
-        return {"due": self.due, **states, **found, "holds": self.holds}
+        faults = {"unplanned": self.unplanned, "missing": self.missing, "surplus": self.surplus}
+        return {"due": self.due, **states, **faults, "holds": self.holds}
 
 
 def reconcile(session: Session, now: datetime, first: str, last: str | None = None) -> Reconciliation:
     """Compare an edition, or all from `first` to `last`, with who was due for it up to `now`.
 
-    The database counts who is alike, and a reader's cadence is looked at once for all who share it: about a
-    second for 100,000 readers and an edition.
+    The database groups equal rows, and each cadence is evaluated once for all who share it. This takes
+    about a second for 100,000 readers and one edition.
     """
-    counted, states = Counter[str](), Counter[State]()
+    counts, states = Counter[str](), Counter[State]()
     for edition in _days(first, last or first) or [first]:
         for row in _rows(session, edition):
             states[row.state] += row.number
-            counted.update(dict.fromkeys(_judge(row, edition, now), row.number))
-        for row in _without(session, edition):
-            counted.update(dict.fromkeys(_judge_absence(row, edition, now), row.number))
-        strange = _strange(session, edition)
-        states += strange
-        counted["surplus"] += strange.total()
-    return Reconciliation(
-        counted["due"], states, counted["unplanned"], counted["missing"], counted["surplus"]
-    )
+            counts.update(dict.fromkeys(_classify_row(row, edition, now), row.number))
+        for row in _readers_without_row(session, edition):
+            counts.update(dict.fromkeys(_classify_missing_row(row, edition, now), row.number))
+        unexpected = _rows_of_similar_names(session, edition)
+        states += unexpected
+        counts["surplus"] += unexpected.total()
+    return Reconciliation(counts["due"], states, counts["unplanned"], counts["missing"], counts["surplus"])
 
 
 def reconcile_recent(session: Session, now: datetime) -> Reconciliation:
-    """Compare the editions of which digests leave at this time, anywhere on earth, and of the day before."""
+    """Compare the editions of today in any time zone, and of the day before."""
     today = now.astimezone(UTC).date()
     return reconcile(session, now, (today - DAY).isoformat(), (today + DAY).isoformat())
 
 
 _SINCE = func.coalesce(_READERS.c.due_since, _READERS.c.created_at)
 _IS_ACTIVE = _READERS.c.state == SubscriberState.ACTIVE
-_CHOSEN = tuple(_READERS.c[name] for name in ("cadence", "weekday", "hour", "zone"))
-# What was planned before a reader's last change is taken at its word: how they wanted it then is not kept.
+_CADENCE = tuple(_READERS.c[name] for name in ("cadence", "weekday", "hour", "zone"))
+# A row planned before its reader's last change counts as due: their earlier choices are not stored.
 _BEFORE_A_CHANGE = case(
     (_IS_ACTIVE, _ROWS.c.due_at < _SINCE),
     (_READERS.c.state == SubscriberState.PAUSED, _ROWS.c.created_at <= _SINCE),
@@ -103,63 +102,69 @@ _BEFORE_A_CHANGE = case(
 
 
 def _rows(session: Session, edition: str) -> Sequence[Any]:
-    """Count the edition's rows by state and hour, and by what their readers chose."""
-    by = (_ROWS.c.state, _ROWS.c.due_at, *_CHOSEN, _IS_ACTIVE.label("active"), _BEFORE_A_CHANGE.label("kept"))
+    """Count the edition's rows by state, due time, and the cadence and state of their readers."""
+    by = (
+        _ROWS.c.state,
+        _ROWS.c.due_at,
+        *_CADENCE,
+        _IS_ACTIVE.label("active"),
+        _BEFORE_A_CHANGE.label("before_a_change"),
+    )
     since = func.max(_SINCE, type_=_READERS.c.due_since.type)
     counted = select(*by, since.label("since"), func.count().label("number"))
-    theirs = counted.join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)
-    theirs = theirs.where(_ROWS.c.edition == edition, _ROWS.c.kind == MailKind.DIGEST)
-    return session.connection().execute(theirs.group_by(*by)).all()
+    rows = counted.join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)
+    rows = rows.where(_ROWS.c.edition == edition, _ROWS.c.kind == MailKind.DIGEST)
+    return session.connection().execute(rows.group_by(*by)).all()
 
 
-def _without(session: Session, edition: str) -> Sequence[Any]:
-    """Count the active readers without a row, by what they chose, since when, and when they are due next."""
-    has_one = exists().where(_ROWS.c.subscriber_id == _READERS.c.id, _ROWS.c.edition == edition)
-    by = (*_CHOSEN, _READERS.c.due_since, _READERS.c.created_at, _READERS.c.next_due_at)
-    counted = select(*by, func.count().label("number")).where(_IS_ACTIVE, ~has_one).group_by(*by)
+def _readers_without_row(session: Session, edition: str) -> Sequence[Any]:
+    """Count the active readers without a row, by cadence, its start, and when they are due next."""
+    has_row = exists().where(_ROWS.c.subscriber_id == _READERS.c.id, _ROWS.c.edition == edition)
+    by = (*_CADENCE, _READERS.c.due_since, _READERS.c.created_at, _READERS.c.next_due_at)
+    counted = select(*by, func.count().label("number")).where(_IS_ACTIVE, ~has_row).group_by(*by)
     return session.connection().execute(counted).all()
 
 
-def _strange(session: Session, edition: str) -> Counter[State]:
-    """Count digests that are named like this edition, with something behind it: nobody is due for those."""
+def _rows_of_similar_names(session: Session, edition: str) -> Counter[State]:
+    """Count digests whose edition starts with this name and goes on: nobody is due for those."""
     named = (_ROWS.c.edition > edition, _ROWS.c.edition < _after(edition), _ROWS.c.kind == MailKind.DIGEST)
     counted = select(_ROWS.c.state, func.count().label("number")).where(*named).group_by(_ROWS.c.state)
     return Counter({row.state: row.number for row in session.connection().execute(counted)})
 
 
-def _judge(row: Row[Any], edition: str, now: datetime) -> Iterator[str]:
-    """Yield what a row counts as: due, or surplus. A surplus one does not stand for the day's own."""
-    wanted = _due_on(row, edition)
-    if row.kept or (row.active and wanted and schedule.edition(row.zone, row.due_at) == edition):
+def _classify_row(row: Row[Any], edition: str, now: datetime) -> Iterator[str]:
+    """Yield the counts that a row adds to. Beside a surplus row, the due one may be missing."""
+    due = _due_on(row, edition)
+    if row.before_a_change or (row.active and due and schedule.edition(row.zone, row.due_at) == edition):
         yield "due"
         return
     yield "surplus"
-    if row.active and wanted and row.since <= wanted <= now:
+    if row.active and due and row.since <= due <= now:
         yield from ("due", "missing")
 
 
-def _judge_absence(row: Row[Any], edition: str, now: datetime) -> Iterator[str]:
-    """Yield what it counts as that a reader has no row: nothing, where they were not due."""
-    wanted = _due_on(row, edition)
-    if wanted and (row.due_since or row.created_at) <= wanted <= now:
+def _classify_missing_row(row: Row[Any], edition: str, now: datetime) -> Iterator[str]:
+    """Yield the counts that readers without a row add to; nothing if they were not due."""
+    due = _due_on(row, edition)
+    if due and (row.due_since or row.created_at) <= due <= now:
         yield "due"
-        # Planning moves `next_due_at` on, in the same transaction in which it writes the row.
-        yield "unplanned" if row.next_due_at and row.next_due_at <= wanted else "missing"
+        # Planning advances `next_due_at` in the transaction that writes the row.
+        yield "unplanned" if row.next_due_at and row.next_due_at <= due else "missing"
 
 
 def _due_on(reader: Row[Any], edition: str) -> datetime | None:
-    return _moment(reader.cadence, reader.weekday, reader.hour, reader.zone, edition)
+    return _cached_due_on(reader.cadence, reader.weekday, reader.hour, reader.zone, edition)
 
 
 @lru_cache(maxsize=50_000)
-def _moment(rhythm: Cadence, weekday: int, hour: int, zone: str, edition: str) -> datetime | None:
-    """Return when this cadence is due for an edition. Few cadences differ, and time zones take long."""
+def _cached_due_on(cadence: Cadence, weekday: int, hour: int, zone: str, edition: str) -> datetime | None:
+    """Return when this cadence is due for an edition. Cached: time zones are slow and few cadences differ."""
     day = _day(edition)
-    return schedule.due_on(rhythm, weekday, hour, zone, day) if day else None
+    return schedule.due_on(cadence, weekday, hour, zone, day) if day else None
 
 
 def _days(first: str, last: str) -> list[str]:
-    """Return the editions from one to another; none where these are no days."""
+    """Return the editions from `first` to `last`; none if these are not days."""
     start, end = _day(first), _day(last)
     if not (start and end):
         return []
@@ -167,7 +172,7 @@ def _days(first: str, last: str) -> list[str]:
 
 
 def _after(edition: str) -> str:
-    """Return the first name after an edition's, and after whatever begins like it."""
+    """Return the first name that sorts after the edition and all names that start with it."""
     day = _day(edition)
     return (day + DAY).isoformat() if day else edition + "z"
 

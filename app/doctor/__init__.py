@@ -67,16 +67,16 @@ def _parts(
     service: TemporaryService | None,
 ) -> dict[str, Look]:
     parts: dict[str, Look] = {
-        "settings": lambda: configuration.look(settings),
-        "database": lambda: service_state.look(database, model_store.ModelStore(), now),
-        "bounces": lambda: bounces.look(settings, database, now),
-        "relay": lambda: relay.look(settings, now),
-        "dns": lambda: dns_records.look(settings, resolver),
+        "settings": lambda: configuration.check(settings),
+        "database": lambda: service_state.check(database, model_store.ModelStore(), now),
+        "bounces": lambda: bounces.check(settings, database, now),
+        "relay": lambda: relay.check(settings, now),
+        "dns": lambda: dns_records.check(settings, resolver),
     }
     if service:
-        parts["mail"] = lambda: test_mail.look(settings, service)
+        parts["mail"] = lambda: test_mail.check(settings, service)
     if online:
-        parts["online"] = lambda: web_reachability.look(settings, now, online)
+        parts["online"] = lambda: web_reachability.check(settings, now, online)
     return parts
 
 

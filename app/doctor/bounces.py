@@ -76,7 +76,7 @@ def _folder(name: str, now: datetime) -> Finding:
             waiting = len(folder.waiting(MANY))
     except OSError as fault:
         return error("bounce_folder", f"{name} cannot be read: {fault.strerror}", fix)
-    if why := configuration.unwritable(Path(name)):
+    if why := configuration.write_error(Path(name)):
         return error("bounce_folder", f"{name} cannot be written to: {why}", fix)
     return well("bounce_folder", f"{name} can be read; {waiting} files wait there")
 

@@ -21,7 +21,7 @@ from app.settings import Settings
 def look(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> Iterator[Finding]:
     """Ask the DNS about the domain of our mails, and about the relay. Ends within ten seconds."""
     domain = settings.mail_domain
-    if not configuration.is_known_elsewhere(domain):
+    if not configuration.is_public_domain(domain):
         yield well("dns", f"was not asked: other mail servers cannot know {domain}")
         return
     names = DnsLookup(resolver)
@@ -58,7 +58,7 @@ def _bounces(domain: str, names: DnsLookup) -> Finding:
 
 def _spf(settings: Settings, names: DnsLookup) -> Iterator[Finding]:
     domain = settings.mail_domain
-    found = spf.records(names.texts(domain))
+    found = spf.spf_records(names.texts(domain))
     relay = _public(settings, names)
     listed = " ".join(f"ip{each.version}:{each}" for each in relay) or "include:… of your relay's provider"
     if not found:
@@ -73,9 +73,9 @@ def _spf(settings: Settings, names: DnsLookup) -> Iterator[Finding]:
 
 def _read_spf(settings: Settings, record: str, relay: list[Address], names: DnsLookup) -> Finding:
     domain = settings.mail_domain
-    read = spf.read(domain, record, relay, names)
-    if read.lookups > spf.MOST_LOOKUPS:
-        said = f"the record of {domain} needs over {spf.MOST_LOOKUPS} lookups, and so, by the rules, is none"
+    read = spf.evaluate(domain, record, relay, names)
+    if read.lookups > spf.MAX_LOOKUPS:
+        said = f"the record of {domain} needs over {spf.MAX_LOOKUPS} lookups, and so, by the rules, is none"
         return error(
             "spf", said, "leave out includes of providers that you no longer use, or name networks by ip4:"
         )
@@ -95,7 +95,7 @@ def _ending_well(record: str) -> str:
     return " ".join([*kept, "~all"])
 
 
-def _listed(settings: Settings, relay: list[Address], read: spf.Reading) -> Finding:
+def _listed(settings: Settings, relay: list[Address], read: spf.SpfResult) -> Finding:
     shown = f"the record of {settings.mail_domain} ends in {read.end}, after {read.lookups} lookups"
     if not relay:
         return well(

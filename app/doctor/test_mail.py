@@ -68,9 +68,9 @@ def _rehearse(settings: Settings, service: TemporaryService, sink: Sink) -> Iter
             return
         mail = Mail(listening.taken[0], app.settings, app.signer)
         yield well("mail", f"a digest of the bundled sample arrived here: “{mail.message['Subject']}”")
-        yield from message_checks.look(mail)
+        yield from message_checks.check(mail)
         if mail.way_out.startswith(settings.base_url):
-            yield from oneclick.look(app, service.create_app(app), reader_id, _behind_the_proxy(mail))
+            yield from oneclick.check(app, service.create_app(app), reader_id, _behind_the_proxy(mail))
 
 
 def _behind_the_proxy(mail: Mail) -> str:

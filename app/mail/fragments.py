@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import escape
 
-from app.links import TOKEN_CHARS, LinkSigner, Purpose
+from app.links import FEEDBACK_ACTIONS, TOKEN_CHARS, LinkSigner, Purpose
 from app.mail import message, render
 from app.mail.render import LIMIT_STEPS, Fragment, Renderer, TextLimits
 from app.types import DigestItem, MailKind, Section

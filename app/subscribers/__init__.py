@@ -1,9 +1,9 @@
 """Subscribers: how they sign up, what they choose, and how they leave.
 
-preferences       what a subscriber may choose, and clear errors for what they may not
+preferences       what a subscriber may choose, and clear errors for other values
 interests         interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
-form_submissions  what the public forms asked for, limits per mailbox, remembered declines
+form_submissions  submitted public forms, limits per mailbox, remembered declines
 signup            sign up, confirm, decline, ask for a link
 account           change preferences, follow, mute, pause, resume, resubscribe
 privacy           unsubscribe, new links, export, erase
@@ -15,12 +15,12 @@ from app.subscribers.account import (
     change,
     end_expired_pauses,
     follow,
+    lift_suppression,
     mute,
     pause,
     pause_date_range,
     resubscribe,
     resume,
-    trust_again,
     unfollow,
     unmute,
 )
@@ -36,10 +36,10 @@ from app.subscribers.feedback import (
     set_feedback,
     unignore_author,
 )
-from app.subscribers.feedback import forget as forget_opinions
+from app.subscribers.feedback import forget as forget_feedback
 from app.subscribers.form_submissions import DECLINE_LASTS, Choices, SignUp, mailbox_hash
-from app.subscribers.form_submissions import prune as prune_requests
-from app.subscribers.form_submissions import unprocessed as unprocessed_requests
+from app.subscribers.form_submissions import prune as prune_form_submissions
+from app.subscribers.form_submissions import unprocessed as unprocessed_form_submissions
 from app.subscribers.interests import forget_unused_queries, interests_of
 from app.subscribers.preferences import (
     MAX_INTERESTS,
@@ -58,12 +58,12 @@ from app.subscribers.signup import (
     CONSENT_TEXT,
     add,
     allow_again,
-    awaiting,
     confirm,
     decline,
     expire_pending,
     invite,
     is_declined,
+    pending_choices,
     process,
     request_link,
     request_sign_up,

@@ -1,4 +1,4 @@
-"""Changing preferences, following authors, muting words, pausing, and coming back."""
+"""Change preferences, follow authors, mute words, pause, resume and resubscribe."""
 
 from __future__ import annotations
 
@@ -29,59 +29,70 @@ from app.types import Interest
 LONGEST_PAUSE = timedelta(days=366)
 
 
-def change(session: Session, subscriber_id: int, wanted: Preferences, now: datetime) -> Subscriber:
-    """Put these preferences in the place of those that were, and the next digest where they say."""
+def change(session: Session, subscriber_id: int, preferences: Preferences, now: datetime) -> Subscriber:
+    """Replace a subscriber's preferences and reschedule the next digest.
+
+    Raises InvalidPreference, naming the first field that cannot be used.
+    """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
-    store_preferences(session, subscriber, check(wanted))
+    store_preferences(session, subscriber, check(preferences))
     reschedule(session, subscriber, now)
     record_event(session, "changed", subscriber, now)
     return subscriber
 
 
 def follow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:
-    """Make an author one of the reader's interests. InvalidPreference where there is no room for it.
+    """Add an author to the reader's interests. Raises InvalidPreference if there is no room for one more.
 
-    A reader of what trends alone goes on to get that, beside what the author writes.
+    A reader who had no interests keeps getting trending papers beside those of the author.
     """
-    wanted = preferences_of(session, get_for_update(session, subscriber_id))
+    preferences = preferences_of(session, get_for_update(session, subscriber_id))
     text = query_language.query_for("author", author)
-    if _others(wanted, text) != wanted.interests:
+    if _other_interests(preferences, text) != preferences.interests:
         return
-    if not wanted.interests:
-        wanted = replace(wanted, beyond=wanted.max_papers)
-    change(session, subscriber_id, replace(wanted, interests=(*wanted.interests, Interest(text))), now)
+    if not preferences.interests:
+        preferences = replace(preferences, beyond=preferences.max_papers)
+    interests = (*preferences.interests, Interest(text))
+    change(session, subscriber_id, replace(preferences, interests=interests), now)
 
 
 def unfollow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:
-    """Take that back; InvalidPreference where nothing would be left to send."""
-    wanted = preferences_of(session, get_for_update(session, subscriber_id))
-    interests = _others(wanted, query_language.query_for("author", author))
-    change(session, subscriber_id, replace(wanted, interests=interests), now)
+    """Stop following an author. Raises InvalidPreference if nothing would be left to send."""
+    preferences = preferences_of(session, get_for_update(session, subscriber_id))
+    interests = _other_interests(preferences, query_language.query_for("author", author))
+    change(session, subscriber_id, replace(preferences, interests=interests), now)
 
 
-def _others(wanted: Preferences, text: str) -> tuple[Interest, ...]:
-    return tuple(wish for wish in wanted.interests if wish.text.casefold() != text.casefold())
+def _other_interests(preferences: Preferences, text: str) -> tuple[Interest, ...]:
+    return tuple(item for item in preferences.interests if item.text.casefold() != text.casefold())
 
 
 def mute(session: Session, subscriber_id: int, texts: Sequence[str], now: datetime) -> None:
-    """Keep what says any of these out of the reader's digests. InvalidPreference where it cannot be done."""
-    wanted = preferences_of(session, get_for_update(session, subscriber_id))
-    known = {text.casefold() for text in wanted.muted}
-    fresh = [text for text in map(query_language.normalise, texts) if text.casefold() not in known]
-    change(session, subscriber_id, replace(wanted, muted=(*wanted.muted, *fresh)), now)
+    """Keep papers that match these texts out of the reader's digests.
+
+    Raises InvalidPreference if a text cannot be muted, or there is no room for more.
+    """
+    preferences = preferences_of(session, get_for_update(session, subscriber_id))
+    already_muted = {text.casefold() for text in preferences.muted}
+    new = [text for text in map(query_language.normalise, texts) if text.casefold() not in already_muted]
+    change(session, subscriber_id, replace(preferences, muted=(*preferences.muted, *new)), now)
 
 
 def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: datetime) -> None:
-    """Take that back."""
-    wanted = preferences_of(session, get_for_update(session, subscriber_id))
-    heard = {query_language.normalise(text).casefold() for text in texts}
-    muted = tuple(text for text in wanted.muted if text.casefold() not in heard)
-    change(session, subscriber_id, replace(wanted, muted=muted), now)
+    """Stop muting these texts, however they are spelled."""
+    preferences = preferences_of(session, get_for_update(session, subscriber_id))
+    unmuted = {query_language.normalise(text).casefold() for text in texts}
+    muted = tuple(text for text in preferences.muted if text.casefold() not in unmuted)
+    change(session, subscriber_id, replace(preferences, muted=muted), now)
 
 
 def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:
-    """No digest until then; without a date, until the reader comes back."""
+    """Pause digests until a date; without a date, until the reader resumes.
+
+    Raises InvalidPreference if the date is past or more than a year away, Conflict if the subscription is
+    not active.
+    """
     if until is not None:
         _check_end(until, now)
     subscriber = get_for_update(session, subscriber_id)
@@ -95,7 +106,7 @@ def pause(session: Session, subscriber_id: int, until: datetime | None, now: dat
 
 
 def pause_date_range(zone: tzinfo | None, now: datetime) -> tuple[date, date]:
-    """The first and the last day on which a pause that begins now may end, by the calendar of a zone."""
+    """Return the first and last day, in a time zone, on which a pause that begins now may end."""
     tomorrow = now.astimezone(zone).date() + timedelta(days=1)
     return tomorrow, (now + LONGEST_PAUSE).astimezone(zone).date()
 
@@ -117,15 +128,18 @@ def _day(day: date) -> str:
 
 
 def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
-    """End a pause. Whoever is not paused stays as they are."""
+    """End a pause. Does nothing if the reader is not paused."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.PAUSED:
-        _wake_one(session, subscriber, now)
+        _end_pause(session, subscriber, now)
     return subscriber
 
 
 def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
-    """A reader who left wants their digest again: a new consent, with the preferences they had."""
+    """Record a new consent of a reader who unsubscribed, with the preferences that they had.
+
+    A paused reader resumes. Raises Conflict if the address is suppressed.
+    """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is not State.UNSUBSCRIBED:
         return resume(session, subscriber_id, now)
@@ -136,16 +150,16 @@ def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) ->
     return subscriber
 
 
-def trust_again(session: Session, email: str, now: datetime) -> bool:
-    """Let an address get mail again; False where it was not suppressed.
+def lift_suppression(session: Session, email: str, now: datetime) -> bool:
+    """Lift the suppression of an address; return False if it was not suppressed.
 
-    A reader whose mail came back is where they were before that; what came back so far does not count again.
+    A reader whose mail bounced gets the state from before the bounces, and these no longer count.
     """
     lifted = suppression.lift(session, email)
     bouncing = select(Subscriber).where(Subscriber.email == email, Subscriber.state == State.BOUNCING)
-    found = session.exec(bouncing).one_or_none()
-    if lifted and found is not None:
-        subscriber = get_for_update(session, found.id or 0)
+    bouncing_subscriber = session.exec(bouncing).one_or_none()
+    if lifted and bouncing_subscriber is not None:
+        subscriber = get_for_update(session, bouncing_subscriber.id or 0)
         subscriber.state, subscriber.ended_at = state_before_bounces(session, subscriber), None
         reschedule(session, subscriber, now)
         record_event(session, "trusted_again", subscriber, now)
@@ -156,15 +170,15 @@ def trust_again(session: Session, email: str, now: datetime) -> bool:
 
 
 def end_expired_pauses(session: Session, now: datetime) -> int:
-    """End the pauses that were to last until now; how many."""
-    rested = select(Subscriber).where(Subscriber.state == State.PAUSED, col(Subscriber.paused_until) <= now)
-    sleepers = session.exec(rested.with_for_update(skip_locked=True)).all()
-    for subscriber in sleepers:
-        _wake_one(session, subscriber, now)
-    return len(sleepers)
+    """End the pauses whose end has come; return how many."""
+    expired = select(Subscriber).where(Subscriber.state == State.PAUSED, col(Subscriber.paused_until) <= now)
+    subscribers = session.exec(expired.with_for_update(skip_locked=True)).all()
+    for subscriber in subscribers:
+        _end_pause(session, subscriber, now)
+    return len(subscribers)
 
 
-def _wake_one(session: Session, subscriber: Subscriber, now: datetime) -> None:
+def _end_pause(session: Session, subscriber: Subscriber, now: datetime) -> None:
     subscriber.state, subscriber.paused_until = State.ACTIVE, None
     reschedule(session, subscriber, now)
     record_event(session, "resumed", subscriber, now)

@@ -21,25 +21,25 @@ from app.subscribers.feedback import MatchedReferences
 from app.subscribers.preferences import Preferences, fold_address
 from app.types import Cadence, EmptyDigestPolicy, Interest, PaperRecord
 
-# How many mails that anybody can ask for may go to one mailbox, within how long.
-MOST_MAILS = (
+# Limits on requested mails to one mailbox: how many within which time. Anybody can request them.
+MAX_MAILS = (
     (timedelta(hours=1), 2),
     (timedelta(days=1), 3),
     (timedelta(days=7), 5),
     (timedelta(days=30), 8),
 )
-HISTORY = max(span for span, _ in MOST_MAILS)
+HISTORY = max(span for span, _ in MAX_MAILS)
 DECLINE_LASTS = timedelta(days=90)
 CHOICES_KEPT = LIFETIMES[Purpose.CONFIRM]  # nobody can confirm them afterwards
-GIVE_UP = timedelta(days=1)  # after so long, nobody waits for the answer any more
+GIVE_UP = timedelta(days=1)  # an older submission is not processed any more
 
 
 @dataclass(frozen=True, slots=True)
 class SignUp:
-    """Hold what a visitor enters into the sign-up form."""
+    """Hold the sign-up form as a visitor filled it in."""
 
     email: str
-    wanted: Preferences
+    preferences: Preferences
     liked: MatchedReferences = field(default_factory=MatchedReferences)
 
 
@@ -47,7 +47,7 @@ class SignUp:
 class Choices:
     """Hold the choices of a sign-up, which the owner of the address confirms."""
 
-    wanted: Preferences
+    preferences: Preferences
     liked: MatchedReferences = field(default_factory=MatchedReferences)
 
 
@@ -70,7 +70,7 @@ def store(
     """Store a form and return the row's id. `email` must be normalised."""
     row = FormSubmission(
         kind=kind, mailbox=mailbox_hash(email), email=email, visitor=visitor[:64], created_at=now,
-        preferences=_encode_preferences(choices.wanted) if choices else {},
+        preferences=_encode_preferences(choices.preferences) if choices else {},
         liked=_encode_liked(choices.liked) if choices else {},
     )  # fmt: skip
     session.add(row)
@@ -79,7 +79,7 @@ def store(
 
 
 def unprocessed(session: Session, now: datetime) -> list[int]:
-    """Return the ids of the rows that nobody has processed yet, oldest first."""
+    """Return the ids of the rows that are not processed yet, oldest first."""
     left = select(FormSubmission.id).where(
         col(FormSubmission.processed_at).is_(None), col(FormSubmission.created_at) > now - GIVE_UP
     )
@@ -111,18 +111,18 @@ def finish(
 
 
 def may_mail(session: Session, mailbox: str, now: datetime) -> bool:
-    """Return whether the mailbox has room for one more mail that anybody can ask for."""
-    mailed = select(FormSubmission.processed_at).where(
+    """Return True if one more requested mail may go to the mailbox."""
+    requested = select(FormSubmission.processed_at).where(
         col(FormSubmission.mailbox) == mailbox,
         col(FormSubmission.delivery_id).is_not(None),
         col(FormSubmission.processed_at) > now - HISTORY,
     )
-    times = [at for at in session.exec(mailed) if at is not None]
-    return all(sum(at > now - span for at in times) < most for span, most in MOST_MAILS)
+    times = [at for at in session.exec(requested) if at is not None]
+    return all(sum(at > now - span for at in times) < most for span, most in MAX_MAILS)
 
 
 def has_declined(session: Session, mailbox: str, now: datetime) -> bool:
-    """Return whether the mailbox's owner declined a sign-up within `DECLINE_LASTS`."""
+    """Return True if the mailbox's owner declined a sign-up within `DECLINE_LASTS`."""
     declined = exists().where(
         col(FormSubmission.mailbox) == mailbox, col(FormSubmission.declined_at) > now - DECLINE_LASTS
     )
@@ -137,8 +137,8 @@ def remember_decline(session: Session, request: FormSubmission, now: datetime) -
 
 def forget_decline(session: Session, mailbox: str) -> None:
     """Let sign-ups reach this mailbox again: its owner has shown that they want it."""
-    mine = (col(FormSubmission.mailbox) == mailbox, col(FormSubmission.declined_at).is_not(None))
-    session.execute(update(FormSubmission).where(*mine).values(declined_at=None))
+    conditions = (col(FormSubmission.mailbox) == mailbox, col(FormSubmission.declined_at).is_not(None))
+    session.execute(update(FormSubmission).where(*conditions).values(declined_at=None))
 
 
 # --- choices that wait for their confirmation
@@ -151,10 +151,10 @@ def by_delivery(session: Session, delivery_id: int) -> FormSubmission | None:
 
 def find_open(session: Session, subscriber_id: int, delivery_id: int | None = None) -> FormSubmission | None:
     """Return the row that a confirmation mail can confirm; without `delivery_id`, the newest."""
-    mine = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
+    rows = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
     if delivery_id is not None:
-        mine = mine.where(col(FormSubmission.delivery_id) == delivery_id)
-    return session.exec(mine.order_by(col(FormSubmission.id).desc())).first()
+        rows = rows.where(col(FormSubmission.delivery_id) == delivery_id)
+    return session.exec(rows.order_by(col(FormSubmission.id).desc())).first()
 
 
 def choices_of(request: FormSubmission) -> Choices | None:
@@ -171,18 +171,18 @@ def close(session: Session, subscriber_id: int) -> None:
 
 def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
     """Return a reader's open rows as plain data."""
-    mine = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
-    shown = {"kind", "created_at", "preferences", "liked"}
+    rows = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
+    fields = {"kind", "created_at", "preferences", "liked"}
     return [
-        row.model_dump(mode="json", include=shown)
-        for row in session.exec(mine.order_by(col(FormSubmission.id)))
+        row.model_dump(mode="json", include=fields)
+        for row in session.exec(rows.order_by(col(FormSubmission.id)))
     ]
 
 
 def prune(session: Session, now: datetime) -> int:
     """Delete choices past `CHOICES_KEPT` and rows past their use; return how many rows are gone.
 
-    A row that was not processed within `GIVE_UP` never will be: nothing of it stays but the hash.
+    A row that was not processed within `GIVE_UP` never will be: only its hash is kept.
     """
     _close(session, col(FormSubmission.created_at) < now - CHOICES_KEPT)
     late = (col(FormSubmission.created_at) < now - GIVE_UP, col(FormSubmission.processed_at).is_(None))
@@ -202,8 +202,8 @@ def _close(session: Session, which: ColumnElement[bool]) -> None:
 # --- as JSON
 
 
-def _encode_preferences(wanted: Preferences) -> dict[str, Any]:
-    return asdict(wanted)
+def _encode_preferences(preferences: Preferences) -> dict[str, Any]:
+    return asdict(preferences)
 
 
 def _decode_preferences(stored: Mapping[str, Any]) -> Preferences:
@@ -213,7 +213,7 @@ def _decode_preferences(stored: Mapping[str, Any]) -> Preferences:
             "cadence": Cadence(stored["cadence"]),
             "when_empty": EmptyDigestPolicy(stored["when_empty"]),
             "muted": tuple(stored["muted"]),
-            "interests": tuple(Interest(**wish) for wish in stored["interests"]),
+            "interests": tuple(Interest(**interest) for interest in stored["interests"]),
         }
     )
 
@@ -228,7 +228,7 @@ def _encode_liked(liked: MatchedReferences) -> dict[str, Any]:
 
 def _decode_liked(stored: Mapping[str, Any]) -> MatchedReferences:
     own = (
-        PaperRecord(title=each["title"], abstract=each["abstract"], authors=tuple(each["authors"]))
-        for each in stored.get("own", ())
+        PaperRecord(title=paper["title"], abstract=paper["abstract"], authors=tuple(paper["authors"]))
+        for paper in stored.get("own", ())
     )
     return MatchedReferences(known=tuple((number, "") for number in stored.get("papers", ())), own=tuple(own))

@@ -1,4 +1,4 @@
-"""The texts of interests, stored once however many readers share them."""
+"""Interests of readers. Each distinct text is stored once for all readers who share it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from app.types import Interest
 
 
 def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Interest, ...]]:
-    """The interests of readers, each reader's in their own order; none at all for who has none."""
-    found: dict[int, list[Interest]] = defaultdict(list)
+    """Return the interests of each reader in their order; readers without interests are left out."""
+    by_reader: dict[int, list[Interest]] = defaultdict(list)
     rows = session.exec(
         select(
             col(InterestRow.subscriber_id),
@@ -27,25 +27,25 @@ def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Inte
         .order_by(col(InterestRow.subscriber_id), col(InterestRow.position))
     )
     for subscriber_id, text, weight, quota in rows:
-        found[subscriber_id].append(Interest(text, weight, quota))
-    return {subscriber_id: tuple(listed) for subscriber_id, listed in found.items()}
+        by_reader[subscriber_id].append(Interest(text, weight, quota))
+    return {subscriber_id: tuple(interests) for subscriber_id, interests in by_reader.items()}
 
 
-def store(session: Session, subscriber_id: int, wanted: Sequence[Interest]) -> None:
-    """Make these the interests of a reader, in this order. What nobody wants any more is deleted."""
+def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -> None:
+    """Replace the interests of a reader, in this order. Texts that no reader uses any more are deleted."""
     before = session.exec(
         select(InterestRow.query_id).where(InterestRow.subscriber_id == subscriber_id)
     ).all()
-    ids = _query_ids(session, [wish.text for wish in wanted])
+    ids = _query_ids(session, [interest.text for interest in interests])
     session.execute(delete(InterestRow).where(col(InterestRow.subscriber_id) == subscriber_id))
-    for position, wish in enumerate(wanted):
+    for position, interest in enumerate(interests):
         session.add(
             InterestRow(
                 subscriber_id=subscriber_id,
-                query_id=ids[wish.text],
+                query_id=ids[interest.text],
                 position=position,
-                weight=wish.weight,
-                quota=wish.quota,
+                weight=interest.weight,
+                quota=interest.quota,
             )
         )
     session.flush()
@@ -54,9 +54,9 @@ def store(session: Session, subscriber_id: int, wanted: Sequence[Interest]) -> N
 
 
 def forget_unused_queries(session: Session, ids: Collection[int] | None = None) -> int:
-    """Delete the texts of interests that no reader has, of all or of these, and return how many.
+    """Delete the texts, of all or of these ids, that no reader uses; return how many.
 
-    A text that another transaction is about to use is locked by it (see `_query_ids`), and stays.
+    A text that another transaction is about to use is locked by it (see `_query_ids`) and is not deleted.
     """
     unused = ~exists().where(col(InterestRow.query_id) == InterestQuery.id)
     candidates = select(col(InterestQuery.id)).where(unused)
@@ -65,15 +65,15 @@ def forget_unused_queries(session: Session, ids: Collection[int] | None = None) 
     locked = session.exec(candidates.with_for_update(skip_locked=True)).all()
     if not locked:
         return 0
-    # Asked once more: somebody may have begun to use one between the search and the lock.
-    gone = delete(InterestQuery).where(in_array(session, col(InterestQuery.id), locked), unused)
-    return session.execute(gone, execution_options={"synchronize_session": False}).rowcount  # type: ignore[attr-defined, no-any-return]
+    # `unused` is checked again: a reader may have started to use a text between the search and the lock.
+    statement = delete(InterestQuery).where(in_array(session, col(InterestQuery.id), locked), unused)
+    return session.execute(statement, execution_options={"synchronize_session": False}).rowcount  # type: ignore[attr-defined, no-any-return]
 
 
 def _query_ids(session: Session, texts: Sequence[str]) -> dict[str, int]:
-    """Return the ids of texts, stored where they are new, and locked: nobody deletes them meanwhile.
+    """Store new texts, lock all of them against deletion, and return their ids.
 
-    In order, so that two readers with the same new interests cannot wait for each other for ever.
+    Texts are locked in sorted order: two transactions with the same new texts cannot deadlock.
     """
     ids: dict[str, int] = {}
     while missing := sorted(set(texts) - ids.keys()):

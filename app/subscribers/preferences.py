@@ -1,4 +1,4 @@
-"""What a reader may wish for. Nothing here touches the database."""
+"""Preferences of subscribers, and clear errors for values that cannot be used. No database access."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GMAIL = ("gmail.com", "googlemail.com")
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """When a reader wants their digest, and what in it. `problems` says whether it can be done."""
+    """Hold when a reader gets a digest, and what is in it. `problems` lists values that cannot be used."""
 
     cadence: Cadence = Cadence.DAILY
     weekday: int = 0  # of the weekly digest: Monday is 0
@@ -31,51 +31,51 @@ class Preferences:
     min_papers: int = 1
     max_papers: int = 10
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
-    beyond: int = 0  # at most so many papers a digest that trend beyond the interests
+    beyond: int = 0  # maximum of trending papers beyond the interests in a digest
     muted: tuple[str, ...] = ()  # words, phrases, author: and cat: that keep a paper out of every section
     interests: tuple[Interest, ...] = ()
 
 
-def problems(wanted: Preferences) -> dict[str, str]:
-    """What to change, by field; `interests.0` is the first interest. Empty when all is well."""
-    found = (_problems_of_time, _problems_of_size, _problems_of_interests, _problems_of_muted)
-    return dict(itertools.chain.from_iterable(look(wanted) for look in found))
+def problems(preferences: Preferences) -> dict[str, str]:
+    """Return an error message by field (`interests.0`: the first interest); empty if all are valid."""
+    checks = (_problems_of_time, _problems_of_size, _problems_of_interests, _problems_of_muted)
+    return dict(itertools.chain.from_iterable(find(preferences) for find in checks))
 
 
-def check(wanted: Preferences) -> Preferences:
-    """The same preferences with interests and muted words spelled as they are stored and doubles folded.
+def check(preferences: Preferences) -> Preferences:
+    """Return the preferences with interests and muted texts normalised and deduplicated.
 
     Raises InvalidPreference, naming the first field that cannot be used.
     """
-    for field, problem in problems(wanted).items():
+    for field, problem in problems(preferences).items():
         raise InvalidPreference(problem, field)
     muted: dict[str, str] = {}
-    for text in map(query_language.normalise, wanted.muted):
+    for text in map(query_language.normalise, preferences.muted):
         muted.setdefault(text.casefold(), text)
-    return replace(wanted, interests=deduplicate(wanted.interests), muted=tuple(muted.values()))
+    return replace(preferences, interests=deduplicate(preferences.interests), muted=tuple(muted.values()))
 
 
-def deduplicate(wishes: Iterable[Interest]) -> tuple[Interest, ...]:
-    """Interests spelled as they are stored; of doubles the first."""
-    folded: dict[str, Interest] = {}
-    for wish in wishes:
-        text = query_language.normalise(wish.text)
-        folded.setdefault(text.casefold(), replace(wish, text=text))
-    return tuple(folded.values())
+def deduplicate(interests: Iterable[Interest]) -> tuple[Interest, ...]:
+    """Return normalised interests; of those with the same text only the first."""
+    unique: dict[str, Interest] = {}
+    for interest in interests:
+        text = query_language.normalise(interest.text)
+        unique.setdefault(text.casefold(), replace(interest, text=text))
+    return tuple(unique.values())
 
 
 def normalise_address(text: str) -> str:
-    """The one spelling of an address, or InvalidAddress.
+    """Return the normalised spelling of an address. Raises InvalidAddress.
 
-    Lower case throughout: no provider tells Alice@ from alice@, and she must not be two readers.
+    All of it is lower case: providers treat Alice@ and alice@ as one mailbox, so they must be one reader.
     """
     if not text.strip():
         raise InvalidAddress("Please give your address.", "email")
     try:
-        found = validate_email(text.strip(" "), check_deliverability=False)
+        address = validate_email(text.strip(" "), check_deliverability=False)
     except EmailNotValidError as error:
         raise InvalidAddress(f"This is not an address that mail can be sent to. {error}", "email") from None
-    return f"{found.local_part}@{found.ascii_domain}".lower()
+    return f"{address.local_part}@{address.ascii_domain}".lower()
 
 
 def fold_address(email: str) -> str:
@@ -90,43 +90,43 @@ def fold_address(email: str) -> str:
     return f"{local}@{domain}"
 
 
-def _problems_of_time(wanted: Preferences) -> Iterator[tuple[str, str]]:
-    if not 0 <= wanted.weekday <= 6:
+def _problems_of_time(preferences: Preferences) -> Iterator[tuple[str, str]]:
+    if not 0 <= preferences.weekday <= 6:
         yield "weekday", "Choose a day of the week."
-    if not 0 <= wanted.hour <= 23:
+    if not 0 <= preferences.hour <= 23:
         yield "hour", "Choose an hour from 0 to 23."
-    if not schedule.valid_zone(wanted.zone):
-        yield "zone", f"“{wanted.zone[:64]}” is not a time zone that we know. Choose one from the list."
+    if not schedule.valid_zone(preferences.zone):
+        yield "zone", f"“{preferences.zone[:64]}” is not a time zone that we know. Choose one from the list."
 
 
-def _problems_of_size(wanted: Preferences) -> Iterator[tuple[str, str]]:
-    if not 1 <= wanted.max_papers <= MAX_PAPERS:
+def _problems_of_size(preferences: Preferences) -> Iterator[tuple[str, str]]:
+    if not 1 <= preferences.max_papers <= MAX_PAPERS:
         yield "max_papers", f"Choose a number from 1 to {MAX_PAPERS}."
-    if not 1 <= wanted.min_papers <= MAX_PAPERS:
+    if not 1 <= preferences.min_papers <= MAX_PAPERS:
         yield "min_papers", f"Choose a number from 1 to {MAX_PAPERS}."
-    elif wanted.min_papers > wanted.max_papers >= 1:
+    elif preferences.min_papers > preferences.max_papers >= 1:
         yield "min_papers", "The least cannot be more than the most."
-    if not 0 <= wanted.beyond <= MAX_PAPERS:
+    if not 0 <= preferences.beyond <= MAX_PAPERS:
         yield "beyond", f"Choose a number from 0, for none, to {MAX_PAPERS}."
 
 
-def _problems_of_interests(wanted: Preferences) -> Iterator[tuple[str, str]]:
-    if len(wanted.interests) > MAX_INTERESTS:
+def _problems_of_interests(preferences: Preferences) -> Iterator[tuple[str, str]]:
+    if len(preferences.interests) > MAX_INTERESTS:
         yield "interests", f"At most {MAX_INTERESTS} interests, please: fewer and sharper ones work better."
-    if not wanted.interests and wanted.when_empty is EmptyDigestPolicy.SKIP:
+    if not preferences.interests and preferences.when_empty is EmptyDigestPolicy.SKIP:
         yield "interests", "Name at least one interest, or choose to get what is trending."
-    for place, wish in enumerate(wanted.interests):
-        problem = _problem_of_wish(wish)
+    for index, interest in enumerate(preferences.interests):
+        problem = _problem_of_interest(interest)
         if problem:
-            yield f"interests.{place}", problem
+            yield f"interests.{index}", problem
 
 
-def _problems_of_muted(wanted: Preferences) -> Iterator[tuple[str, str]]:
-    """The first that cannot be used: they are typed into one field."""
-    if len(wanted.muted) > MAX_MUTED:
+def _problems_of_muted(preferences: Preferences) -> Iterator[tuple[str, str]]:
+    """Yield the first problem only: all muted texts are typed into one field."""
+    if len(preferences.muted) > MAX_MUTED:
         yield "muted", f"At most {MAX_MUTED} muted words, please."
         return
-    for text in wanted.muted:
+    for text in preferences.muted:
         try:
             query_language.parse_muted(text)
         except InvalidInterest as error:
@@ -134,13 +134,13 @@ def _problems_of_muted(wanted: Preferences) -> Iterator[tuple[str, str]]:
             return
 
 
-def _problem_of_wish(wish: Interest) -> str:
+def _problem_of_interest(interest: Interest) -> str:
     try:
-        query_language.parse(wish.text)
+        query_language.parse(interest.text)
     except InvalidInterest as error:
         return str(error)
-    if not 0 < wish.weight <= MAX_WEIGHT:
+    if not 0 < interest.weight <= MAX_WEIGHT:
         return f"A weight is above 0 and at most {MAX_WEIGHT:g}."
-    if wish.quota is not None and not 1 <= wish.quota <= MAX_PAPERS:
+    if interest.quota is not None and not 1 <= interest.quota <= MAX_PAPERS:
         return f"Choose at most 1 to {MAX_PAPERS} papers, or leave it empty."
     return ""

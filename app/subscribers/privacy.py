@@ -31,7 +31,7 @@ from app.types import MailKind
 
 
 def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
-    """No digest from now on: what waits in the ledger is not sent either. Twice is once."""
+    """End a subscription. Digests waiting in the ledger are not sent either. Repeating it changes nothing."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state not in (State.UNSUBSCRIBED, State.ERASED):
         subscriber.state, subscriber.ended_at = State.UNSUBSCRIBED, now
@@ -42,9 +42,10 @@ def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscrib
 
 
 def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
-    """Make all links that were sent to a reader void, and mail them new ones. Return the id of that mail.
+    """Invalidate all links that were sent to a reader, mail new ones, and return the id of that mail.
 
-    Unsubscribing works by links of any age. Raise Conflict within the hour, and where there is no reader.
+    Old unsubscribe links keep working. Raises Conflict if new links were mailed within the hour, and if the
+    sign-up is not confirmed.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
@@ -60,7 +61,7 @@ def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
 
 
 def request_export(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail the link that downloads what is stored: a digest that was forwarded must not be enough for it."""
+    """Mail a link that downloads the stored data. Links in digests must not: digests may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
     record_event(session, "export_asked", subscriber, now)
@@ -70,7 +71,7 @@ def request_export(session: Session, subscriber_id: int, now: datetime) -> int |
 
 
 def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail the link that erases: a digest that was forwarded must not be enough for it."""
+    """Mail a link that erases the reader. Links in digests must not: digests may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         raise Conflict("Everything about this reader is erased already.")
@@ -78,20 +79,20 @@ def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int 
     return enqueue_requested_mail(session, subscriber, MailKind.ERASE, now, lifetime=LIFETIMES[Purpose.ERASE])
 
 
-def erase(session: Session, subscriber_id: int, now: datetime, *, keep_off: bool = True) -> None:
-    """Forget a reader. `keep_off` keeps the fingerprint by which we know not to write there again."""
+def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool = True) -> None:
+    """Erase a reader. `suppress` keeps the hash of the address, so that it never gets mail again."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         return
     email = subscriber.email
     anonymise(session, subscriber, now)
-    if keep_off:
+    if suppress:
         suppression.suppress(session, email, "erased at the reader's wish", now)
     record_event(session, "erased", subscriber, now)
 
 
 def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    """Take everything personal out of the rows; what stays is that there was somebody, and counts."""
+    """Remove all personal data from a reader's rows. The rows themselves stay, for counts."""
     identity = subscriber.id or 0
     audit_log.erase_details(session, identity, suppression.address_hash(subscriber.email))
     suppression.forget_reason(session, subscriber.email)
@@ -104,59 +105,57 @@ def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
     feedback.forget(session, identity)
     form_submissions.close(session, identity)
     session.execute(update(Event).where(col(Event.subscriber_id) == identity).values(detail=""))
-    theirs = col(Delivery.subscriber_id) == identity
-    session.execute(update(Delivery).where(theirs).values(subject="", smtp_text="", reason=""))
+    own_rows = col(Delivery.subscriber_id) == identity
+    session.execute(update(Delivery).where(own_rows).values(subject="", smtp_text="", reason=""))
     session.execute(
         delete(DigestContent).where(
-            col(DigestContent.delivery_id).in_(select(col(Delivery.id)).where(theirs))
+            col(DigestContent.delivery_id).in_(select(col(Delivery.id)).where(own_rows))
         )
     )
     session.add(subscriber)
 
 
 def export(session: Session, subscriber_id: int) -> dict[str, Any]:
-    """Everything that is held about a reader, for themselves; secrets and machinery left out."""
+    """Return all stored data of a reader, without secrets and internal fields."""
     subscriber = get(session, subscriber_id)
     return {
-        "subscriber": subscriber.model_dump(mode="json", exclude=_MACHINERY["subscriber"]),
-        "interests": _interests(preferences_of(session, subscriber)),
+        "subscriber": subscriber.model_dump(mode="json", exclude=_INTERNAL_FIELDS["subscriber"]),
+        "interests": [asdict(interest) for interest in preferences_of(session, subscriber).interests],
         "deliveries": _deliveries(session, subscriber_id),
-        "opinions": _opinions(session, subscriber_id),
+        "opinions": _feedback(session, subscriber_id),
         "unconfirmed": form_submissions.export(session, subscriber_id),
-        "events": _rows(session, Event, subscriber_id, _MACHINERY["event"]),
+        "events": _rows(session, Event, subscriber_id, _INTERNAL_FIELDS["event"]),
         "do_not_mail": suppression.is_suppressed(session, subscriber.email),
     }
 
 
-# Internal fields. Row numbers are among them: the next one would tell what happened to others since.
-_MACHINERY = {
+# Row ids are among them: consecutive ids would reveal how many rows other readers have.
+_INTERNAL_FIELDS = {
     "subscriber": {"id", "link_epoch", "due_since"},
     "delivery": {"lease_owner", "lease_until", "possibly_delivered"},
     "event": {"id", "delivery_id", "key"},
 }
 
 
-def _interests(chosen: Preferences) -> list[dict[str, Any]]:
-    return [{"text": wish.text, "weight": wish.weight, "quota": wish.quota} for wish in chosen.interests]
-
-
-def _opinions(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
-    said = feedback.all_feedback(session, [subscriber_id]).get(subscriber_id, ())
-    return [asdict(opinion) | {"at": opinion.at.isoformat()} for opinion in said]
+def _feedback(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
+    items = feedback.all_feedback(session, [subscriber_id]).get(subscriber_id, ())
+    return [asdict(item) | {"at": item.at.isoformat()} for item in items]
 
 
 def _deliveries(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
-    """The mails, with all that the digests among them show."""
-    rows = _rows(session, Delivery, subscriber_id, _MACHINERY["delivery"])
-    numbers = [row.pop("id") for row in rows]
-    digests = ledger.stored_digests(session, numbers)
-    read = ledger.SnapshotStore().restore(session, list(digests.values()))
-    shown = {number: asdict(restored.digest) for number, restored in zip(digests, read, strict=True)}
-    return [row | {"digest": shown.get(number, {})} for number, row in zip(numbers, rows, strict=True)]
+    """Return the mails of a reader, with the contents of the digests among them."""
+    rows = _rows(session, Delivery, subscriber_id, _INTERNAL_FIELDS["delivery"])
+    ids = [row.pop("id") for row in rows]
+    stored = ledger.stored_digests(session, ids)
+    restored_digests = ledger.SnapshotStore().restore(session, list(stored.values()))
+    digests = {number: asdict(item.digest) for number, item in zip(stored, restored_digests, strict=True)}
+    return [row | {"digest": digests.get(number, {})} for number, row in zip(ids, rows, strict=True)]
 
 
 def _rows(
     session: Session, table: type[Delivery] | type[Event], subscriber_id: int, exclude: set[str]
 ) -> list[dict[str, Any]]:
-    mine = select(table).where(col(table.subscriber_id) == subscriber_id).order_by(col(table.id))
-    return [row.model_dump(mode="json", exclude={*exclude, "subscriber_id"}) for row in session.exec(mine)]
+    own_rows = select(table).where(col(table.subscriber_id) == subscriber_id).order_by(col(table.id))
+    return [
+        row.model_dump(mode="json", exclude={*exclude, "subscriber_id"}) for row in session.exec(own_rows)
+    ]

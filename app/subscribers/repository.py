@@ -1,4 +1,4 @@
-"""The rows of readers: find one, note what happened, and say when the next digest is due."""
+"""Rows of subscribers: find and lock them, record events, set the next due date, enqueue service mails."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from app.subscribers.interests import interests_of, store
 from app.subscribers.preferences import Preferences, normalise_address
 from app.types import MailKind
 
-# A mail that somebody asks for again within the hour is on its way already.
+# A requested mail is not sent again within this time.
 BETWEEN_MAILS = timedelta(hours=1)
 LINKS_REPLACED = "new_links"  # the event
-# What could still be of the same local day, wherever on earth the reader moved.
+# Digests due in this time can belong to the same local day, whatever time zone the reader moved to.
 LOOK_BACK = timedelta(days=3)
-# What is noted where the state of a reader changes, and how they are from then on.
-_BECAME = {
+# The events that change a reader's state, and the state that follows.
+_STATE_AFTER = {
     "signed_up": SubscriberState.PENDING,
     **dict.fromkeys(("added", "confirmed", "resumed", "came_back", "trusted_again"), SubscriberState.ACTIVE),
     "paused": SubscriberState.PAUSED,
@@ -34,15 +34,15 @@ _BECAME = {
 
 
 def get(session: Session, subscriber_id: int) -> Subscriber:
-    """A reader, to be read, or NotFound."""
-    found = session.get(Subscriber, subscriber_id)
-    if found is None:
+    """Return a subscriber, not locked. Raises NotFound."""
+    subscriber = session.get(Subscriber, subscriber_id)
+    if subscriber is None:
         raise NotFound("There is no such reader.")
-    return found
+    return subscriber
 
 
 def find(session: Session, name: str) -> Subscriber:
-    """The reader with this address or number, or NotFound."""
+    """Return the subscriber with this address or id. Raises NotFound."""
     if name.isascii() and name.isdigit() and len(name) < 19:
         return get(session, int(name))
     email = normalise_address(name)
@@ -53,14 +53,14 @@ def find(session: Session, name: str) -> Subscriber:
 
 
 def get_for_update(session: Session, subscriber_id: int) -> Subscriber:
-    """A reader, to be changed: nobody else changes them until the transaction ends."""
-    mine = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
-    session.exec(mine.execution_options(populate_existing=True)).one_or_none()
+    """Return a subscriber whose row is locked until the transaction ends. Raises NotFound."""
+    row = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
+    session.exec(row.execution_options(populate_existing=True)).one_or_none()
     return get(session, subscriber_id)
 
 
 def require_not_erased(subscriber: Subscriber) -> None:
-    """Conflict for a reader who is not there any more."""
+    """Raise Conflict if the subscriber was erased."""
     if subscriber.state is SubscriberState.ERASED:
         raise Conflict("This reader has been erased.")
 
@@ -68,56 +68,56 @@ def require_not_erased(subscriber: Subscriber) -> None:
 def record_event(
     session: Session, kind: str, subscriber: Subscriber | None, now: datetime, detail: str = ""
 ) -> None:
-    """Write down that something happened."""
+    """Add a row to the events."""
     session.add(Event(at=now, kind=kind, subscriber_id=subscriber.id if subscriber else None, detail=detail))
 
 
 def preferences_of(session: Session, subscriber: Subscriber) -> Preferences:
-    """What a reader has chosen."""
-    chosen = {name: getattr(subscriber, name) for name in _COLUMNS}
-    own = interests_of(session, [subscriber.id or 0]).get(subscriber.id or 0, ())
-    return Preferences(**chosen, muted=tuple(subscriber.muted), interests=own)
+    """Return a subscriber's preferences."""
+    values = {name: getattr(subscriber, name) for name in _COLUMNS}
+    interests = interests_of(session, [subscriber.id or 0]).get(subscriber.id or 0, ())
+    return Preferences(**values, muted=tuple(subscriber.muted), interests=interests)
 
 
-def store_preferences(session: Session, subscriber: Subscriber, wanted: Preferences) -> None:
-    """Write down what a reader has chosen; `wanted` has been checked."""
+def store_preferences(session: Session, subscriber: Subscriber, preferences: Preferences) -> None:
+    """Store a subscriber's preferences. They must be checked."""
     for name in _COLUMNS:
-        setattr(subscriber, name, getattr(wanted, name))
-    subscriber.muted = list(wanted.muted)
+        setattr(subscriber, name, getattr(preferences, name))
+    subscriber.muted = list(preferences.muted)
     session.add(subscriber)
     session.flush()
-    store(session, subscriber.id or 0, wanted.interests)
+    store(session, subscriber.id or 0, preferences.interests)
 
 
 _COLUMNS = tuple(field.name for field in fields(Preferences) if field.name not in ("interests", "muted"))
 
 
 def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    """Say when the next digest is due; never, for a reader who is not active.
+    """Set when the next digest is due; None for a subscriber who is not active.
 
-    One that was composed ahead of its hour is composed anew, as the reader wants it now.
+    A digest that was composed ahead of its due time is withdrawn, and composed again when planned.
     """
     ledger.withdraw(session, subscriber.id or 0, now)
     if subscriber.state is not SubscriberState.ACTIVE:
         subscriber.next_due_at, subscriber.due_since = None, now
         return
-    chosen = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
-    before = _recent_digests(session, subscriber, now)
-    due = schedule.next_due(*chosen, after=now)
-    while _had(subscriber, before, due):
-        due = schedule.next_due(*chosen, after=due)
+    cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
+    recent = _recent_digests(session, subscriber, now)
+    due = schedule.next_due(*cadence, after=now)
+    while _has_digest_on_day(subscriber, recent, due):
+        due = schedule.next_due(*cadence, after=due)
     subscriber.next_due_at = subscriber.due_since = due
 
 
-def _had(subscriber: Subscriber, before: Sequence[Delivery], due: datetime) -> bool:
-    """Whether a digest came on this day already, by the clock that the reader lives by now.
+def _has_digest_on_day(subscriber: Subscriber, recent: Sequence[Delivery], due: datetime) -> bool:
+    """Return True if a digest was due on the local day of `due`, or later, in the reader's present zone.
 
-    The ledger refuses the same edition, but after a change of zone the same day may have another name.
+    The ledger rejects a second row of an edition, but after a change of zone a day may have another edition.
     """
     zone = ZoneInfo(subscriber.zone)
     edition = schedule.edition(subscriber.zone, due)
     day = due.astimezone(zone).date()
-    return any(one.edition == edition or one.due_at.astimezone(zone).date() >= day for one in before)
+    return any(row.edition == edition or row.due_at.astimezone(zone).date() >= day for row in recent)
 
 
 def _recent_digests(session: Session, subscriber: Subscriber, now: datetime) -> Sequence[Delivery]:
@@ -137,11 +137,11 @@ def enqueue_requested_mail(
     *,
     lifetime: timedelta = timedelta(days=1),
 ) -> int | None:
-    """Put a mail that was asked for into the ledger; None when one has gone within the hour.
+    """Enqueue a mail that was requested; return None if one of its kind was enqueued within the hour.
 
-    A mail whose links were replaced since does not count: its reader cannot use it any more.
+    An earlier mail does not count if its links were replaced since, as it cannot be used any more.
     """
-    lately = select(Delivery.id).where(
+    recent = select(Delivery.id).where(
         Delivery.subscriber_id == subscriber.id,
         Delivery.kind == kind,
         col(Delivery.created_at) > now - BETWEEN_MAILS,
@@ -151,8 +151,8 @@ def enqueue_requested_mail(
             Event.subscriber_id == subscriber.id, Event.kind == LINKS_REPLACED
         )
         if (at := session.exec(replaced).one()) is not None:
-            lately = lately.where(col(Delivery.created_at) > at)
-    if session.exec(lately).first() is not None:
+            recent = recent.where(col(Delivery.created_at) > at)
+    if session.exec(recent).first() is not None:
         return None
     # The suffix tells this mail from one of the same second whose links have been replaced.
     return enqueue_mail(session, subscriber, kind, now, lifetime, f"-{subscriber.link_epoch}")
@@ -166,7 +166,7 @@ def enqueue_mail(
     lifetime: timedelta,
     suffix: str = "",
 ) -> int | None:
-    """Put a mail that was asked for into the ledger. `suffix` tells apart mails of the same second."""
+    """Enqueue a mail in the ledger. `suffix` distinguishes mails of the same second."""
     return ledger.enqueue(
         session,
         subscriber_id=subscriber.id or 0,
@@ -179,34 +179,34 @@ def enqueue_mail(
 
 
 def state_at(session: Session, subscriber: Subscriber, at: datetime) -> SubscriberState | None:
-    """How a reader was at a moment, by what was noted; None where they had not come yet.
+    """Return a subscriber's state at a time, from their events; None if they had not signed up yet.
 
-    Where what was noted of so long ago is forgotten, they were a reader from their first confirmation on.
+    If the events of that time were deleted, the subscriber counts as active from their confirmation on.
     """
-    noted = select(Event.at, Event.kind).where(Event.subscriber_id == subscriber.id)
-    noted = noted.where(col(Event.kind).in_(_BECAME)).order_by(col(Event.at), col(Event.id))
-    changes = session.exec(noted).all()
-    before = [_BECAME[kind] for moment, kind in changes if moment <= at]
+    events = select(Event.at, Event.kind).where(Event.subscriber_id == subscriber.id)
+    events = events.where(col(Event.kind).in_(_STATE_AFTER)).order_by(col(Event.at), col(Event.id))
+    changes = session.exec(events).all()
+    before = [_STATE_AFTER[kind] for moment, kind in changes if moment <= at]
     if len(before) == len(changes):
         return subscriber.state
     if before or subscriber.created_at > at:
         return before[-1] if before else None
-    known = subscriber.confirmed_at is not None and subscriber.confirmed_at <= at
-    return SubscriberState.ACTIVE if known else SubscriberState.PENDING
+    is_confirmed = subscriber.confirmed_at is not None and subscriber.confirmed_at <= at
+    return SubscriberState.ACTIVE if is_confirmed else SubscriberState.PENDING
 
 
 def state_before_bounces(session: Session, subscriber: Subscriber) -> SubscriberState:
-    """How a reader was before mail came back, by what was noted or, later, by their consent."""
-    mine = select(Event.kind).where(Event.subscriber_id == subscriber.id, col(Event.kind).in_(_BECAME))
-    chosen = mine.where(col(Event.kind).not_in(("bounce", "trusted_again")))
-    last = session.exec(chosen.order_by(col(Event.at).desc(), col(Event.id).desc())).first()
+    """Return the state before mail bounced, from the events or, if they were deleted, from the consent."""
+    events = select(Event.kind).where(Event.subscriber_id == subscriber.id, col(Event.kind).in_(_STATE_AFTER))
+    events = events.where(col(Event.kind).not_in(("bounce", "trusted_again")))
+    last = session.exec(events.order_by(col(Event.at).desc(), col(Event.id).desc())).first()
     if last:
-        return _BECAME[last]
+        return _STATE_AFTER[last]
     return SubscriberState.ACTIVE if subscriber.confirmed_at else SubscriberState.PENDING
 
 
 def history(session: Session, subscriber_id: int, limit: int = 14) -> list[Delivery]:
-    """The latest digests of a reader, newest first, and those that were due but had nothing to bring."""
+    """Return a subscriber's latest digests, skipped ones included, newest first."""
     digests = select(Delivery).where(
         Delivery.subscriber_id == subscriber_id, Delivery.kind == MailKind.DIGEST
     )

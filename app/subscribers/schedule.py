@@ -1,8 +1,7 @@
-"""PURE. Who is due, and when next, in their own time zone.
+"""PURE. Compute when a subscriber's digests are due, in their time zone.
 
-A reader gets at most one digest a local day, whatever clocks do: a local hour that the spring change
-skips is served at the first moment after the gap, one that the autumn change repeats is served the first
-time round.
+A subscriber gets at most one digest per local day. If a change of the clocks skips the local hour, the digest
+is due at the first moment after the gap; if the hour occurs twice, the digest is due at its first occurrence.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ _LONGEST_GAP = timedelta(days=8)
 
 
 def valid_zone(name: str) -> bool:
-    """Whether this is an IANA zone that a reader may live in."""
+    """Return True if this is the name of an IANA time zone that a subscriber may choose."""
     return name in _zones()
 
 
 def next_due(cadence: Cadence, weekday: int, hour: int, zone: str, after: datetime) -> datetime:
-    """The first moment strictly after `after` at which this reader's digest is due, in UTC.
+    """Return the first time strictly after `after` at which a digest is due, in UTC.
 
-    `weekday` counts from Monday, 0, and matters to the weekly cadence alone; `hour` is local.
+    `weekday` counts from Monday, 0, and is used by the weekly cadence only; `hour` is local.
     """
     local_zone = ZoneInfo(zone)
     day = after.astimezone(local_zone).date() - timedelta(days=1)
@@ -37,9 +36,9 @@ def next_due(cadence: Cadence, weekday: int, hour: int, zone: str, after: dateti
 
 
 def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, now: datetime) -> datetime:
-    """The newest due moment up to `now`, for a reader who has been due since `due`.
+    """Return the latest due time up to `now`, for a subscriber who has been due since `due`.
 
-    After an outage of days a reader gets one digest, for the newest edition; it holds what was missed.
+    After an outage of days a subscriber gets one digest, for the latest edition, with the papers of all days.
     """
     due = max(due, now - _LONGEST_GAP)
     while (following := next_due(cadence, weekday, hour, zone, due)) <= now:
@@ -48,7 +47,7 @@ def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime
 
 
 def due_on(cadence: Cadence, weekday: int, hour: int, zone: str, day: date) -> datetime | None:
-    """Return when the digest of this local day is due, in UTC; None where the cadence leaves the day out."""
+    """Return when the digest of this local day is due, in UTC; None if the cadence has none on this day."""
     if not _falls_on(cadence, weekday, day):
         return None
     due = _local_moment(day, hour, ZoneInfo(zone))
@@ -56,7 +55,7 @@ def due_on(cadence: Cadence, weekday: int, hour: int, zone: str, day: date) -> d
 
 
 def edition(zone: str, at: datetime) -> str:
-    """The name of the edition due at `at`: the reader's local day. One reader gets it once."""
+    """Return the name of the edition due at `at`: the local day, as YYYY-MM-DD."""
     return at.astimezone(ZoneInfo(zone)).date().isoformat()
 
 
@@ -71,11 +70,11 @@ def _falls_on(cadence: Cadence, weekday: int, day: date) -> bool:
 
 
 def _local_moment(day: date, hour: int, zone: ZoneInfo) -> datetime:
-    # fold=0 takes the first of two 02:00s; for a skipped one, going by UTC and back lands after the gap.
+    # fold=0 takes the first of two 02:00s. A skipped 02:00 becomes the first moment after the gap in UTC.
     return datetime.combine(day, time(hour), tzinfo=zone).astimezone(UTC)
 
 
 @lru_cache(maxsize=1)
 def _zones() -> frozenset[str]:
-    # "localtime" and the like are this machine's, not a reader's.
+    # Names without a slash, such as "localtime", mean this machine's zone.
     return frozenset(name for name in available_timezones() if "/" in name or name == "UTC")

@@ -34,22 +34,22 @@ from app.subscribers.repository import (
 )
 from app.types import MailKind
 
-# What a reader agrees to with the button that confirms. Whoever changes it gives it a new version.
+# The text that a subscriber agrees to by confirming. A changed text needs a new version.
 CONSENT_VERSION = "2026-11"
 CONSENT_TEXT = (
     "By this you agree to get research papers by e-mail. You can change, pause or end that at any time "
     "by the links in every mail."
 )
-GIVEN_ELSEWHERE = "given to the operator"
+CONSENT_GIVEN_ELSEWHERE = "given to the operator"
 _READING = (State.ACTIVE, State.PAUSED)
 
 
 # --- storing and processing forms
 
 
-def request_sign_up(session: Session, asked: SignUp, visitor: str, now: datetime) -> int:
+def request_sign_up(session: Session, form: SignUp, visitor: str, now: datetime) -> int:
     """Store a sign-up and return its id; `process` decides what follows."""
-    email, choices = normalise_address(asked.email), Choices(check(asked.wanted), asked.liked)
+    email, choices = normalise_address(form.email), Choices(check(form.preferences), form.liked)
     return form_submissions.store(session, RequestKind.SIGN_UP, email, visitor, now, choices)
 
 
@@ -58,9 +58,9 @@ def request_link(session: Session, email: str, visitor: str, now: datetime) -> i
     return form_submissions.store(session, RequestKind.LINK, normalise_address(email), visitor, now)
 
 
-def sign_up(session: Session, asked: SignUp, visitor: str, now: datetime) -> int | None:
+def sign_up(session: Session, form: SignUp, visitor: str, now: datetime) -> int | None:
     """Store a sign-up and process it at once; return the id of the mail, if one goes out."""
-    return process(session, request_sign_up(session, asked, visitor, now), now)
+    return process(session, request_sign_up(session, form, visitor, now), now)
 
 
 def send_link(session: Session, email: str, visitor: str, now: datetime) -> int | None:
@@ -71,7 +71,7 @@ def send_link(session: Session, email: str, visitor: str, now: datetime) -> int 
 def process(session: Session, request_id: int, now: datetime) -> int | None:
     """Decide what follows from a stored form; return the id of the mail, if one goes out.
 
-    A form that has been processed before is left alone.
+    Does nothing if the form has been processed before.
     """
     request = form_submissions.take(session, request_id)
     if request is None:
@@ -116,9 +116,9 @@ def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _A
     record_event(session, "link_asked", subscriber, now, request.visitor)
     if not _may_confirm(session, request, now):
         return _NOTHING
-    waiting = form_submissions.find_open(session, subscriber.id or 0)
-    if waiting is not None:
-        request.preferences, request.liked = waiting.preferences, waiting.liked
+    open_request = form_submissions.find_open(session, subscriber.id or 0)
+    if open_request is not None:
+        request.preferences, request.liked = open_request.preferences, open_request.liked
     lifetime = LIFETIMES[Purpose.CONFIRM]
     return enqueue_requested_mail(
         session, subscriber, MailKind.CONFIRM, now, lifetime=lifetime
@@ -145,17 +145,18 @@ def _send_manage_link(
 
 
 def _ask_to_confirm(session: Session, subscriber: Subscriber, now: datetime) -> _Answer:
-    """Enqueue a mail of its own for each sign-up: its link confirms these choices and no others."""
-    suffix = f"-{token_hex(4)}"  # random: an export shows it, and a row's number would count other sign-ups
+    """Enqueue a confirmation mail for this sign-up; its link confirms these choices and no others."""
+    # Random: exports show the suffix, and a row's id would reveal how many others signed up.
+    suffix = f"-{token_hex(4)}"
     lifetime = LIFETIMES[Purpose.CONFIRM]
     return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix), subscriber.id
 
 
-# --- the answers of the address's owner
+# --- answers of the owner of the address
 
 
-def awaiting(session: Session, subscriber_id: int, delivery_id: int | None = None) -> Choices | None:
-    """Return what a confirmation mail can confirm; None if there is nothing left to confirm.
+def pending_choices(session: Session, subscriber_id: int, delivery_id: int | None = None) -> Choices | None:
+    """Return the choices that a confirmation mail can confirm; None if there is nothing left to confirm.
 
     Without `delivery_id`, the newest sign-up counts.
     """
@@ -170,19 +171,20 @@ def awaiting(session: Session, subscriber_id: int, delivery_id: int | None = Non
 def confirm(
     session: Session, subscriber_id: int, ip: str, now: datetime, delivery_id: int | None = None
 ) -> Subscriber:
-    """Record the owner's agreement to one sign-up and make its choices theirs. Twice is once.
+    """Record the owner's consent to one sign-up and store its choices. Repeating it changes nothing.
 
     `delivery_id` names the mail whose link was followed; without it, the newest sign-up counts. Raises
-    Conflict if nothing waits for that confirmation any more.
+    Conflict if the sign-up has ended.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state in _READING:
         return subscriber
-    choices = awaiting(session, subscriber_id, delivery_id)
+    choices = pending_choices(session, subscriber_id, delivery_id)
     if choices is None:
         raise Conflict("This sign-up has ended. You are welcome to sign up again.")
-    store_preferences(session, subscriber, choices.wanted)
-    with suppress(InvalidInput):  # a former reader may have no room for more papers: they confirm without
+    store_preferences(session, subscriber, choices.preferences)
+    # A former reader may have no room for more papers. They confirm without them.
+    with suppress(InvalidInput):
         feedback.like(session, subscriber_id, choices.liked, now)
     activate(session, subscriber, ip, now)
     record_event(session, "confirmed", subscriber, now, ip)
@@ -190,15 +192,15 @@ def confirm(
 
 
 def _can_confirm(subscriber: Subscriber, request: FormSubmission | None, delivery_id: int | None) -> bool:
-    """Return whether there is something to confirm. An old link must not bring back who left."""
+    """Return True if there is something to confirm. Old links must not reactivate a reader who left."""
     return request is not None or (subscriber.state is State.PENDING and delivery_id is None)
 
 
 def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: int | None = None) -> bool:
-    """End a sign-up that the owner of the address did not ask for, and send no more of them for 90 days.
+    """End a sign-up that the owner of the address did not request, and block further ones for 90 days.
 
-    Nothing is kept of who never was a reader, except for the hash of the mailbox. The link works longer than
-    the sign-up waits: the decline is remembered all the same. Return False for a reader, who stays one.
+    Of an address that was never confirmed, only the hash of the mailbox is kept. The decline is remembered
+    even if the sign-up has expired before. Return False for an active reader, who stays active.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state in _READING:
@@ -212,20 +214,20 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
 
 
 def _find_request(session: Session, subscriber_id: int, delivery_id: int | None) -> FormSubmission | None:
-    """Return the row that a mail answered, open or not; without a mail, the newest open row."""
+    """Return the row that a mail answers, open or not; without a mail, the newest open row."""
     if delivery_id is None:
         return form_submissions.find_open(session, subscriber_id)
     return form_submissions.by_delivery(session, delivery_id)
 
 
 def is_declined(session: Session, delivery_id: int) -> bool:
-    """Return whether the sign-up that this mail answered was declined, and not allowed again since."""
+    """Return True if the sign-up of this mail was declined and not allowed again since."""
     request = form_submissions.by_delivery(session, delivery_id)
     return request is not None and request.declined_at is not None
 
 
 def allow_again(session: Session, delivery_id: int) -> None:
-    """Take a decline back: the link in that mail proves that the mailbox's owner asks for it."""
+    """Undo a decline. The link in that mail proves that the owner of the mailbox asks for it."""
     request = form_submissions.by_delivery(session, delivery_id)
     if request is not None:
         form_submissions.forget_decline(session, request.mailbox)
@@ -242,19 +244,25 @@ def _end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> Non
     record_event(session, "declined", subscriber, now)
 
 
-def add(session: Session, email: str, wanted: Preferences, now: datetime) -> int:
-    """Make somebody who gave their consent elsewhere an active reader. Returns their id."""
-    subscriber, _ = _store_reader(session, email, wanted, now)
-    activate(session, subscriber, "", now, version=GIVEN_ELSEWHERE)
+def add(session: Session, email: str, preferences: Preferences, now: datetime) -> int:
+    """Add an active reader who gave their consent elsewhere. Return their id.
+
+    Raises Conflict if the address is suppressed, or of a reader who is not pending.
+    """
+    subscriber, _ = _store_reader(session, email, preferences, now)
+    activate(session, subscriber, "", now, version=CONSENT_GIVEN_ELSEWHERE)
     record_event(session, "added", subscriber, now)
     return subscriber.id or 0
 
 
-def invite(session: Session, email: str, wanted: Preferences, now: datetime) -> int:
-    """Add a pending reader and mail them the question for their consent. Returns their id."""
-    subscriber, created = _store_reader(session, email, wanted, now)
+def invite(session: Session, email: str, preferences: Preferences, now: datetime) -> int:
+    """Add a pending reader and mail them a request to confirm. Return their id.
+
+    Raises Conflict if the address is known or suppressed, or gets no more confirmations for now.
+    """
+    subscriber, created = _store_reader(session, email, preferences, now)
     if not created:
-        raise Conflict(f"{subscriber.email} is known already, and {subscriber.state}.")
+        raise Conflict(f"{subscriber.email} is known already: its state is {subscriber.state}.")
     record_event(session, "signed_up", subscriber, now)
     if send_link(session, subscriber.email, "", now) is None:
         raise Conflict(f"{email} declined, or got several confirmations lately: no confirmation is sent.")
@@ -262,26 +270,26 @@ def invite(session: Session, email: str, wanted: Preferences, now: datetime) -> 
 
 
 def _store_reader(
-    session: Session, email: str, wanted: Preferences, now: datetime
+    session: Session, email: str, preferences: Preferences, now: datetime
 ) -> tuple[Subscriber, bool]:
-    """Return a pending reader with these preferences, and True if they are new.
+    """Store a pending reader with these preferences; return them, and True if they are new.
 
-    Raise Conflict if the address is suppressed, or of a reader who is not pending.
+    Raises Conflict if the address is suppressed, or of a reader who is not pending.
     """
-    email, wanted = normalise_address(email), check(wanted)
+    email, preferences = normalise_address(email), check(preferences)
     if suppression.is_suppressed(session, email):
         raise Conflict(f"{email} is suppressed: lift that first, if its owner really wants mail again.")
     subscriber, created = _get_or_create(session, email, now)
     if subscriber.state is not State.PENDING:
-        raise Conflict(f"{email} is known already, and {subscriber.state}.")
-    store_preferences(session, subscriber, wanted)
+        raise Conflict(f"{email} is known already: its state is {subscriber.state}.")
+    store_preferences(session, subscriber, preferences)
     return subscriber, created
 
 
 def activate(
     session: Session, subscriber: Subscriber, ip: str, now: datetime, version: str = CONSENT_VERSION
 ) -> None:
-    """Record the consent, and say when the first digest is due. Open sign-ups and declines end."""
+    """Record the consent and schedule the first digest. Open sign-ups and declines end."""
     form_submissions.close(session, subscriber.id or 0)
     form_submissions.forget_decline(session, form_submissions.mailbox_hash(subscriber.email))
     subscriber.state = State.ACTIVE
@@ -293,16 +301,16 @@ def activate(
 
 
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
-    """Delete those who signed up and never confirmed; return how many there were."""
-    asked_since = exists().where(
+    """Delete the readers who signed up before a time and never confirmed; return how many."""
+    mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
         col(Delivery.kind) == MailKind.CONFIRM,
         col(Delivery.created_at) >= before,
     )
-    waiting = select(Subscriber.id).where(
-        Subscriber.state == State.PENDING, col(Subscriber.created_at) < before, ~asked_since
+    expired = select(Subscriber.id).where(
+        Subscriber.state == State.PENDING, col(Subscriber.created_at) < before, ~mailed_since
     )
-    ids = [identity for identity in session.exec(waiting) if identity is not None]
+    ids = [identity for identity in session.exec(expired) if identity is not None]
     for identity in ids:
         subscriber = get_for_update(session, identity)
         if subscriber.state is State.PENDING:
@@ -311,12 +319,12 @@ def expire_pending(session: Session, before: datetime, now: datetime) -> int:
 
 
 def _find(session: Session, email: str) -> Subscriber | None:
-    mine = select(Subscriber).where(Subscriber.email == email).with_for_update()
-    return session.exec(mine.execution_options(populate_existing=True)).one_or_none()
+    row = select(Subscriber).where(Subscriber.email == email).with_for_update()
+    return session.exec(row.execution_options(populate_existing=True)).one_or_none()
 
 
 def _get_or_create(session: Session, email: str, now: datetime) -> tuple[Subscriber, bool]:
     """Return the locked row of an address, and True if it is new."""
     new = insert_or_ignore(session, Subscriber, ["email"], email=email, state=State.PENDING, created_at=now)
-    mine = select(Subscriber).where(Subscriber.email == email).with_for_update()
-    return session.exec(mine.execution_options(populate_existing=True)).one(), new is not None
+    row = select(Subscriber).where(Subscriber.email == email).with_for_update()
+    return session.exec(row.execution_options(populate_existing=True)).one(), new is not None

@@ -118,7 +118,7 @@ class Previews:
         days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
         known = {paper.first_listed_on for paper in desk.papers}.intersection(days)
         most = MAX_INTERESTS - len(wishes) + 1  # that one of them may be parted into
-        muted = desk.kept_out(wanted.muted)
+        muted = desk.muted_papers(wanted.muted)
         counted = tuple(_brought(desk, wish.text, days, len(known), most, muted) for wish in wishes)
         silence = digest.reason if isinstance(digest, Skip) else ""
         return Preview(digest if isinstance(digest, Digest) else None, silence, days, counted)
@@ -129,7 +129,7 @@ class Previews:
             return self._laid_out[0]
         with self._app.db.read() as session:
             desk = DigestBuilder(self._app.digest_context, session, now, back=DAYS - 1)
-        desk.turn_to(now)  # the counts look back over all of it, the digest as far as any does
+        desk.rewind_to(now)  # the counts look back over all of it, the digest as far as any does
         self._laid_out, self._matched = (desk, now), set()
         return desk
 

@@ -92,7 +92,7 @@ def _process(app: Application, shape: Shape, body: bytes, now: datetime) -> JSON
             notices = bounces.parse_webhook(shape.value, body)
         else:
             notices = sandbox.run(bounces.parse_webhook, shape.value, body)
-    except bounces.Unreadable as error:
+    except bounces.InvalidPayload as error:
         raise InvalidInput(str(error)) from None
     except ParsingTooExpensive:
         raise InvalidInput("to read these events takes too long: please send fewer at once") from None

@@ -116,7 +116,7 @@ def test_no_table_keeps_a_word_of_an_erased_reader(
         "subscriber", "interest_query", "private_paper", "digest_content", "event", "delivery", "audit_entry",
     }  # fmt: skip
     with app.db.write() as session:
-        subscribers.erase(session, reader, now, keep_off=keep_off)
+        subscribers.erase(session, reader, now, suppress=keep_off)
     fingerprint = suppression.address_hash(ADDRESS)
     assert holding(app, WORD, ADDRESS, IP, "Pyongyang") == []
     assert {name for name, _ in holding(app, fingerprint)} == ({"suppression"} if keep_off else set())
@@ -128,7 +128,7 @@ def test_an_operators_words_on_a_suppressed_address_go_with_its_reader(
     """The address stays listed, by its hash; the words on it named somebody."""
     with app.db.write() as session:
         suppression.suppress(session, ADDRESS, f"{WORD} phoned, and was angry", now)
-        subscribers.erase(session, reader, now, keep_off=False)
+        subscribers.erase(session, reader, now, suppress=False)
         assert suppression.is_suppressed(session, ADDRESS)
     assert holding(app, WORD) == []
 

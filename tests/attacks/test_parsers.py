@@ -176,7 +176,7 @@ def test_an_endless_number_is_no_entity() -> None:
 
 def read_mail_text(mail: bytes) -> bytes:
     """Return the text of a mail as it is read."""
-    return mime_parser.read(mail).text.encode()
+    return mime_parser.parse(mail).text.encode()
 
 
 def test_a_paste_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,10 +178,10 @@ def test_what_is_stored_is_for_its_owner_alone(tmp_path: Path, settings: Setting
     finally:
         os.umask(before)
     ours = settings.model_copy(update={"database_url": f"sqlite:///{file}"})
-    assert "database file" not in {finding.check for finding in configuration.look(ours)}
+    assert "database file" not in {finding.check for finding in configuration.check(ours)}
     file.chmod(0o644)
     file.parent.chmod(0o755)
-    (found,) = [finding for finding in configuration.look(ours) if finding.check == "database file"]
+    (found,) = [finding for finding in configuration.check(ours) if finding.check == "database file"]
     assert f"chmod 600 {file}" in found.fix
 
 

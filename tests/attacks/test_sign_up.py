@@ -109,9 +109,9 @@ def test_who_declined_is_left_alone_for_ninety_days(app: Application, now: datet
                 subscribers.sign_up(session, SignUp(email, STRANGE), "", now + hour * HOUR)
         assert mails(session) == 1
         assert session.exec(select(Subscriber.state)).all() == [SubscriberState.ERASED]
-        subscribers.prune_requests(session, now + 89 * DAY)
+        subscribers.prune_form_submissions(session, now + 89 * DAY)
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 89 * DAY) is None
-        subscribers.prune_requests(session, now + 91 * DAY)
+        subscribers.prune_form_submissions(session, now + 91 * DAY)
         assert (
             session.exec(select(FormSubmission.id).where(col(FormSubmission.declined_at).is_not(None))).all()
             == []
@@ -148,7 +148,7 @@ def test_an_operator_may_add_who_declined(app: Application, now: datetime) -> No
         asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
         subscribers.decline(session, session.get_one(Delivery, asked).subscriber_id, now, asked)
         alice = subscribers.add(session, ALICE, WANTED, now)
-        subscribers.erase(session, alice, now, keep_off=False)
+        subscribers.erase(session, alice, now, suppress=False)
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + HOUR) is not None
 
 

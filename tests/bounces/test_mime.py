@@ -20,7 +20,7 @@ REPORT = (
 
 def test_a_mail_is_taken_apart() -> None:
     """Folded headers, encoded words, transfer encodings and charsets are undone."""
-    mail = mime_parser.read(REPORT)
+    mail = mime_parser.parse(REPORT)
     assert mail.header("subject") == "Café!"
     assert [part.kind for part in mail.walk()] == ["multipart/mixed", "text/plain", "text/html"]
     assert [part.text.strip() for part in mail.parts] == ["Café", "2nd\n 3<rd"]
@@ -45,19 +45,19 @@ def test_a_mail_is_taken_apart() -> None:
 )
 def test_what_is_broken_is_read_as_text(raw: bytes, text: str) -> None:
     """A person could make something of it, and so do we."""
-    assert mime_parser.read(raw).text.strip() == text.strip()
+    assert mime_parser.parse(raw).text.strip() == text.strip()
 
 
 def test_a_boundary_that_was_torn_off_is_found() -> None:
     """A relay broke the folded header; the parts are there."""
     parts = b"----__part\n\none\n----__part\n\ntwo\n----__part--"
     torn = b"Content-Type: multipart/mixed;\nboundary=--__part\n\n" + parts
-    assert [part.text for part in mime_parser.read(torn).parts] == ["one", "two"]
+    assert [part.text for part in mime_parser.parse(torn).parts] == ["one", "two"]
 
 
 def test_an_attached_mail_is_not_walked_into() -> None:
     """What it says is not what the notice says; it is there for whom asks."""
-    mail = mime_parser.read(b"Content-Type: message/rfc822\n\nSubject: inner\n\nwords")
+    mail = mime_parser.parse(b"Content-Type: message/rfc822\n\nSubject: inner\n\nwords")
     assert [part.kind for part in mail.walk()] == ["message/rfc822"]
     assert mail.parts[0].header("subject") == "inner"
 
@@ -84,7 +84,7 @@ def depth(part: mime_parser.Part) -> int:
 def test_no_mail_is_too_deep_or_too_large(raw: bytes) -> None:
     """What is beyond the limits is not looked at."""
     began = time.process_time()
-    mail = mime_parser.read(raw)
+    mail = mime_parser.parse(raw)
     assert depth(mail) <= mime_parser.MAX_DEPTH + 1
     assert len(mail.text) <= mime_parser.MAX_TEXT
     assert time.process_time() - began < 2

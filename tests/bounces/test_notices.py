@@ -20,7 +20,7 @@ HEAD = f"From: Mail Delivery System <MAILER-DAEMON@mx.example.org>\nTo: <{US}>\n
 
 def read(mail: bytes) -> Notice:
     """The only notice in a mail."""
-    (notice,) = notices.read(mail)
+    (notice,) = notices.parse(mail)
     return notice
 
 
@@ -58,7 +58,7 @@ def test_each_recipient_gets_a_notice() -> None:
         b"\r\n\r\n--=_b--",
         b"\r\n\r\nFinal-Recipient: rfc822; bob@example.org\r\nAction: failed\r\nStatus: 5.2.2\r\n\r\n--=_b--",
     )
-    found = [(each.recipient, each.reason) for each in notices.read(mail)]
+    found = [(each.recipient, each.reason) for each in notices.parse(mail)]
     assert found == [("alice@example.org", Reason.USER_UNKNOWN), ("bob@example.org", Reason.MAILBOX_FULL)]
 
 
@@ -178,7 +178,7 @@ def test_a_warning_is_no_end() -> None:
 def test_several_recipients_in_words() -> None:
     """Each with the words up to the next one."""
     text = "<alice@example.org>:\nUser unknown\n\n<bob@example.org>:\nMailbox is full\n"
-    found = [(each.recipient, each.reason) for each in notices.read(words(text))]
+    found = [(each.recipient, each.reason) for each in notices.parse(words(text))]
     assert found == [("alice@example.org", Reason.USER_UNKNOWN), ("bob@example.org", Reason.MAILBOX_FULL)]
 
 
@@ -200,7 +200,7 @@ def test_the_mail_that_came_back_is_named() -> None:
 def test_foreign_words_are_tamed() -> None:
     """One line, of a length, without what would steer a terminal or break a log."""
     notice = read(dsn(US, said="smtp; 550 5.1.1 \x1b[31mred\x07\u202e " + "x" * 5000))
-    assert len(notice.said) == notices.MAX_SAID
+    assert len(notice.said) == notices.MAX_DIAGNOSTIC
     assert notice.said.isprintable()
 
 

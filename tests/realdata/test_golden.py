@@ -1,7 +1,7 @@
-"""Three readers over ten recorded days: the digests that they get, title by title.
+"""Digests of three readers over ten recorded days, title by title, compared with a golden file.
 
 The golden file was read by eye; docs/benchmarks.md lists its wrong picks. After a change that is meant,
-write it anew and read what changed: `python -m tests.realdata.test_golden`.
+regenerate it and review the difference: `python -m tests.realdata.test_golden`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ READERS = {
     "bob": ["GUI agents", "reinforcement learning for reasoning -robot", "agents"],
     "carol": ["medical imaging", "protein", "video generation", "text-to-SQL"],
 }
-# Other processors round otherwise, and a pick on the edge may fall on its other side.
+# Other processors round differently, so a paper near the floor may be in or out.
 ON_THE_EDGE = 0.03
 
 
 def digests(app: Application) -> Iterator[str]:
-    """`reader day [interest] title` for every pick, and why there was none where there was none."""
+    """Yield `reader day [interest] title` for every paper, or `reader day — reason` for a skipped digest."""
     files = {date.fromisoformat(path.stem): path for path in (SHARED_DATA / "hf_daily").glob("*.json")}
     *before, first = sorted(files)[: -DAYS + 1]
     start = datetime.combine(first, datetime.min.time(), UTC)
@@ -56,32 +56,31 @@ def digests(app: Application) -> Iterator[str]:
 
 def digest(app: Application, reader: int, now: datetime, seen: set[int]) -> Iterator[str]:
     with app.db.read() as session:
-        desk, row = DigestBuilder(app.digest_context, session, now), session.get_one(Subscriber, reader)
-        order = DigestRequest(
-            row, subscribers.interests_of(session, [reader])[reader], already=frozenset(seen)
-        )
-        made = desk.digest(row, str(now.date()), *desk.ranked([order]))
-    if not isinstance(made, Digest):
-        yield f"— {made.reason}"
+        builder, row = DigestBuilder(app.digest_context, session, now), session.get_one(Subscriber, reader)
+        interests = subscribers.interests_of(session, [reader])[reader]
+        request = DigestRequest(row, interests, already_promised=frozenset(seen))
+        result = builder.digest(row, str(now.date()), *builder.ranked([request]))
+    if not isinstance(result, Digest):
+        yield f"— {result.reason}"
         return
-    for section in made.sections:
-        seen.update(pick.paper_id for pick in section.picks)
-        yield from (f"[{section.interest}] {pick.title}" for pick in section.picks)
+    for section in result.sections:
+        seen.update(item.paper_id for item in section.picks)
+        yield from (f"[{section.interest}] {item.title}" for item in section.picks)
 
 
 @pytest.mark.realdata
 @pytest.mark.once
 @pytest.mark.timeout(300)
 def test_digests_are_those_that_were_read(app: Application) -> None:
-    """A change of any part on the way shows here, as titles that can be judged."""
-    made, golden = list(digests(app)), GOLDEN.read_text(encoding="utf-8").splitlines()
-    changed = set(made) ^ set(golden)
+    """A change in ranking, matching or composing shows here as changed titles."""
+    lines, golden = list(digests(app)), GOLDEN.read_text(encoding="utf-8").splitlines()
+    changed = set(lines) ^ set(golden)
     assert len(changed) <= ON_THE_EDGE * len(golden), "\n".join(sorted(changed))
-    assert len(made) == len(set(made)), "no paper comes twice"
+    assert len(lines) == len(set(lines)), "no paper comes twice"
 
 
 def write() -> None:
-    """Make the golden file anew, with a database of its own."""
+    """Regenerate the golden file with a temporary database."""
     with TemporaryDirectory() as folder:
         chosen = settings.load(
             _env_file=None, database_url=f"sqlite:///{folder}/paperboy.db", secret_keys=("golden" * 8,)

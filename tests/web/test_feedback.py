@@ -153,7 +153,7 @@ def test_there_is_room_for_so_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Whoever holds a link cannot fill the shelves; to change one's mind needs no room."""
-    monkeypatch.setattr(subscribers.feedback, "MOST_OPINIONS", 1)
+    monkeypatch.setattr(subscribers.feedback, "MAX_FEEDBACK", 1)
     client.post(opinion(link, alice, FeedbackAction.MORE, papers[0]))
     refused = client.post(opinion(link, alice, FeedbackAction.MORE, papers[1]))
     assert refused.status_code == 422

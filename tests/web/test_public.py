@@ -111,9 +111,9 @@ def test_signing_up_sends_one_mail_with_the_way_in(
     assert re.search(r"https://paperboy\.test/confirm/\S{51}\s", text)
     with app.db.read() as session:
         carol = session.exec(select(Subscriber.id)).one() or 0
-        waiting = subscribers.awaiting(session, carol)
+        waiting = subscribers.pending_choices(session, carol)
     assert waiting is not None
-    chosen = waiting.wanted
+    chosen = waiting.preferences
     assert (chosen.cadence, chosen.weekday, chosen.hour, chosen.zone) == ("weekly", 2, 7, "Asia/Tokyo")
     assert [wish.text for wish in chosen.interests] == ["world models", "robot learning"]
 
@@ -122,9 +122,9 @@ def test_signing_up_without_interests_brings_what_is_trending(app: Application, 
     """There is always something to begin with."""
     assert client.post("/subscribe", data={**FORM, "interest": ""}).status_code == 200
     with app.db.read() as session:
-        waiting = subscribers.awaiting(session, session.exec(select(Subscriber.id)).one() or 0)
+        waiting = subscribers.pending_choices(session, session.exec(select(Subscriber.id)).one() or 0)
     assert waiting is not None
-    assert waiting.wanted.when_empty is EmptyDigestPolicy.TRENDING
+    assert waiting.preferences.when_empty is EmptyDigestPolicy.TRENDING
 
 
 def test_a_mail_that_cannot_leave_now_waits(app: Application, client: TestClient) -> None:

@@ -254,7 +254,7 @@ def test_leaving_says_whose_digest_ends(app: Application, client: TestClient, al
     assert "You are unsubscribed" in answer.text, "the link was opened once more"
     assert "<button" not in answer.text.partition("<main")[2]
     with app.db.write() as session:
-        subscribers.erase(session, alice, clock.utcnow(), keep_off=False)
+        subscribers.erase(session, alice, clock.utcnow(), suppress=False)
     assert "erased" not in client.get(path).text
 
 

@@ -79,7 +79,7 @@ def build(folder: Path, smtp_port: int, base_url: str) -> Application:
 
 def relive(app: Application, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
     """Read the sample file by file, and deliver in between what was due: the last moment, and what came."""
-    files = sample.readings()
+    files = sample.sample_files()
     moment = files[0].at - SETTLING
     sign_up(app, moment)
     brought: dict[str, IngestSummary] = {}
@@ -108,7 +108,7 @@ def live_today(
 def sign_up(app: Application, now: datetime) -> None:
     """The readers, as an operator adds people whose consent was given elsewhere."""
     with app.db.write() as session:
-        for person in sample_subscribers.PEOPLE:
+        for person in sample_subscribers.SUBSCRIBERS:
             subscribers.add(session, person.email, person.wants, now)
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app import pipeline, subscribers
 from app.application import Application
 from app.digests import backtesting
-from app.digests.explanation import Explanation
+from app.digests.explanation_types import Explanation
 from app.errors import Conflict, NotFound
 from app.storage import audit_log, rate_limits
 from app.subscribers import Preferences

@@ -256,11 +256,11 @@ def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> 
 
 
 @router.delete("/{subscriber_id}/opinions", status_code=204, responses=problems.responses(404))
-def forget_opinions(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> None:
+def forget_feedback(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> None:
     """Forget all that a reader said of papers, and the papers that they pasted."""
     with app.db.write() as session:
         subscribers.get(session, subscriber_id)
-        subscribers.forget_opinions(session, subscriber_id)
+        subscribers.forget_feedback(session, subscriber_id)
         audit_log.record(session, key.name, "subscriber.forget", subscriber_id, now)
 
 

@@ -82,7 +82,7 @@ def lift_suppression(app: Paperboy, key: CanSend, now: Now, wanted: Lifting) -> 
     """Let an address get mail again, and its reader where mail came back. The reason is kept in the audit."""
     email = subscribers.normalise_address(wanted.email)
     with app.db.write() as session:
-        if not subscribers.trust_again(session, email, now):
+        if not subscribers.lift_suppression(session, email, now):
             raise NotFound("this address is not suppressed")
         listed_as = suppression.address_hash(email)
         audit_log.record(session, key.name, "suppression.lift", listed_as, now, reason=wanted.reason)

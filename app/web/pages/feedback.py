@@ -240,5 +240,5 @@ def ask_forget(request: Request, grant: Change) -> Response:
 @router.post("/preferences/{token}/forget")
 def forget(request: Request, grant: Change) -> Response:
     with db(request).write() as session:
-        subscribers.forget_opinions(session, grant.subscriber_id)
+        subscribers.forget_feedback(session, grant.subscriber_id)
     return redirect_to_preferences(request, "forgotten", "#learned")

@@ -61,11 +61,11 @@ Erase = Annotated[Grant, allows(Purpose.ERASE)]
 def ask_confirm(request: Request, grant: Confirm) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
-        choices = subscribers.awaiting(session, grant.subscriber_id, grant.argument or None)
+        choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
         learned, young = feedback.learned(session, grant.subscriber_id), model_store.papers_needed(session)
     liked = choices.liked.usable if choices else 0
     return page(
-        request, "confirm.html", reader=reader, chosen=choices.wanted if choices else None,
+        request, "confirm.html", reader=reader, chosen=choices.preferences if choices else None,
         liked=liked or len(learned.liked), young=young, consent=subscribers.CONSENT_TEXT,
     )  # fmt: skip
 
@@ -159,7 +159,7 @@ def ask_erase(request: Request, grant: Erase) -> Response:
 @router.post("/erase/{token}")
 def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
     with db(request).write() as session:
-        subscribers.erase(session, grant.subscriber_id, clock.utcnow(), keep_off=keep_off == "yes")
+        subscribers.erase(session, grant.subscriber_id, clock.utcnow(), suppress=keep_off == "yes")
     return page(request, "erase.html", done=True, kept_off=keep_off == "yes")
 
 

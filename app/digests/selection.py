@@ -1,0 +1,190 @@
+"""PURE. Select papers for a digest: quotas, the best paper of each interest, and diversity.
+
+Each interest's best paper comes before any other. Papers are selected one by one, each time the one with the
+best score less its similarity to those selected before (maximal marginal relevance: Carbonell and Goldstein
+1998).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from app.digests.ranking import ENOUGH, Matrix, Ranked, RankingRequest, Vector, relevance_of
+from app.types import Interest, PaperView, Trend
+
+DIVERSITY = 0.3  # λ of MMR
+CONSIDERED = 4  # candidates for each place in a digest; applies if no interest has a quota
+
+BY_PROFILE = Interest("")  # stands for the reader's profile, where a paper fits no interest
+
+
+@dataclass(frozen=True)
+class SelectedPaper:
+    """Hold a selected paper, the interest under which it stands, and its score."""
+
+    paper: PaperView
+    interest: Interest
+    score: float
+
+
+class SelectionOutcome(StrEnum):
+    """Name what happens to a paper that is relevant enough."""
+
+    PICKED = "picked"
+    QUOTA = "quota"  # the quotas of its interests are used up
+    FULL = "full"  # the digest has as many papers as the reader wants
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Hold the selected papers, best score first, and the outcome of every paper that is relevant enough."""
+
+    selected: list[SelectedPaper]
+    outcomes: dict[int, SelectionOutcome]
+    best_per_interest: frozenset[int]  # selected before all others, whatever their scores
+
+
+def select(ranked: Ranked) -> Selection:
+    """Select papers from those that are relevant enough.
+
+    Every interest's best paper comes before any other, so that an interest with many papers does not crowd
+    out one with few.
+    """
+    evidence = ranked.evidence_by_interest()
+    best = _best_per_interest(ranked, evidence)
+    first = [number for number in ranked.papers if number in best.values()]
+    rest = [number for number in ranked.papers if number not in best.values()]
+    if all(interest.quota is None for interest in ranked.request.interests):
+        rest = rest[: CONSIDERED * ranked.request.max_papers]
+    selector = _Selector(ranked, evidence, best, [*first, *rest])
+    selector.select_from(first)
+    selector.select_from(rest)
+    outcomes = dict.fromkeys(ranked.papers, SelectionOutcome.FULL) | dict.fromkeys(
+        selector.over_quota, SelectionOutcome.QUOTA
+    )
+    outcomes |= dict.fromkeys(selector.selected, SelectionOutcome.PICKED)
+    by_score = sorted(selector.selected.values(), key=lambda selected: (-selected.score, selected.paper.id))
+    return Selection(by_score, outcomes, frozenset(first))
+
+
+class _Selector:
+    """Assign papers to the places of one digest."""
+
+    def __init__(
+        self, ranked: Ranked, evidence: Matrix, best: Mapping[str, int], considered: Sequence[int]
+    ) -> None:
+        self._ranked, self._best = ranked, best
+        self._scores = dict(zip(ranked.papers, ranked.scores.tolist(), strict=True))
+        self._evidence = dict(zip(ranked.papers, evidence.T.tolist(), strict=True))
+        self._queue = _MmrQueue(considered, ranked.pool.vectors)
+        self.selected: dict[int, SelectedPaper] = {}
+        self.over_quota = set[int]()
+
+    def select_from(self, numbers: Sequence[int]) -> None:
+        """Select from these papers, best score first, until the digest is full."""
+        for number in self._queue.in_mmr_order(numbers, [self._scores[number] for number in numbers]):
+            if len(self.selected) == self._ranked.request.max_papers:
+                return
+            if interest := self._best_interest_with_room(number):
+                paper = self._ranked.pool.papers[number]
+                self.selected[number] = SelectedPaper(paper, interest, self._scores[number])
+                self._queue.mark_selected(number)
+            else:
+                self.over_quota.add(number)
+
+    def _best_interest_with_room(self, number: int) -> Interest | None:
+        eligible = _eligible_interests(self._ranked.request, self._evidence[number])
+        return next((interest for interest in eligible if self._has_room(interest, number)), None)
+
+    def _has_room(self, interest: Interest, number: int) -> bool:
+        """Return True if the quota has a place left; one is reserved for the interest's best paper."""
+        if interest.quota is None:
+            return True
+        best = self._best.get(interest.text, number)
+        reserved = best not in self.selected and best != number
+        used = sum(selected.interest == interest for selected in self.selected.values())
+        return used + reserved < interest.quota
+
+
+class _MmrQueue:
+    """Order papers by score less the similarity to the papers selected so far."""
+
+    def __init__(self, numbers: Sequence[int], vectors: Mapping[int, Vector]) -> None:
+        have_vectors = bool(numbers) and all(number in vectors for number in numbers)
+        rows = (
+            np.stack([vectors[number] for number in numbers]) if have_vectors else np.zeros((len(numbers), 0))
+        )
+        self._row_of = {number: row for row, number in enumerate(numbers)}
+        self._similarity = rows @ rows.T
+        self._similarity_to_selected = np.zeros(len(numbers))  # to the most similar selected paper
+
+    def mark_selected(self, number: int) -> None:
+        self._similarity_to_selected = np.maximum(
+            self._similarity_to_selected, self._similarity[self._row_of[number]]
+        )
+
+    def in_mmr_order(self, numbers: Sequence[int], scores: Sequence[float]) -> Iterator[int]:
+        """Yield `numbers` in MMR order. `scores` must be sorted, best first."""
+        rows = np.array([self._row_of[number] for number in numbers], np.intp)
+        weighted = np.array(scores) / max(scores, default=1) * (1 - DIVERSITY)
+        for _ in numbers:
+            best = int((weighted - DIVERSITY * self._similarity_to_selected[rows]).argmax())
+            weighted[best] = -np.inf
+            yield numbers[best]
+
+
+def _best_per_interest(ranked: Ranked, evidence: Matrix) -> dict[str, int]:
+    """Return, by the text of each interest, the paper that would come first if it were the only interest."""
+    if not ranked.papers:
+        return {}
+    by_id = np.argsort(ranked.columns)  # of equal scores the first counts
+    by_interest, columns = evidence[:-1, by_id], ranked.columns[by_id]
+    factors = ranked.pool.score_factors[columns]
+    scores = np.where(by_interest >= ENOUGH, relevance_of(by_interest) * factors, 0)
+    best = zip(ranked.request.interests, scores.argmax(1).tolist(), scores.max(1).tolist(), strict=True)
+    return {interest.text: ranked.papers[by_id[place]] for interest, place, score in best if score}
+
+
+def _eligible_interests(request: RankingRequest, evidence: Sequence[float]) -> list[Interest]:
+    """Return the interests (or BY_PROFILE) under which a paper may stand, the best fit first."""
+    # A second interest is eligible if it has half the evidence of the first, or enough by itself.
+    least = min(max(evidence) / 2, ENOUGH)
+    pairs = zip(evidence, (*request.interests, BY_PROFILE), strict=True)
+    # Weights are divided out: they rank papers, but do not change which interest a paper fits best.
+    eligible = [(value / interest.weight, interest) for value, interest in pairs if value >= least]
+    return [interest for _, interest in sorted(eligible, key=lambda pair: (-pair[0], pair[1].text))]
+
+
+def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:
+    """Yield the papers that trend most, without those that the reader excluded, muted or dislikes."""
+    pool = ranked.pool
+    excluded = pool.matches.excluded(ranked.request.interests)
+    for number, score in pool.trending:
+        is_acceptable = number not in excluded and ranked.profile.get(number, 0) >= 0
+        if is_acceptable and ranked.eligible[pool.matches.columns[number]]:
+            yield SelectedPaper(pool.papers[number], BY_PROFILE, score)
+
+
+def select_beyond_interests(ranked: Ranked, selected: Sequence[SelectedPaper]) -> list[SelectedPaper]:
+    """Return well-voted papers for the places that the interests leave free.
+
+    A paper that is relevant enough is not beyond the interests, even if a quota left it out. The papers are
+    scored 0, so that the best paper of a digest is always one that fits its reader.
+    """
+    room = min(ranked.request.max_trending, ranked.request.max_papers - len(selected))
+    relevant = set(ranked.papers)
+    well_voted = (
+        replace(trending, score=0.0)
+        for trending in select_trending(ranked)
+        if trending.paper.id not in relevant and is_well_voted(ranked.pool.trend(trending.paper))
+    )
+    return list(itertools.islice(well_voted, room))
+
+
+def is_well_voted(trend: Trend) -> bool:
+    return bool(trend.words) and trend.score > 0.5
