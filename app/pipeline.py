@@ -102,7 +102,11 @@ def summarise(app: Application, now: datetime) -> Counter[str]:
         return Counter()
     with locks.hold(app.db, llm_summaries.JOB, now, SUMMARY_LEASE) as acquired:
         with app.db.read() as session:
-            papers = llm_summaries.wanted(session, now, app.settings.candidate_days) if acquired else []
+            papers = (
+                llm_summaries.papers_to_summarize(session, now, app.settings.candidate_days)
+                if acquired
+                else []
+            )
         if not papers:
             return Counter()
         with job_runs.record(app.db, llm_summaries.JOB, now) as run:
@@ -110,9 +114,9 @@ def summarise(app: Application, now: datetime) -> Counter[str]:
                 llm_summaries.write(app.db, app.http, app.settings, papers, now, app.stopping)
             )
             run.add(outcome.counts())
-            run.reject(outcome.refused)
-            if outcome.fault:
-                run.fail("the endpoint", outcome.fault)
+            run.reject(outcome.rejections)
+            if outcome.endpoint_error:
+                run.fail("the endpoint", outcome.endpoint_error)
     return run.counts
 
 

@@ -50,7 +50,7 @@ def samples(folder: Path) -> list[Sample]:
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
-            records = sources.read(path.name, path.read_bytes(), TODAY).parsed.records
+            records = sources.parse_file(path.name, path.read_bytes(), TODAY).parsed.records
         except SourceError:
             continue
         for record in records:

@@ -179,7 +179,7 @@ def momentum(shared: Path) -> None:
     for path in sorted((shared / "data/hf_daily").glob("2026-*.json")):
         day = date.fromisoformat(path.stem)
         try:
-            records = sources.read(path.name, path.read_bytes(), day).parsed.records
+            records = sources.parse_file(path.name, path.read_bytes(), day).parsed.records
         except SourceError:
             continue
         morning, after = (datetime.combine(day + timedelta(days=n), time(8), UTC) for n in (0, 1))

@@ -36,6 +36,8 @@ PURE = (
     "links",
     "papers.bibliography",
     "papers.dedupe",
+    "papers.display",
+    "papers.fields",
     "papers.sources.allowed_addresses",
     "papers.sources.calendar",
     "papers.sources.content_decoding",

@@ -1,4 +1,4 @@
-"""The archive shows one paper as one, with its votes over time, wherever it was listed."""
+"""Queries over papers: merged rows are one paper, with the votes and listings of all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def vote(
 
 
 def test_candidates_are_what_was_listed_in_the_window(app: Application) -> None:
-    """Both ends belong to it; what was withdrawn does not."""
+    """The window includes both ends; withdrawn papers are left out."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
         ids = [
@@ -33,39 +33,39 @@ def test_candidates_are_what_was_listed_in_the_window(app: Application) -> None:
             for ago in range(4)
         ]
         withdrawn = shelves.paper(session, source, "Withdrawn", TODAY, NOW, withdrawn_at=NOW)
-        found = queries.candidates(session, TODAY - timedelta(days=2), TODAY)
-    assert [paper.id for paper in found] == ids[:3]
-    assert withdrawn not in {paper.id for paper in found}
-    assert found[0].sources == ("Hugging Face Daily Papers",)
+        papers = queries.candidates(session, TODAY - timedelta(days=2), TODAY)
+    assert [paper.id for paper in papers] == ids[:3]
+    assert withdrawn not in {paper.id for paper in papers}
+    assert papers[0].sources == ("Hugging Face Daily Papers",)
 
 
 def test_votes_of_several_sources_are_summed_over_time(app: Application) -> None:
-    """One curve: at each moment the sum of what every source last said, never falling."""
+    """The result is one curve that never falls: at each moment the sum of all sources' latest figures."""
     with app.db.write() as session:
-        one, other = shelves.source(session, NOW), shelves.source(session, NOW, "Another")
-        number = shelves.paper(session, one, "Paper", TODAY, NOW, upvotes=3)
-        vote(session, number, other.id or 0, NOW + timedelta(hours=1), 5, comments=2)
-        vote(session, number, one.id or 0, NOW + timedelta(hours=2), 40, comments=1)
-        vote(session, number, one.id or 0, NOW + timedelta(hours=3), 38)
+        first, second = shelves.source(session, NOW), shelves.source(session, NOW, "Another")
+        number = shelves.paper(session, first, "Paper", TODAY, NOW, upvotes=3)
+        vote(session, number, second.id or 0, NOW + timedelta(hours=1), 5, comments=2)
+        vote(session, number, first.id or 0, NOW + timedelta(hours=2), 40, comments=1)
+        vote(session, number, first.id or 0, NOW + timedelta(hours=3), 38)
         (paper,) = queries.paper_views(session, [number])
     assert [point.upvotes for point in paper.votes] == [3, 8, 45, 45]
     assert (paper.upvotes, paper.comments) == (45, 2)
 
 
-def test_a_merged_paper_is_shown_as_what_it_became(app: Application) -> None:
-    """However long the chain of merges, ids of old digests lead to the paper of today."""
+def test_a_merged_paper_is_shown_as_the_one_that_absorbed_it(app: Application) -> None:
+    """Ids in old digests lead to the current paper through any chain of merges."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
-        old, middle, kept = (shelves.paper(session, source, f"Paper {n}", TODAY, NOW) for n in range(3))
+        old, middle, current = (shelves.paper(session, source, f"Paper {n}", TODAY, NOW) for n in range(3))
         session.get_one(Paper, old).merged_into_id = middle
-        session.get_one(Paper, middle).merged_into_id = kept
+        session.get_one(Paper, middle).merged_into_id = current
         session.flush()
-        assert queries.canonical_ids(session, [old, middle, kept, 999]) == {
-            old: kept,
-            middle: kept,
-            kept: kept,
+        assert queries.canonical_ids(session, [old, middle, current, 999]) == {
+            old: current,
+            middle: current,
+            current: current,
         }
-        assert [paper.id for paper in queries.paper_views(session, [old, middle])] == [kept]
+        assert [paper.id for paper in queries.paper_views(session, [old, middle])] == [current]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_merged_paper_is_shown_as_what_it_became(app: Application) -> None:
     ],
 )  # fmt: skip
 def test_links_are_built_from_the_id(app: Application, fields: dict[str, str], url: str, pdf: str) -> None:
-    """An arXiv id decides; a page of its own comes next; a paper known by title alone has none."""
+    """The arXiv id comes first, then the paper's own URL, then its DOI; a mere title gives no link."""
     with app.db.write() as session:
         number = shelves.paper(session, shelves.source(session, NOW), "Paper", TODAY, NOW, **fields)
         (paper,) = queries.paper_views(session, [number])
@@ -86,24 +86,24 @@ def test_links_are_built_from_the_id(app: Application, fields: dict[str, str], u
 
 
 def test_days_are_counted_newest_first(app: Application) -> None:
-    """A paper that two sources list on one day counts once."""
+    """A paper that two sources list on the same day counts once."""
     with app.db.write() as session:
-        one, other = shelves.source(session, NOW), shelves.source(session, NOW, "Another")
-        number = shelves.paper(session, one, "Paper", TODAY, NOW)
-        shelves.paper(session, one, "Older", date(2026, 11, 1), NOW)
-        session.add(Listing(paper_id=number, original_paper_id=number, source_id=other.id, listed_on=TODAY))
+        first, second = shelves.source(session, NOW), shelves.source(session, NOW, "Another")
+        number = shelves.paper(session, first, "Paper", TODAY, NOW)
+        shelves.paper(session, first, "Older", date(2026, 11, 1), NOW)
+        session.add(Listing(paper_id=number, original_paper_id=number, source_id=second.id, listed_on=TODAY))
         session.flush()
         assert queries.days(session) == [(TODAY, 1), (date(2026, 11, 1), 1)]
 
 
 def test_search_takes_every_word_literally(app: Application) -> None:
-    """All words must occur, in title or abstract; % and _ are characters, not wildcards; paging goes back."""
+    """All words must occur in title or abstract; % and _ are not wildcards; `before` pages back."""
     with app.db.write() as session:
         source = shelves.source(session, NOW)
         titles = ["Agents plan 100% of trips", "Agents remember", "100 agents", "Plan B"]
         ids = {title: shelves.paper(session, source, title, TODAY, NOW) for title in titles}
-        found = queries.search(session, "agents 100%")
-        assert [paper.id for paper in found] == [ids[titles[0]]]
+        matches = queries.search(session, "agents 100%")
+        assert [paper.id for paper in matches] == [ids[titles[0]]]
         page = queries.search(session, "AGENTS", limit=2)
         assert [paper.title for paper in page] == ["100 agents", "Agents remember"]
         rest = queries.search(session, "agents", before=page[-1].id)

@@ -211,7 +211,7 @@ def test_nothing_due_is_no_failure(run: Run, app: Application) -> None:
     now = clock.utcnow()
     with app.db.write() as session:
         source_registry.seed(session, (), now)
-        for source in source_registry.listed(session):
+        for source in source_registry.all_sources(session):
             source_registry.pause(session, source)
     assert "none is due" in run("ingest").stdout
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from app.digests import compose, ranking
 from app.digests.ranking import FLOOR, CandidatePool, EvidenceMatrix, RankingRequest, Vector
+from app.papers import display
 from app.types import Digest, EmptyDigestPolicy, Interest, PaperView, Skip, Trend
 
 TODAY = date(2026, 11, 20)
@@ -382,7 +383,7 @@ def test_nothing_outweighs_an_exclusion(
 )
 def test_bylines(authors: list[str], count: int, byline: str) -> None:
     """Three names, then how many more, by the true count."""
-    assert compose.byline(authors, count) == byline
+    assert display.byline(authors, count) == byline
 
 
 def test_a_summary_is_the_source_s_own_or_the_abstract_s() -> None:
@@ -391,10 +392,10 @@ def test_a_summary_is_the_source_s_own_or_the_abstract_s() -> None:
         "Readers lose the middle of long documents. We introduce Bookmark, a reader with an index. " * 2
     )
     extract = "We introduce Bookmark, a reader with an index. Readers lose the middle of long documents."
-    assert compose.summary(PaperView(1, "Bookmark", abstract, tldr="Short.")) == "Short."
-    assert compose.summary(PaperView(1, "Bookmark", abstract)) == extract
-    assert compose.summary(PaperView(1, "Bookmark", "Other.", tldr=abstract * 2)) == extract
-    assert compose.summary(PaperView(1, "Bookmark")) == ""
+    assert display.summary(PaperView(1, "Bookmark", abstract, tldr="Short.")) == "Short."
+    assert display.summary(PaperView(1, "Bookmark", abstract)) == extract
+    assert display.summary(PaperView(1, "Bookmark", "Other.", tldr=abstract * 2)) == extract
+    assert display.summary(PaperView(1, "Bookmark")) == ""
 
 
 def test_the_note_says_why_digests_were_skipped() -> None:

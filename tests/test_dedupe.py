@@ -1,7 +1,8 @@
-"""Whether two records are one paper, and what they say together."""
+"""Deciding whether two records are one paper, and combining their fields."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from datetime import date
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.papers import dedupe
+from app.papers import dedupe, fields
 from app.papers.dedupe import PaperIdentity
 from app.types import PaperRecord, SourceKind
 
@@ -29,7 +30,7 @@ TITLE = "Pigeons That Plan: Long-Horizon Reasoning in Small Birds"
     ],
 )
 def test_titles_of_one_paper(other: str) -> None:
-    """Case, hyphens, line ends, TeX, accents, an article, a typing error, a lost name before the colon."""
+    """Case, hyphens, line breaks, TeX, accents, articles, typos and a missing name make no difference."""
     assert dedupe.same_title(TITLE, other)
 
 
@@ -44,12 +45,12 @@ def test_titles_of_one_paper(other: str) -> None:
     ],
 )
 def test_titles_of_two_papers(a: str, b: str) -> None:
-    """Numbers, versions and what is said about another paper part them."""
+    """Numbers, versions and replies distinguish titles."""
     assert not dedupe.same_title(a, b)
 
 
 def test_greek_letters_and_their_names_are_alike() -> None:
-    """A source shows the letter, its name in TeX, or the name alone."""
+    """Sources show the letter, its name in TeX, or the plain name."""
     keys = {dedupe.title_key(f"{sign}-Bird in Flight") for sign in ("π", r"$\pi$", "pi", "Π")}
     assert keys == {"pibirdinflight"}
 
@@ -61,7 +62,7 @@ def test_titles_without_latin_letters_have_a_key() -> None:
 
 
 def test_ids_decide_before_titles() -> None:
-    """One arXiv id is one paper, two are two, and so are DOIs as far as they agree."""
+    """Equal arXiv ids or DOIs mean one paper, different arXiv ids two. Different DOIs decide nothing."""
     a = PaperIdentity(TITLE, arxiv_id="2611.00001", doi="10.1/a")
     assert (
         dedupe.same_paper_reason(a, PaperIdentity("Another Name", arxiv_id="2611.00001")) == "same arXiv id"
@@ -71,8 +72,8 @@ def test_ids_decide_before_titles() -> None:
     assert dedupe.same_paper_reason(a, PaperIdentity(TITLE, doi="10.1/other")) == "same title"
 
 
-def test_other_authors_and_another_abstract_part_equal_titles() -> None:
-    """Where both have them; one that agrees is enough, for abstracts are rewritten."""
+def test_equal_titles_with_other_authors_and_abstracts_are_two_papers() -> None:
+    """One of the two that agrees is enough: abstracts are rewritten."""
     mei = PaperIdentity(
         TITLE, authors=("Mei Tanaka", "Olu Adeyemi"), abstract="We teach pigeons to plan. " * 5
     )
@@ -88,34 +89,34 @@ def test_other_authors_and_another_abstract_part_equal_titles() -> None:
 
 
 def test_a_title_that_many_papers_have_is_not_enough() -> None:
-    """It takes an author as well."""
+    """A common author is needed as well."""
     a, b = PaperIdentity("Introduction", authors=("Mei Tanaka",)), PaperIdentity("Introduction")
     assert not dedupe.same_paper_reason(a, b)
     assert dedupe.same_paper_reason(a, PaperIdentity("Introduction", authors=("Mei Tanaka",)))
 
 
 def test_deciding_does_not_depend_on_the_order() -> None:
-    """Which one came first is chance."""
-    known = [
+    """The order of two records is chance."""
+    papers = [
         PaperIdentity(TITLE),
         PaperIdentity(TITLE, arxiv_id="2611.00001"),
         PaperIdentity(TITLE, doi="10.1/a", authors=("Mei Tanaka",)),
         PaperIdentity("Long-Horizon Reasoning in Small Birds", authors=("Ana Silva",)),
         PaperIdentity("Pigeons That Plan, Part II"),
     ]
-    for a, b in itertools.combinations(known, 2):
+    for a, b in itertools.combinations(papers, 2):
         assert dedupe.same_paper_reason(a, b) == dedupe.same_paper_reason(b, a)
 
 
 def test_the_index_finds_near_titles_among_many() -> None:
-    """Nearest first, by the rare words that they share."""
+    """They are found by the rare words that they share, nearest first."""
     index = dedupe.TitleIndex()
     for number in range(500):
         index.add(number, f"A Study of Topic {number} in Birds of the City")
     index.add(900, TITLE)
     index.add(901, TITLE.replace("Small", "Smaller"))
-    assert index.near(TITLE) == [900, 901]
-    assert index.near("Nothing Like Any of Them") == []
+    assert index.find_near(TITLE) == [900, 901]
+    assert index.find_near("Nothing Like Any of Them") == []
 
 
 RECORDS = st.builds(
@@ -131,36 +132,32 @@ RECORDS = st.builds(
 
 
 @given(st.lists(st.tuples(RECORDS, st.sampled_from(SourceKind)), min_size=2, max_size=5), st.randoms())
-def test_folding_does_not_depend_on_the_order_nor_on_repetition(
-    told: list[tuple[PaperRecord, SourceKind]], random: object
+def test_combining_depends_on_neither_order_nor_repetition(
+    records: list[tuple[PaperRecord, SourceKind]], random: object
 ) -> None:
     """Reading everything again, in any order, changes nothing."""
 
-    def folded(order: list[tuple[PaperRecord, SourceKind]]) -> dedupe.Fields:
-        fields = [dedupe.fields_of(record, kind) for record, kind in order]
-        result = fields[0]
-        for one in fields[1:]:
-            result = dedupe.combine(result, one)
-        return result
+    def combined(order: list[tuple[PaperRecord, SourceKind]]) -> fields.Fields:
+        return functools.reduce(fields.combine, (fields.from_record(record, kind) for record, kind in order))
 
-    first = folded(told)
-    random.shuffle(told)  # type: ignore[attr-defined]
-    assert folded(told) == first == folded(told + told)
-    assert dedupe.content_hash(folded(told)) == dedupe.content_hash(first)
+    first = combined(records)
+    random.shuffle(records)  # type: ignore[attr-defined]
+    assert combined(records) == first == combined(records + records)
+    assert fields.content_hash(combined(records)) == fields.content_hash(first)
 
 
 def test_second_hand_text_only_fills_what_is_empty() -> None:
-    """Saved pages garble formulas, however new they are."""
+    """Saved pages garble formulas, so older text of arXiv wins."""
     arxiv = PaperRecord("π Birds", abstract="With π.", as_of=date(2026, 11, 1))
     page = PaperRecord("pi Birds", abstract="With pi.", tldr="Birds.", listed_on=date(2026, 11, 20))
-    told = dedupe.combine(
-        dedupe.fields_of(page, SourceKind.PAGE), dedupe.fields_of(arxiv, SourceKind.ARXIV)
+    combined = fields.combine(
+        fields.from_record(page, SourceKind.PAGE), fields.from_record(arxiv, SourceKind.ARXIV)
     ).values
-    assert (told["title"], told["abstract"], told["tldr"]) == ("π Birds", "With π.", "Birds.")
+    assert (combined["title"], combined["abstract"], combined["tldr"]) == ("π Birds", "With π.", "Birds.")
 
 
 def test_an_empty_field_changes_no_hash() -> None:
     """A new column re-hashes nothing."""
-    fields = dedupe.fields_of(PaperRecord("Pigeons"), SourceKind.ARXIV)
-    more = dedupe.Fields({**fields.values, "new_column": ""}, fields.versions)
-    assert dedupe.content_hash(more) == dedupe.content_hash(fields)
+    pigeons = fields.from_record(PaperRecord("Pigeons"), SourceKind.ARXIV)
+    more = fields.Fields({**pigeons.values, "new_column": ""}, pigeons.versions)
+    assert fields.content_hash(more) == fields.content_hash(pigeons)

@@ -47,7 +47,7 @@ def _logs_as_before() -> Iterator[None]:
 def in_the_sample() -> dict[SourceKind, list[PaperRecord]]:
     found: dict[SourceKind, list[PaperRecord]] = {}
     for file in sample.sample_files():
-        read = sources.read(file.path.name, file.path.read_bytes(), file.at.date())
+        read = sources.parse_file(file.path.name, file.path.read_bytes(), file.at.date())
         found.setdefault(read.kind, []).extend(read.parsed.records)
     return found
 

@@ -1,4 +1,4 @@
-"""Records become papers: new, merged, changed, unchanged or rejected, whatever order they come in."""
+"""Records become papers: new, merged, changed, unchanged or rejected, in any order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PIGEONS = PaperRecord(
 PAGE = PaperRecord(title="Pigeons that plan in cities", abstract="We teach pigeons to plan.", listed_on=DAY)
 
 
-def keep(
+def store(
     app: Application,
     now: datetime,
     *records: PaperRecord,
@@ -47,23 +47,21 @@ def keep(
             session.flush()
         summary = ingest.store(session, source, ParseResult(len(records), records), now, polled=polled)
     counts = summary.counts()
-    ended = ("papers_new", "papers_merged", "changed", "unchanged")
+    outcomes = ("papers_new", "papers_merged", "changed", "unchanged")
     numbered = sum(rejection.row is not None for rejection in summary.rejections)
-    assert counts["rows"] == sum(counts[name] for name in ended) + numbered
+    assert counts["rows"] == sum(counts[name] for name in outcomes) + numbered
     return summary
 
 
 def rows(session: Session, table: type[Any]) -> list[dict[str, Any]]:
-    """Everything in a table."""
+    """Return all rows of a table."""
     return [row.model_dump() for row in session.exec(select(table).order_by(table.id))]
 
 
-def test_an_earlier_day_in_one_answer_takes_back_what_says_nothing_new(
-    app: Application, now: datetime
-) -> None:
-    """Fewer votes on the day than on the day before: one row is left of the two."""
+def test_an_earlier_day_in_one_answer_removes_redundant_votes(app: Application, now: datetime) -> None:
+    """There are fewer votes on the day than on the day before, so one row is left of two."""
     before = replace(PIGEONS, listed_on=DAY - timedelta(days=1), upvotes=9)
-    keep(app, now, PIGEONS, before)
+    store(app, now, PIGEONS, before)
     with app.db.read() as session:
         assert [row.upvotes for row in session.exec(select(VoteCount))] == [9]
         assert len(session.exec(select(Listing)).all()) == 2
@@ -75,34 +73,34 @@ def papers(app: Application) -> list[Paper]:
 
 
 def test_a_new_paper_is_listed_and_has_votes(app: Application, now: datetime) -> None:
-    """One of each, and the days on the paper itself."""
-    summary = keep(app, now, PIGEONS)
+    """The paper has one listing, its votes and its days."""
+    summary = store(app, now, PIGEONS)
     assert (summary.papers_new, summary.listings) == (1, 1)
     with app.db.read() as session:
         [view] = queries.candidates(session, DAY, DAY)
     assert (view.title, view.upvotes, view.first_listed_on) == (PIGEONS.title, 7, DAY)
 
 
-def test_the_same_again_changes_nothing(app: Application, now: datetime) -> None:
-    """Not one row of one table, a day later."""
-    keep(app, now, PIGEONS, PAGE)
+def test_storing_the_same_again_changes_nothing(app: Application, now: datetime) -> None:
+    """No row of any table changes when the records are stored again a day later."""
+    store(app, now, PIGEONS, PAGE)
     with app.db.read() as session:
         before = [rows(session, table) for table in (Paper, Listing, VoteCount, Merge)]
-    summary = keep(app, now + timedelta(days=1), PIGEONS, PAGE)
+    summary = store(app, now + timedelta(days=1), PIGEONS, PAGE)
     assert (summary.unchanged, summary.rows) == (2, 2)
     with app.db.read() as session:
         assert [rows(session, table) for table in (Paper, Listing, VoteCount, Merge)] == before
 
 
 def test_a_paper_twice_in_one_answer_is_one_paper(app: Application, now: datetime) -> None:
-    """Archives have such days."""
-    assert keep(app, now, PIGEONS, PIGEONS).counts()["papers_new"] == 1
+    """Some archives repeat a paper within a day."""
+    assert store(app, now, PIGEONS, PIGEONS).counts()["papers_new"] == 1
 
 
 def test_the_same_paper_without_an_id_is_merged_with_the_one_that_has_one(
     app: Application, now: datetime
 ) -> None:
-    """Whichever came first, the row with the arXiv id stays and has both listings."""
+    """In either order the row with the arXiv id stays and has both listings."""
     for first, second in ((PIGEONS, PAGE), (PAGE, PIGEONS)):
         with app.db.write() as session:
             for table in (Merge, VoteCount, Listing):
@@ -113,13 +111,13 @@ def test_the_same_paper_without_an_id_is_merged_with_the_one_that_has_one(
                 paper.merged_into_id = None
                 session.flush()
                 session.delete(paper)
-        assert keep(app, now, first, kind=_kind(first)).papers_new == 1
-        assert keep(app, now, second, kind=_kind(second)).papers_merged == 1
-        [kept] = papers(app)
-        assert kept.arxiv_id == "2611.00001"
+        assert store(app, now, first, kind=_kind(first)).papers_new == 1
+        assert store(app, now, second, kind=_kind(second)).papers_merged == 1
+        [paper] = papers(app)
+        assert paper.arxiv_id == "2611.00001"
         with app.db.read() as session:
             listings = session.exec(select(Listing)).all()
-        assert {listing.paper_id for listing in listings} == {kept.id}
+        assert {listing.paper_id for listing in listings} == {paper.id}
         assert len({listing.original_paper_id for listing in listings}) == 2
 
 
@@ -127,10 +125,10 @@ def _kind(record: PaperRecord) -> SourceKind:
     return SourceKind.HUGGINGFACE if record.arxiv_id else SourceKind.PAGE
 
 
-def test_writers_at_the_same_time_make_one_paper_of_it(app: Application, now: datetime) -> None:
-    """A file is read while a source is polled: neither may miss what the other is about to add."""
+def test_concurrent_writers_make_one_paper(app: Application, now: datetime) -> None:
+    """A file is read while a source is polled: each must see the papers that the other adds."""
     for kind in (SourceKind.HUGGINGFACE, SourceKind.PAGE):
-        keep(app, now, PaperRecord(f"A First Paper of the {kind} Source"), kind=kind)
+        store(app, now, PaperRecord(f"A First Paper of the {kind} Source"), kind=kind)
     titles = [f"Pigeons That Plan in City {number}" for number in range(8)]
     records = [replace(PIGEONS, arxiv_id=f"2611.1000{n}", title=title) for n, title in enumerate(titles)]
     jobs = [
@@ -139,63 +137,63 @@ def test_writers_at_the_same_time_make_one_paper_of_it(app: Application, now: da
         for kind in (SourceKind.HUGGINGFACE, SourceKind.PAGE)
     ]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda job: keep(app, now, job[1], kind=job[0]), jobs))
+        list(pool.map(lambda job: store(app, now, job[1], kind=job[0]), jobs))
     assert sorted(paper.title for paper in papers(app) if paper.arxiv_id) == titles
     assert len(papers(app)) == len(titles) + 2
 
 
 def test_two_arxiv_ids_are_two_papers_whatever_their_titles(app: Application, now: datetime) -> None:
-    """Versions of one paper have one id."""
-    assert keep(app, now, PIGEONS, replace(PIGEONS, arxiv_id="2611.00002")).papers_new == 2
+    """Versions of a paper share one id."""
+    assert store(app, now, PIGEONS, replace(PIGEONS, arxiv_id="2611.00002")).papers_new == 2
 
 
 def test_a_record_with_both_ids_brings_two_papers_together(app: Application, now: datetime) -> None:
-    """One source knew the arXiv id, another the DOI, a third knows both."""
-    keep(app, now, PIGEONS)
-    keep(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
+    """One source has the arXiv id, another the DOI, a third has both."""
+    store(app, now, PIGEONS)
+    store(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
     assert len(papers(app)) == 2
     both = replace(PIGEONS, doi="10.1/birds")
-    assert keep(app, now, both, kind=SourceKind.ARXIV).papers_merged == 1
-    [kept] = papers(app)
-    assert kept.arxiv_id == "2611.00001"
-    assert keep(app, now, both, kind=SourceKind.ARXIV).unchanged == 1
+    assert store(app, now, both, kind=SourceKind.ARXIV).papers_merged == 1
+    [paper] = papers(app)
+    assert paper.arxiv_id == "2611.00001"
+    assert store(app, now, both, kind=SourceKind.ARXIV).unchanged == 1
 
 
 def test_a_new_arxiv_paper_absorbs_the_one_with_its_doi(app: Application, now: datetime) -> None:
-    """The journal's feed came first."""
-    keep(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
-    assert keep(app, now, replace(PIGEONS, doi="10.1/birds")).papers_merged == 1
+    """The journal's feed was read first."""
+    store(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
+    assert store(app, now, replace(PIGEONS, doi="10.1/birds")).papers_merged == 1
     assert [paper.arxiv_id for paper in papers(app)] == ["2611.00001"]
 
 
 def test_a_doi_never_joins_two_arxiv_papers(app: Application, now: datetime) -> None:
-    """A wrong DOI in one source must not swallow a paper."""
-    keep(app, now, replace(PIGEONS, doi="10.1/birds"))
+    """A wrong DOI in one source must not merge two papers."""
+    store(app, now, replace(PIGEONS, doi="10.1/birds"))
     owls = PaperRecord("Owls at Noon in the Woods", arxiv_id="2611.00002", doi="10.1/birds", listed_on=DAY)
-    assert keep(app, now, owls).papers_new == 1
+    assert store(app, now, owls).papers_new == 1
     assert len(papers(app)) == 2
 
 
 def test_chains_of_merges_end_at_one_paper(app: Application, now: datetime) -> None:
-    """A page's title, a journal's DOI, and at last the arXiv id."""
+    """A page has the title, a journal the DOI, and a third record the arXiv id."""
     journal = PaperRecord("Pigeons That Plan in Cities", doi="10.1/birds", listed_on=DAY)
-    keep(app, now, PAGE, kind=SourceKind.PAGE)
-    keep(app, now, journal, kind=SourceKind.FEED)
-    keep(app, now, PIGEONS)
-    [kept] = papers(app)
-    assert kept.arxiv_id == "2611.00001"
+    store(app, now, PAGE, kind=SourceKind.PAGE)
+    store(app, now, journal, kind=SourceKind.FEED)
+    store(app, now, PIGEONS)
+    [paper] = papers(app)
+    assert paper.arxiv_id == "2611.00001"
     with app.db.read() as session:
-        assert {row.paper_id for row in session.exec(select(Listing))} == {kept.id}
+        assert {row.paper_id for row in session.exec(select(Listing))} == {paper.id}
         ids = [paper_id for paper_id in session.exec(select(Paper.id)) if paper_id]
-        assert set(queries.canonical_ids(session, ids).values()) == {kept.id}
-    assert keep(app, now, PAGE, kind=SourceKind.PAGE).unchanged == 1
+        assert set(queries.canonical_ids(session, ids).values()) == {paper.id}
+    assert store(app, now, PAGE, kind=SourceKind.PAGE).unchanged == 1
 
 
 def test_votes_are_a_series_that_only_grows(app: Application, now: datetime) -> None:
-    """A row when figures change; a smaller figure later is a source's hiccup."""
+    """Each change of the figures adds a row; smaller figures later are ignored."""
     for hours, upvotes in ((0, 7), (1, 7), (2, 12), (3, 9), (4, 13)):
         at = now + timedelta(hours=hours)
-        keep(app, at, replace(PIGEONS, upvotes=upvotes, comments=None), polled=True)
+        store(app, at, replace(PIGEONS, upvotes=upvotes, comments=None), polled=True)
     with app.db.read() as session:
         series = [
             (row.at, row.upvotes) for row in session.exec(select(VoteCount).order_by(col(VoteCount.at)))
@@ -204,17 +202,17 @@ def test_votes_are_a_series_that_only_grows(app: Application, now: datetime) -> 
 
 
 def test_a_source_without_votes_gives_none(app: Application, now: datetime) -> None:
-    """Zero would be a lie, and would rank the paper last."""
-    keep(app, now, replace(PAGE, comments=3), kind=SourceKind.PAGE)
-    keep(app, now, replace(PIGEONS, arxiv_id="2611.00009", title="Owls at Noon in the Woods", upvotes=0))
+    """Zero votes would be wrong and would rank the paper last."""
+    store(app, now, replace(PAGE, comments=3), kind=SourceKind.PAGE)
+    store(app, now, replace(PIGEONS, arxiv_id="2611.00009", title="Owls at Noon in the Woods", upvotes=0))
     with app.db.read() as session:
         views = queries.candidates(session, DAY, DAY)
     assert [[point.upvotes for point in view.votes] for view in views] == [[], [0]]
 
 
 def test_votes_of_a_file_were_so_when_the_day_ended(app: Application, now: datetime) -> None:
-    """Whenever it is read; but never later than now."""
-    keep(app, now, PIGEONS, replace(PIGEONS, arxiv_id="2611.00002", listed_on=now.date()))
+    """They count from the end of their day, but not later than now."""
+    store(app, now, PIGEONS, replace(PIGEONS, arxiv_id="2611.00002", listed_on=now.date()))
     with app.db.read() as session:
         ends = [row.at for row in session.exec(select(VoteCount).order_by(col(VoteCount.id)))]
     assert ends == [datetime(2026, 11, 20, tzinfo=UTC), now]
@@ -222,7 +220,7 @@ def test_votes_of_a_file_were_so_when_the_day_ended(app: Application, now: datet
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_order_of_reading_changes_nothing(app: Application, now: datetime, seed: int) -> None:
-    """Fields, listings and the series of votes come out the same."""
+    """Fields, listings and votes are the same in any order."""
     days = [DAY - timedelta(days=n) for n in range(4)]
     records = [
         replace(
@@ -232,7 +230,7 @@ def test_the_order_of_reading_changes_nothing(app: Application, now: datetime, s
     ]
     shuffled = random.Random(seed).sample(records, len(records))  # noqa: S311
     for record in shuffled:
-        keep(app, now, record)
+        store(app, now, record)
     with app.db.read() as session:
         [paper] = session.exec(select(Paper))
         votes = [
@@ -244,26 +242,26 @@ def test_the_order_of_reading_changes_nothing(app: Application, now: datetime, s
 
 
 def test_a_listing_keeps_its_best_place(app: Application, now: datetime) -> None:
-    """A paper moves up and down during its day."""
+    """A paper's rank changes during the day."""
     for rank in (5, 2, 9):
-        keep(app, now, replace(PIGEONS, rank=rank))
+        store(app, now, replace(PIGEONS, rank=rank))
     with app.db.read() as session:
         assert [row.rank for row in session.exec(select(Listing))] == [2]
 
 
 def test_a_withdrawal_is_noted_once(app: Application, now: datetime) -> None:
-    """When it became known."""
-    keep(app, now, PIGEONS)
+    """The time is that of the first record that says so."""
+    store(app, now, PIGEONS)
     gone = replace(PIGEONS, withdrawn=True)
-    assert keep(app, now, gone).changed == 1
-    assert keep(app, now + timedelta(days=3), gone).unchanged == 1
+    assert store(app, now, gone).changed == 1
+    assert store(app, now + timedelta(days=3), gone).unchanged == 1
     assert papers(app)[0].withdrawn_at == now
     with app.db.read() as session:
         assert queries.candidates(session, DAY, DAY) == []
 
 
-def test_what_the_database_refuses_is_one_rejection_and_no_more(app: Application, now: datetime) -> None:
-    """The rows before and after it are stored; it is told with its number."""
+def test_a_row_that_the_database_refuses_is_one_rejection(app: Application, now: datetime) -> None:
+    """The rows before and after it are stored; its rejection has its number."""
     bad = replace(PIGEONS, arxiv_id="2611.00003", upvotes=2**80)
     owls = PaperRecord("Owls at Noon in the Woods", arxiv_id="2611.00002", listed_on=DAY)
     with app.db.write() as session:
@@ -273,30 +271,28 @@ def test_what_the_database_refuses_is_one_rejection_and_no_more(app: Application
         parsed = ParseResult(4, (PIGEONS, bad, owls), (Rejection("the row has no title", 2),))
         summary = ingest.store(session, source, parsed, now, origin="a.json")
     assert (summary.rows, summary.papers_new, summary.rejected) == (4, 2, 2)
-    assert {(told.reason, told.row, told.origin) for told in summary.rejections} == {
+    assert {(rejection.reason, rejection.row, rejection.origin) for rejection in summary.rejections} == {
         ("the row has no title", 2, "a.json"),
         ("the database refused the row", 3, "a.json"),
     }
     assert sorted(str(paper.arxiv_id) for paper in papers(app)) == ["2611.00001", "2611.00002"]
 
 
-def test_a_row_with_nothing_to_know_it_by_is_rejected(app: Application, now: datetime) -> None:
-    """It would be a new paper each time."""
-    summary = keep(app, now, PaperRecord("?!"))
-    assert [told.reason for told in summary.rejections] == ["the row has nothing to recognise a paper by"]
+def test_a_row_without_id_and_title_is_rejected(app: Application, now: datetime) -> None:
+    """Otherwise it would be a new paper each time."""
+    summary = store(app, now, PaperRecord("?!"))
+    assert [rejection.reason for rejection in summary.rejections] == [ingest.NO_IDENTITY]
 
 
 def _merge_ids(session: Session) -> Sequence[int]:
     return [merge_id for merge_id in session.exec(select(Merge.id)) if merge_id]
 
 
-def test_an_undone_merge_gives_back_what_each_had_and_never_comes_again(
-    app: Application, now: datetime
-) -> None:
-    """Listings, fields and days; the pair stays apart when both are seen again."""
+def test_an_undone_merge_restores_both_papers_and_is_never_repeated(app: Application, now: datetime) -> None:
+    """Listings, fields and days are restored, and the two are not merged when both are stored again."""
     page = replace(PAGE, tldr="Birds.", listed_on=DAY - timedelta(days=5))
-    keep(app, now, PIGEONS)
-    keep(app, now, page, kind=SourceKind.PAGE)
+    store(app, now, PIGEONS)
+    store(app, now, page, kind=SourceKind.PAGE)
     assert papers(app)[0].tldr == "Birds."
     with app.db.write() as session:
         [merge_id] = _merge_ids(session)
@@ -306,19 +302,19 @@ def test_an_undone_merge_gives_back_what_each_had_and_never_comes_again(
     assert (without.tldr, without.first_listed_on) == ("Birds.", page.listed_on)
     with app.db.read() as session:
         assert {row.paper_id for row in session.exec(select(VoteCount))} == {with_id.id}
-    assert keep(app, now, PIGEONS).unchanged == 1
-    assert keep(app, now, page, kind=SourceKind.PAGE).unchanged == 1
+    assert store(app, now, PIGEONS).unchanged == 1
+    assert store(app, now, page, kind=SourceKind.PAGE).unchanged == 1
     assert len(papers(app)) == 2
 
 
-def test_papers_that_were_parted_stay_apart_whatever_their_doi(app: Application, now: datetime) -> None:
-    """A wrong DOI comes again with each poll."""
-    keep(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
+def test_separated_papers_stay_separate_whatever_their_doi(app: Application, now: datetime) -> None:
+    """Each poll may bring the wrong DOI again."""
+    store(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
     wrong = replace(PIGEONS, doi="10.1/birds")
-    keep(app, now, wrong)
+    store(app, now, wrong)
     with app.db.write() as session:
         merging.undo_merge(session, _merge_ids(session)[0], now)
-    assert keep(app, now, wrong).unchanged == 1
+    assert store(app, now, wrong).unchanged == 1
     assert len(papers(app)) == 2
 
 
@@ -326,8 +322,8 @@ def test_undoing_takes_back_whose_withdrawal_it_was(app: Application, now: datet
     """A paper that only stood for a withdrawn one is read again; one that was withdrawn itself is not."""
     for arxiv_id, withdrawn in (("2611.00001", False), ("2611.00002", True)):
         title = f"Pigeons That Plan in Cities of {arxiv_id}"
-        keep(app, now, replace(PIGEONS, arxiv_id=arxiv_id, title=title, withdrawn=withdrawn))
-        keep(app, now, replace(PAGE, title=title, withdrawn=True), kind=SourceKind.PAGE)
+        store(app, now, replace(PIGEONS, arxiv_id=arxiv_id, title=title, withdrawn=withdrawn))
+        store(app, now, replace(PAGE, title=title, withdrawn=True), kind=SourceKind.PAGE)
     with app.db.write() as session:
         for merge_id in _merge_ids(session):
             merging.undo_merge(session, merge_id, now)
@@ -335,20 +331,20 @@ def test_undoing_takes_back_whose_withdrawal_it_was(app: Application, now: datet
     assert gone == {"2611.00001": None, "2611.00002": now}
 
 
-def test_undoing_keeps_what_was_learned_since(app: Application, now: datetime) -> None:
-    """A newer abstract of the kept paper's own source stays."""
-    keep(app, now, PIGEONS)
-    keep(app, now, replace(PAGE, tldr="Birds."), kind=SourceKind.PAGE)
-    keep(app, now, replace(PIGEONS, abstract="Rewritten.", listed_on=DAY + timedelta(days=1)))
+def test_undoing_keeps_newer_fields(app: Application, now: datetime) -> None:
+    """A newer abstract from the remaining paper's own source stays."""
+    store(app, now, PIGEONS)
+    store(app, now, replace(PAGE, tldr="Birds."), kind=SourceKind.PAGE)
+    store(app, now, replace(PIGEONS, abstract="Rewritten.", listed_on=DAY + timedelta(days=1)))
     with app.db.write() as session:
         merging.undo_merge(session, _merge_ids(session)[0], now)
     assert {paper.abstract for paper in papers(app)} == {"Rewritten.", PAGE.abstract}
 
 
-def test_a_merge_is_undone_once(app: Application, now: datetime) -> None:
-    """And only one that was made."""
-    keep(app, now, PIGEONS)
-    keep(app, now, PAGE, kind=SourceKind.PAGE)
+def test_a_merge_can_be_undone_once(app: Application, now: datetime) -> None:
+    """A second undo is a conflict; an unknown merge is not found."""
+    store(app, now, PIGEONS)
+    store(app, now, PAGE, kind=SourceKind.PAGE)
     with app.db.write() as session:
         merging.undo_merge(session, _merge_ids(session)[0], now)
         with pytest.raises(Conflict):
@@ -357,12 +353,12 @@ def test_a_merge_is_undone_once(app: Application, now: datetime) -> None:
             merging.undo_merge(session, 999, now)
 
 
-def test_undoing_the_end_of_a_chain_takes_its_beginning_along(app: Application, now: datetime) -> None:
-    """What the journal's paper had absorbed stays with it."""
-    keep(app, now, PAGE, kind=SourceKind.PAGE)
+def test_undoing_the_end_of_a_chain_keeps_its_beginning_merged(app: Application, now: datetime) -> None:
+    """The papers that the journal's paper had absorbed stay with it."""
+    store(app, now, PAGE, kind=SourceKind.PAGE)
     journal = PaperRecord("Pigeons That Plan in Cities", doi="10.1/birds", listed_on=DAY)
-    keep(app, now, journal, kind=SourceKind.FEED)
-    keep(app, now, PIGEONS)
+    store(app, now, journal, kind=SourceKind.FEED)
+    store(app, now, PIGEONS)
     with app.db.write() as session:
         merging.undo_merge(session, _merge_ids(session)[-1], now)
         listed = {row.original_paper_id: row.paper_id for row in session.exec(select(Listing))}

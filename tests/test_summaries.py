@@ -1,4 +1,4 @@
-"""A language model sums up what no source does, is named for it, and its faults are nobody's but its own."""
+"""Summaries by a language model: they are attributed to it, and its faults delay no mail."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ SENTENCE = "Bookmark lets a small reader keep an index of the pages it has seen.
 
 
 def chat(text: object) -> httpx.Response:
-    """An answer as all such endpoints give it."""
+    """Return a response of a chat API."""
     return httpx.Response(200, json={"choices": [{"message": {"role": "assistant", "content": text}}]})
 
 
 class Endpoint(Peer):
-    """A model that answers with a sentence unless told otherwise."""
+    """An endpoint that answers with a sentence, unless other answers are given."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         super().__init__(*(answers or [chat(SENTENCE)]))
 
     def on(self, app: Application) -> Application:
-        """The application with this endpoint in its settings."""
+        """Return the application with this endpoint in its settings."""
         chosen = {"summary_url": URL, "summary_model": MODEL, "summary_key": KEY}
         wire = HttpTransport(httpx.MockTransport(self))
         return replace(app, settings=app.settings.model_copy(update=chosen), http=wire)
 
     @property
     def titles(self) -> list[str]:
-        """Of the papers that it was asked about, in that order."""
-        told = [json.loads(request.content)["messages"][1]["content"] for request in self.asked]
-        return [text.split("\n")[0].removeprefix("Title: ") for text in told]
+        """The titles of the papers in the requests, in their order."""
+        prompts = [json.loads(request.content)["messages"][1]["content"] for request in self.asked]
+        return [text.split("\n")[0].removeprefix("Title: ") for text in prompts]
 
 
 def add(app: Application, now: datetime, *titles: str, **fields: object) -> list[int]:
-    """Papers that were listed today, with an abstract and without a summary."""
+    """Add papers that were listed today, with an abstract and without a summary. Return their ids."""
     with app.db.write() as session:
         source = session.exec(select(shelves.Source)).first() or shelves.source(session, now)
         usual = {"abstract": ABSTRACT, "listed_on": now.date()} | fields
@@ -81,27 +81,27 @@ def view(app: Application, paper_id: int) -> PaperView:
 
 
 def test_without_an_endpoint_nothing_happens(app: Application, now: datetime) -> None:
-    """It is off by default, and leaves no record of having done nothing."""
+    """The job is off by default, and no run is recorded."""
     add(app, now, "Bookmark")
     assert not pipeline.summarise(app, now)
     assert runs(app) == []
 
 
 def test_a_paper_without_a_summary_gets_one(app: Application, now: datetime) -> None:
-    """The model is given title and abstract, and its name stands beside what it wrote."""
+    """The request has title and abstract, and the summary is stored with the model's name."""
     [number] = add(app, now, "Bookmark")
     endpoint = Endpoint()
     assert pipeline.summarise(endpoint.on(app), now) == {"written": 1, "rejected": 0}
-    request, asked = endpoint.asked[0], json.loads(endpoint.asked[0].content)
+    request, body = endpoint.asked[0], json.loads(endpoint.asked[0].content)
     assert str(request.url) == f"{URL}/chat/completions"
     assert request.headers["authorization"] == f"Bearer {KEY}"
-    assert asked["model"] == MODEL
-    assert asked["messages"][1]["content"] == f"Title: Bookmark\n\nAbstract: {ABSTRACT}"
+    assert body["model"] == MODEL
+    assert body["messages"][1]["content"] == f"Title: Bookmark\n\nAbstract: {ABSTRACT}"
     assert (view(app, number).tldr, view(app, number).tldr_by) == (SENTENCE, MODEL)
 
 
 def test_a_card_says_who_wrote_it(app: Application, now: datetime) -> None:
-    """In both parts of the mail, and on the page of the day."""
+    """The model is named in both parts of the mail and on the page of the day."""
     add(app, now, "Bookmark")
     pipeline.summarise(Endpoint().on(app), now)
     mail = pipeline.render_digest(app, pipeline.preview(app, Preferences(), now), "alice@example.org", now)
@@ -112,7 +112,7 @@ def test_a_card_says_who_wrote_it(app: Application, now: datetime) -> None:
 
 
 def test_each_paper_is_asked_about_once(app: Application, now: datetime) -> None:
-    """And a run without work leaves no record."""
+    """Runs without work are not recorded."""
     add(app, now, "Bookmark")
     endpoint = Endpoint()
     for minutes in (0, 15, 600):
@@ -121,34 +121,34 @@ def test_each_paper_is_asked_about_once(app: Application, now: datetime) -> None
 
 
 def test_only_what_may_be_picked_and_needs_one(app: Application, now: datetime) -> None:
-    """No abstract, a summary already, too old, withdrawn or merged: the model is not asked."""
+    """Papers without an abstract, with a summary, too old, withdrawn or merged are skipped."""
     add(app, now, "No abstract", abstract="")
     add(app, now, "Has one", tldr="Its source's own.")
     add(app, now, "Old", listed_on=now.date() - timedelta(days=app.settings.candidate_days))
     add(app, now, "Withdrawn", withdrawn_at=now)
-    [kept] = add(app, now, "Kept")
-    add(app, now, "Merged", merged_into_id=kept)
+    [usable] = add(app, now, "Usable")
+    add(app, now, "Merged", merged_into_id=usable)
     endpoint = Endpoint()
     pipeline.summarise(endpoint.on(app), now)
-    assert endpoint.titles == ["Kept"]
+    assert endpoint.titles == ["Usable"]
 
 
 def test_the_most_voted_come_first_within_a_budget(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others have their turn in the next run; a few are asked about at a time."""
-    monkeypatch.setattr(llm_summaries, "BUDGET", 6)
+    """The next run has the others; the number of concurrent requests is limited."""
+    monkeypatch.setattr(llm_summaries, "PAPERS_PER_RUN", 6)
     for votes in range(9):
         add(app, now, f"With {votes}", upvotes=votes)
     endpoint = Endpoint()
     assert pipeline.summarise(endpoint.on(app), now) == {"written": 6, "rejected": 0}
     assert endpoint.titles == [f"With {votes}" for votes in (8, 7, 6, 5, 4, 3)]
-    assert 1 < endpoint.most_at_once <= llm_summaries.AT_ONCE
+    assert 1 < endpoint.most_at_once <= llm_summaries.CONCURRENT_REQUESTS
     assert pipeline.summarise(endpoint.on(app), now + timedelta(minutes=15)) == {"written": 3, "rejected": 0}
 
 
 def test_a_source_s_own_summary_wins_whenever_it_comes(app: Application, now: datetime) -> None:
-    """And what was written stays where later records of a source have none."""
+    """The generated summary stays if later records have none."""
     [number] = add(app, now, "Bookmark", arxiv_id="2611.00001")
     pipeline.summarise(Endpoint().on(app), now)
 
@@ -176,22 +176,24 @@ def test_a_source_s_own_summary_wins_whenever_it_comes(app: Application, now: da
     ],
 )
 def test_an_answer_that_cannot_be_shown(app: Application, now: datetime, answer: object, reason: str) -> None:
-    """It is told in the run, the paper keeps its abstract's sentence, and is asked about again later."""
+    """The run has a rejection, the paper shows a sentence of its abstract, and is retried later."""
     [number] = add(app, now, "Bookmark")
     endpoint = Endpoint(chat(answer))
     chosen = endpoint.on(app)
     assert pipeline.summarise(chosen, now) == {"written": 0, "rejected": 1}
     [run] = runs(app)
-    assert [(told["reason"], told["origin"]) for told in run.rejections] == [(reason, "Bookmark")]
+    assert [(rejection["reason"], rejection["origin"]) for rejection in run.rejections] == [
+        (reason, "Bookmark")
+    ]
     assert run.error == ""
     assert pipeline.preview(app, Preferences(), now).picks[0].summary == GIST
     assert view(app, number).tldr_by == ""
     waits = [timedelta(minutes=59), timedelta(minutes=60), timedelta(minutes=299), timedelta(minutes=300)]
-    asked = []
+    requests = []
     for wait in waits:
         pipeline.summarise(chosen, now + wait)
-        asked.append(len(endpoint.asked))
-    assert asked == [1, 2, 2, 3]
+        requests.append(len(endpoint.asked))
+    assert requests == [1, 2, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -212,11 +214,11 @@ def test_an_answer_that_cannot_be_shown(app: Application, now: datetime, answer:
 def test_a_fault_of_the_endpoint_ends_the_run(
     app: Application, now: datetime, fault: httpx.Response | Exception
 ) -> None:
-    """It is told in the run without the key; what is left waits, and no mail does."""
+    """The run has the error without the key; the other papers wait, and no mail does."""
     add(app, now, *(f"Paper {n}" for n in range(12)))
     endpoint = Endpoint(fault)
     pipeline.summarise(endpoint.on(app), now)
-    assert len(endpoint.asked) <= llm_summaries.AT_ONCE
+    assert len(endpoint.asked) <= llm_summaries.CONCURRENT_REQUESTS
     [run] = runs(app)
     assert run.error.startswith("the endpoint: ")
     assert KEY not in run.error
@@ -224,7 +226,7 @@ def test_a_fault_of_the_endpoint_ends_the_run(
 
 
 def test_a_mail_goes_out_while_the_endpoint_is_down(app: Application, now: datetime) -> None:
-    """With the abstract's own sentence."""
+    """It shows a sentence of the abstract."""
     add(app, now, "Bookmark")
     pipeline.summarise(Endpoint(httpx.ConnectError("nobody there")).on(app), now)
     with app.db.write() as session:
@@ -235,8 +237,8 @@ def test_a_mail_goes_out_while_the_endpoint_is_down(app: Application, now: datet
     assert (pick.summary, pick.summary_by) == (GIST, "")
 
 
-def test_an_endpoint_that_fails_is_left_in_peace_ever_longer(app: Application, now: datetime) -> None:
-    """15, 30, 60 and at most 120 minutes; one good run, and it is asked every time again."""
+def test_a_failing_endpoint_is_backed_off_longer_each_time(app: Application, now: datetime) -> None:
+    """The waits are 15, 30, 60 and at most 120 minutes, until a run succeeds."""
     add(app, now, *(f"Paper {n}" for n in range(40)))
     endpoint = Endpoint(httpx.Response(500))
     began = []
@@ -251,7 +253,7 @@ def test_an_endpoint_that_fails_is_left_in_peace_ever_longer(app: Application, n
 
 
 def test_one_paper_that_breaks_the_endpoint_does_not_stop_the_others(app: Application, now: datetime) -> None:
-    """It rests, too, so that the next run begins with others."""
+    """It is backed off, too, so that the next run begins with others."""
     add(app, now, "Poison", upvotes=99)
     add(app, now, *(f"Paper {n}" for n in range(3)))
     endpoint = Endpoint(httpx.Response(500), chat(SENTENCE))
@@ -266,8 +268,8 @@ def test_one_paper_that_breaks_the_endpoint_does_not_stop_the_others(app: Applic
 def test_an_answer_that_never_ends_is_given_up(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However slowly it trickles in."""
-    monkeypatch.setattr(llm_summaries, "PATIENCE", timedelta(milliseconds=20))
+    """The timeout is for the whole response."""
+    monkeypatch.setattr(llm_summaries, "REQUEST_TIMEOUT", timedelta(milliseconds=20))
 
     async def never(_request: httpx.Request) -> httpx.Response:
         await asyncio.Event().wait()
@@ -279,7 +281,7 @@ def test_an_answer_that_never_ends_is_given_up(
 
 
 def test_one_process_at_a_time(app: Application, now: datetime) -> None:
-    """Each paper costs money."""
+    """Requests cost money."""
     add(app, now, "Bookmark")
     endpoint = Endpoint()
     with locks.hold(app.db, llm_summaries.JOB, now, timedelta(minutes=5)):
@@ -300,8 +302,8 @@ def test_one_process_at_a_time(app: Application, now: datetime) -> None:
         SENTENCE.replace(" keep", "\u200b\nkeep"),
     ],
 )
-def test_what_models_put_around_a_sentence_goes(answer: str) -> None:
-    """Quotes, thoughts, headings and stars are not part of it."""
+def test_additions_around_a_sentence_are_removed(answer: str) -> None:
+    """Quotes, reasoning, headings and asterisks are removed."""
     assert llm_summaries.summary_in(chat(answer).content) == SENTENCE
 
 
@@ -314,28 +316,29 @@ def test_what_models_put_around_a_sentence_goes(answer: str) -> None:
     ],
 )
 def test_quotes_within_a_sentence_stay(sentence: str) -> None:
-    """Only a pair around all of it, and none within, is not its own."""
+    """Quotes are only removed if they enclose the whole sentence and there are none within."""
     assert llm_summaries.summary_in(chat(sentence).content) == sentence
 
 
-def test_half_an_answer_is_none() -> None:
-    """An endpoint that allows few tokens stops in the middle, and says so."""
+def test_a_truncated_answer_is_rejected() -> None:
+    """An endpoint with a low token limit stops in the middle and says so."""
     choice = {"message": {"content": "Bookmark lets a small reader keep an"}, "finish_reason": "length"}
-    told = llm_summaries.summary_in(httpx.Response(200, json={"choices": [choice]}).content)
-    assert isinstance(told, Rejection)
-    assert told.reason == llm_summaries.CUT_SHORT
+    rejection = llm_summaries.summary_in(httpx.Response(200, json={"choices": [choice]}).content)
+    assert isinstance(rejection, Rejection)
+    assert rejection.reason == llm_summaries.CUT_SHORT
 
 
 def test_formulas_are_shown_as_in_abstracts() -> None:
-    """LaTeX becomes Unicode; less-than signs are no markup."""
-    told = chat(r"It proves that $\alpha < \beta$ holds for all n < 9 and m > 3 in every case.").content
+    """LaTeX becomes Unicode, and less-than signs are not markup."""
+    response = chat(r"It proves that $\alpha < \beta$ holds for all n < 9 and m > 3 in every case.").content
     assert (
-        llm_summaries.summary_in(told) == "It proves that α < β holds for all n < 9 and m > 3 in every case."
+        llm_summaries.summary_in(response)
+        == "It proves that α < β holds for all n < 9 and m > 3 in every case."
     )
 
 
 def test_an_answer_of_another_kind_is_no_answer() -> None:
-    """The endpoint is not what the operator takes it for."""
+    """The endpoint is not a chat API."""
     with pytest.raises(UnreadableAnswer):
         llm_summaries.summary_in(b"\xff\xfe")
     assert isinstance(llm_summaries.summary_in(chat(["a", "list"]).content), Rejection)
@@ -343,12 +346,12 @@ def test_an_answer_of_another_kind_is_no_answer() -> None:
 
 @contextmanager
 def model_server(answer: Callable[[dict[str, object]], bytes]) -> Iterator[str]:
-    """A real HTTP server on this machine; its address."""
+    """Run a real HTTP server on this machine. Yields its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            body = answer(asked)
+            request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = answer(request)
             self.send_response(200 if self.path == "/v1/chat/completions" else 404)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -369,11 +372,11 @@ def model_server(answer: Callable[[dict[str, object]], bytes]) -> Iterator[str]:
 
 
 def test_over_a_real_connection(app: Application, now: datetime) -> None:
-    """What was tested on a stand-in holds where bytes travel; no key is sent where none is set."""
+    """The same works over a real connection; no key is sent if none is set."""
     numbers = add(app, now, *(f"Paper {n}" for n in range(6)))
 
-    def answer(asked: dict[str, object]) -> bytes:
-        title = str(asked["messages"][1]["content"]).split("\n")[0]  # type: ignore[index]
+    def answer(request: dict[str, object]) -> bytes:
+        title = str(request["messages"][1]["content"]).split("\n")[0]  # type: ignore[index]
         return chat(f"One sentence that was written about “{title}”.").content
 
     with model_server(answer) as url:

@@ -242,7 +242,7 @@ def _in_short(digest: Digest | Skip) -> str:
 def list_sources(as_json: output.AsJson = False) -> None:
     """Every source, and how it is."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        rows = source_registry.listed(session)
+        rows = source_registry.all_sources(session)
     if as_json:
         output.print_json([row.model_dump(mode="json") for row in rows])
         return
@@ -293,7 +293,7 @@ def pause_source(name: SourceName) -> None:
     """Ask a source no more until it is resumed."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        source_registry.pause(session, source_registry.named(session, name))
+        source_registry.pause(session, source_registry.get_by_name(session, name))
         audit_log.record(session, output.ACTOR, "source.pause", name, now)
     output.out().print(f"“{output.escaped(name)}” is paused.")
 
@@ -303,6 +303,6 @@ def resume_source(name: SourceName) -> None:
     """Ask a source again, from where it stopped."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        source_registry.resume(session, source_registry.named(session, name), now)
+        source_registry.resume(session, source_registry.get_by_name(session, name), now)
         audit_log.record(session, output.ACTOR, "source.resume", name, now)
     output.out().print(f"“{output.escaped(name)}” is asked again.")

@@ -162,7 +162,7 @@ class _SendRun:
         except Exception as error:
             self.ledger.record_unwritten(request.delivery_id, _compose_failure(error))
             return None
-        self.ledger.digest_totals_by_edition["cards_left_out"] += draft.left_out
+        self.ledger.counts["cards_left_out"] += draft.left_out
         return draft
 
     async def _sign(self, drafts: Sequence[Draft]) -> None:

@@ -237,7 +237,7 @@ class DigestBuilder:
             trends=trending.trends(list(self._papers.values()), self._now),
             matches=self._matches,
             reason=self._reason,
-            missing_words=lambda text: self._index.missing(self._query(text)),
+            missing_words=lambda text: self._index.missing_words(self._query(text)),
             vectors=self._index.vectors,
             today=self._today,
             calendar_note=self._calendar_note(),

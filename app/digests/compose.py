@@ -9,10 +9,8 @@ from typing import Any
 from app.digests import selection, wording
 from app.digests.ranking import CandidatePool, Ranked
 from app.digests.selection import BY_PROFILE, SelectedPaper
-from app.text import summarizer
+from app.papers import display
 from app.types import Digest, DigestItem, EmptyDigestPolicy, PaperView, Section, Skip, Trend
-
-SHOWN_AUTHORS = 3
 
 
 def compose(edition: str, ranked: Ranked) -> Digest | Skip:
@@ -77,8 +75,8 @@ def _card_fields(paper: PaperView, trend: Trend) -> dict[str, Any]:
     return {
         "paper_id": paper.id,
         "title": paper.title,
-        "authors": byline(paper.authors, paper.author_count),
-        "summary": summary(paper),
+        "authors": display.byline(paper.authors, paper.author_count),
+        "summary": display.summary(paper),
         "trend": trend.words,
         "url": paper.url,
         "pdf_url": paper.pdf_url,
@@ -88,22 +86,3 @@ def _card_fields(paper: PaperView, trend: Trend) -> dict[str, Any]:
         "comments": paper.comments,
         "summary_by": paper.tldr_by,
     }
-
-
-def byline(authors: Sequence[str], count: int) -> str:
-    """Return the first authors, and how many more there are."""
-    names = list(authors[:SHOWN_AUTHORS])
-    more = max(count, len(authors)) - len(names)
-    if more > 0:
-        return f"{', '.join(names)} and {more} more" if names else f"{more} author{'s' if more > 1 else ''}"
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-
-
-def summary(paper: PaperView) -> str:
-    """Return the source's or the language model's summary if it is short enough.
-
-    Otherwise return the most informative sentences of it, or of the abstract; empty if there is no abstract.
-    """
-    if 0 < len(paper.tldr) <= summarizer.LIMIT:
-        return paper.tldr
-    return summarizer.summarize(paper.title, paper.tldr or paper.abstract)

@@ -28,7 +28,6 @@ from app.digests.ranking import CandidatePool, Ranked
 from app.digests.selection import Selection, SelectionOutcome
 from app.errors import NotFound
 from app.papers import queries
-from app.relevance import archive_search
 from app.relevance.matching import MatchDetails
 from app.storage.models import Delivery, Listing, Paper, Source, Subscriber
 from app.subscribers import schedule
@@ -102,7 +101,7 @@ def _reader(session: Session, row: Subscriber, at: datetime) -> ReaderNow:
 def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
     """Return the paper with this id, arXiv id, DOI or URL, as it is stored today."""
     name = sanitize.one_line(name, 2000)
-    asked_for = _paper_id(session, name) or archive_search.find_by_reference(session, name)
+    asked_for = _paper_id(session, name) or queries.find_by_reference(session, name)
     if asked_for is None:
         raise NotFound(f"There is no paper {name[:100]} in the archive.")
     row = queries.papers(session, [asked_for])[asked_for]

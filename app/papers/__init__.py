@@ -6,9 +6,11 @@ source_registry       the configured sources: add, pause, schedule, back off
 polling               poll the sources that are due, read files, store what they give
 ingest                records → new, merged, changed, unchanged or rejected rows
 duplicate_candidates  find the stored papers that new records may be, before anything is locked
-dedupe                PURE: are two records the same paper? Which field of which record counts?
+dedupe                PURE: are two records the same paper?
+fields                PURE: field-by-field precedence between records, content hash
 merging               merge two rows, undo a merge
 vote_history          the votes for a paper over time, as one source counted them
-queries               papers as the later packages see them
+queries               papers as the later packages see them; find a paper by arXiv id, DOI or URL
+display               PURE: how a paper's authors and summary are shown, in mails and pages alike
 llm_summaries         optional one-sentence summaries by a language model
 """

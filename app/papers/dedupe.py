@@ -1,46 +1,41 @@
-"""PURE. Is this the same paper? And what is known of it, when several records say different things.
+"""PURE. Decide whether two records are the same paper.
 
-Ids decide where there are any: one arXiv id is one paper, two are two. Without them titles do, with the
-numbers in them, and the authors and abstracts where both have them: "Part I" and "Part II", or "v1.5"
-and "v1", are different papers however alike their titles are.
+Ids decide if both records have one: equal arXiv ids are one paper, different ones are two. Otherwise titles
+decide, with the numbers in them, and authors and abstracts if both records have them. "Part I" and "Part II",
+or "v1.5" and "v1", are different papers however similar their titles are.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
 from heapq import nsmallest
 from itertools import chain, islice
-from typing import Any
 
 from rapidfuzz import fuzz, process
 
-from app.types import PaperRecord, SourceKind
-
-NEAR = 86.0  # of 100: rapidfuzz's ratio of two titles
-VERY_NEAR = 60.0  # of 100: abstracts of one paper, however edited
+# Ratios are rapidfuzz's, from 0 to 100.
+TITLE_RATIO = 86.0  # from here two titles are nearly the same
+TITLE_RATIO_NAME_MISSING = 90.0  # the same, if one title lacks the name that the other has before its colon
+TITLE_RATIO_NAME_DIFFERS = 94.0  # the same, if both have a name before the colon and the names differ
+ABSTRACT_RATIO = 60.0  # from here two abstracts are versions of one
+MIN_RATIO = 50.0  # titles below this are not compared further
 KEY_CHARS = 1_000
-SHORT_KEY = 16  # "introduction" is the title of many papers: it takes more than a title to recognise one
-UNNAMED = 90.0  # the same, where one title lacks the name that the other has before its colon
-RENAMED = 94.0  # the same, where both have a name and the names differ
-SHORT_REST = 24  # "a survey" after a colon tells nothing
-LONG_REST = 40
-RARE = 400  # a word in more titles than this finds nothing by itself
-BLOCK_WORDS = 6
-MOST_COMPARED = 300  # titles
-WORTH_A_LOOK = 50.0
+SHORT_KEY = 16  # characters: shorter titles, such as "Introduction", do not identify a paper by themselves
+SHORT_SUBTITLE = 24  # characters: a shorter subtitle, such as "a survey", does not identify a paper
+LONG_SUBTITLE = 40  # the same, if the names before the colon differ
+MAX_TITLES_PER_WORD = 400  # more frequent words are not used to find candidates
+MAX_BLOCK_WORDS = 6  # words of a title that are used to find candidates
+MAX_COMPARED = 300  # titles per search
 
 _FORMATTING = re.compile(
     r"\\?(?:text(?:tt|bf|it|sc|rm|sf)|math(?:bf|rm|cal|bb|it|sf|tt)|operatorname|underline|emph|boldsymbol)\s*\{"
     r"|\\text\{"
 )
-_SPOKEN = {
+_LATEX_NAMES = {
     "ϕ": "phi",
     "ϵ": "epsilon",
     "ϑ": "theta",
@@ -51,19 +46,19 @@ _SPOKEN = {
 }
 
 
-def _spoken(char: str) -> str:
-    """A Greek letter or sign by its name in LaTeX: sources show the one or the other."""
+def _latex_name(char: str) -> str:
+    """Return the LaTeX name of a Greek letter or sign: sources show either the sign or its name."""
     name = unicodedata.name(char, "")
     if name.startswith("GREEK") and " LETTER " in name:
         return name.rpartition(" LETTER ")[2].partition(" ")[0].lower().replace("lamda", "lambda")
-    return _SPOKEN.get(char, char)
+    return _LATEX_NAMES.get(char, char)
 
 
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _ROMAN = re.compile(r"(?:x{0,3})(?:ix|iv|v?i{0,3})")
-_ABOUT_ANOTHER = {"reply", "comment", "erratum", "corrigendum", "addendum", "correction", "rebuttal"}
-_SHORT_FOR = {
+_RESPONSE_WORDS = {"reply", "comment", "erratum", "corrigendum", "addendum", "correction", "rebuttal"}
+_ABBREVIATIONS = {
     "rl": "reinforcement learning",
     "llm": "large language model",
     "llms": "large language models",
@@ -74,16 +69,16 @@ _PERSON_WORD = re.compile(r"[^\W\d_]+")
 
 
 def title_key(title: str) -> str:
-    """A title's letters and digits alone, without TeX, case and accents."""
-    return _flat(title).replace(" ", "")[:KEY_CHARS]
+    """Return only the letters and digits of a title, without TeX, case and accents."""
+    return _normalize(title).replace(" ", "")[:KEY_CHARS]
 
 
-def _flat(title: str) -> str:
-    """A title as plain words, for comparing."""
+def _normalize(title: str) -> str:
+    """Return a title as plain lower-case words, for comparison."""
     text = unicodedata.normalize("NFKD", _FORMATTING.sub("", title))
     if not text.isascii():
-        text = "".join(map(_spoken, text))
-    # Combining accents vanish without a trace; everything else that is no letter parts two words.
+        text = "".join(map(_latex_name, text))
+    # Combining accents are removed; any other character that is not a letter separates two words.
     text = "".join(char for char in text if not unicodedata.combining(char)).casefold()
     if not text.isascii():
         return " ".join("".join(char if char.isalnum() else " " for char in text).split())
@@ -91,29 +86,30 @@ def _flat(title: str) -> str:
 
 
 def version_marks(title: str) -> tuple[str, ...]:
-    """The numbers and version words of a title: they must be the same in two titles of one paper."""
+    """Return the numbers and version words of a title. They must be equal in two titles of one paper."""
     text = unicodedata.normalize("NFKD", title).casefold()
     numbers = _NUMBER.findall(text)
-    romans = [word for word in _flat(title).split() if word != "i" and word and _ROMAN.fullmatch(word)]
-    return tuple(sorted(numbers + romans + [word for word in _flat(title).split() if word in _ABOUT_ANOTHER]))
+    words = _normalize(title).split()
+    romans = [word for word in words if word != "i" and _ROMAN.fullmatch(word)]
+    return tuple(sorted(numbers + romans + [word for word in words if word in _RESPONSE_WORDS]))
 
 
 def same_title(a: str, b: str) -> bool:
-    """Whether two titles are one paper's, when nothing else is known."""
-    return _same(Title(a), Title(b))
+    """Return whether two titles belong to one paper, by the titles alone."""
+    return _is_same_title(Title(a), Title(b))
 
 
 class Title:
-    """A title, and what comparing it takes, each computed once."""
+    """A title with the normalized forms that comparisons use, each computed once."""
 
-    __slots__ = ("_marks", "_rest", "flat", "key", "text")
+    __slots__ = ("_marks", "_subtitle", "key", "normalized", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.flat = _flat(text)
-        self.key = self.flat.replace(" ", "")[:KEY_CHARS]
+        self.normalized = _normalize(text)
+        self.key = self.normalized.replace(" ", "")[:KEY_CHARS]
         self._marks: tuple[str, ...] | None = None
-        self._rest: Title | None = None
+        self._subtitle: Title | None = None
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -122,48 +118,57 @@ class Title:
         return self._marks
 
     @property
-    def rest(self) -> Title | None:
-        """What stands behind the name and its colon, if anything does."""
-        if self._rest is None and (rest := self.text.partition(": ")[2]):
-            self._rest = Title(rest)
-        return self._rest
+    def subtitle(self) -> Title | None:
+        """The part after the first colon, or None."""
+        if self._subtitle is None and (subtitle := self.text.partition(": ")[2]):
+            self._subtitle = Title(subtitle)
+        return self._subtitle
 
 
-def _same(a: Title, b: Title) -> bool:
-    return a.key == b.key or _near(a, b)
+def _is_same_title(a: Title, b: Title) -> bool:
+    return a.key == b.key or _is_near_title(a, b)
 
 
-def _near(a: Title, b: Title) -> bool:
-    """Alike as a whole; or where one lost the name before its colon; or where only that name differs."""
-    if _alike(a, b, NEAR):
+def _is_near_title(a: Title, b: Title) -> bool:
+    """Return whether two titles are similar as a whole, or except for the name before a colon.
+
+    One title may lack that name, or the two names may differ.
+    """
+    if _is_similar(a, b, TITLE_RATIO):
         return True
-    if a.rest and b.rest:
-        return _renamed(a.rest, b.rest)
-    shorter, other = (a.rest, b) if a.rest else (b.rest, a)
-    return shorter is not None and _telling(shorter, other, SHORT_REST) and _alike(shorter, other, UNNAMED)
+    if a.subtitle and b.subtitle:
+        return _is_renamed(a.subtitle, b.subtitle)
+    subtitle, other = (a.subtitle, b) if a.subtitle else (b.subtitle, a)
+    return (
+        subtitle is not None
+        and _both_have(SHORT_SUBTITLE, subtitle, other)
+        and _is_similar(subtitle, other, TITLE_RATIO_NAME_MISSING)
+    )
 
 
-def _alike(a: Title, b: Title, ratio: float) -> bool:
-    return fuzz.ratio(a.flat, b.flat, score_cutoff=ratio) > 0 and a.marks == b.marks
+def _is_similar(a: Title, b: Title, ratio: float) -> bool:
+    return fuzz.ratio(a.normalized, b.normalized, score_cutoff=ratio) > 0 and a.marks == b.marks
 
 
-def _renamed(a: Title, b: Title) -> bool:
-    if not _telling(a, b, LONG_REST) or a.marks != b.marks:
+def _is_renamed(a: Title, b: Title) -> bool:
+    """Return whether two subtitles are those of one paper under two names."""
+    if not _both_have(LONG_SUBTITLE, a, b) or a.marks != b.marks:
         return False
-    return fuzz.ratio(_spell_out(a.flat), _spell_out(b.flat), score_cutoff=RENAMED) > 0
+    texts = (_expand_abbreviations(a.normalized), _expand_abbreviations(b.normalized))
+    return fuzz.ratio(*texts, score_cutoff=TITLE_RATIO_NAME_DIFFERS) > 0
 
 
-def _telling(a: Title, b: Title, chars: int) -> bool:
+def _both_have(chars: int, a: Title, b: Title) -> bool:
     return min(len(a.text), len(b.text)) >= chars
 
 
-def _spell_out(flat: str) -> str:
-    return " ".join(_SHORT_FOR.get(word, word) for word in flat.split())
+def _expand_abbreviations(normalized: str) -> str:
+    return " ".join(_ABBREVIATIONS.get(word, word) for word in normalized.split())
 
 
 @dataclass(frozen=True, slots=True)
 class PaperIdentity:
-    """What recognising a paper needs to know of it."""
+    """The fields by which a paper is recognised."""
 
     title: str
     arxiv_id: str = ""
@@ -173,44 +178,44 @@ class PaperIdentity:
 
 
 def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
-    """Why these two are one paper, in a few words; "" when they are not, as far as one can tell."""
+    """Return in a few words why two records are one paper, or "" if nothing shows that they are."""
     if a.arxiv_id and b.arxiv_id:
         return "same arXiv id" if a.arxiv_id == b.arxiv_id else ""
     if a.doi and a.doi == b.doi:
         return "same DOI"
-    agreed = _agreement(a, b)
-    if agreed is False:
+    details_agree = _details_agree(a, b)
+    if details_agree is False:
         return ""
     title, other = Title(a.title), Title(b.title)
     if title.key and title.key == other.key:
-        return "same title" if agreed or len(title.key) >= SHORT_KEY else ""
-    if min(len(title.key), len(other.key)) >= SHORT_KEY and _near(title, other):
+        return "same title" if details_agree or len(title.key) >= SHORT_KEY else ""
+    if min(len(title.key), len(other.key)) >= SHORT_KEY and _is_near_title(title, other):
         return "nearly the same title"
     return ""
 
 
-def _agreement(a: PaperIdentity, b: PaperIdentity) -> bool | None:
-    """Whether authors or abstracts agree; None where the two have neither in common to compare."""
+def _details_agree(a: PaperIdentity, b: PaperIdentity) -> bool | None:
+    """Return whether authors or abstracts agree, or None if there is no field that both records have."""
     votes = []
     if a.authors and b.authors:
         votes.append(bool(_surnames(a.authors) & _surnames(b.authors)))
     if a.abstract and b.abstract:
-        votes.append(fuzz.ratio(a.abstract[:600], b.abstract[:600]) >= VERY_NEAR)
+        votes.append(fuzz.ratio(a.abstract[:600], b.abstract[:600]) >= ABSTRACT_RATIO)
     return any(votes) if votes else None
 
 
 def _surnames(authors: Iterable[str]) -> set[str]:
-    """The longest word of each name: order, initials and accents differ from source to source."""
+    """Return the longest word of each name: order, initials and accents differ between sources."""
     plain = (unicodedata.normalize("NFKD", name).casefold() for name in authors)
     words = (_PERSON_WORD.findall("".join(c for c in name if not unicodedata.combining(c))) for name in plain)
-    return {max(found, key=len) for found in words if found}
+    return {max(name_words, key=len) for name_words in words if name_words}
 
 
 class TitleIndex:
-    """Which known titles may be near a new one: those that share some of its rarest words.
+    """An index that finds similar titles by the rarest words that they share.
 
-    A search compares at most MOST_COMPARED titles, those that share the most of these words, so that an
-    archive full of similar titles costs no more than any other.
+    A search compares at most MAX_COMPARED titles, those that share the most of these words. So the time of a
+    search stays bounded in an archive with many similar titles.
     """
 
     def __init__(self) -> None:
@@ -223,103 +228,32 @@ class TitleIndex:
     def add(self, key: int, title: str) -> None:
         if key in self._titles:
             self.remove(key)
-        self._titles[key] = added = Title(title)
-        for word in set(added.flat.split()):
+        self._titles[key] = indexed = Title(title)
+        for word in set(indexed.normalized.split()):
             self._by_word[word].add(key)
 
     def remove(self, key: int) -> None:
-        for word in set(self._titles.pop(key).flat.split()):
+        for word in set(self._titles.pop(key).normalized.split()):
             self._by_word[word].discard(key)
 
-    def near(self, title: str, limit: int | None = None) -> list[int]:
-        """The keys of titles that are the same or nearly so, nearest first."""
-        wanted = Title(title)
-        flats = {key: self._titles[key].flat for key in self._sharing(wanted)}
-        scored = process.extract(wanted.flat, flats, scorer=fuzz.ratio, score_cutoff=WORTH_A_LOOK, limit=None)
-        likely = sorted((-score, key) for _, score, key in scored)
-        return list(islice((key for _, key in likely if _same(wanted, self._titles[key])), limit))
+    def find_near(self, title: str, limit: int | None = None) -> list[int]:
+        """Return the keys of titles that are the same or nearly the same, nearest first."""
+        query = Title(title)
+        texts = {key: self._titles[key].normalized for key in self._candidates(query)}
+        scored = process.extract(
+            query.normalized, texts, scorer=fuzz.ratio, score_cutoff=MIN_RATIO, limit=None
+        )
+        ranked = sorted((-score, key) for _, score, key in scored)
+        return list(islice((key for _, key in ranked if _is_same_title(query, self._titles[key])), limit))
 
-    def _sharing(self, title: Title) -> list[int]:
-        """The titles that share enough of the rarest words."""
-        by_word = [self._by_word[word] for word in set(title.flat.split()) if word in self._by_word]
-        rarest = sorted((keys for keys in by_word if 0 < len(keys) <= RARE), key=len)[:BLOCK_WORDS]
+    def _candidates(self, title: Title) -> list[int]:
+        """Return the keys of titles that share enough of the rarest words."""
+        by_word = [self._by_word[word] for word in set(title.normalized.split()) if word in self._by_word]
+        rare = (keys for keys in by_word if 0 < len(keys) <= MAX_TITLES_PER_WORD)
+        rarest = sorted(rare, key=len)[:MAX_BLOCK_WORDS]
         shared = Counter(chain.from_iterable(rarest))
-        least = (min(len(rarest), 3) + 1) // 2
-        enough = [key for key, count in shared.items() if count >= least]
-        if len(enough) <= MOST_COMPARED:
-            return enough
-        return nsmallest(MOST_COMPARED, enough, key=lambda key: (-shared[key], key))
-
-
-# --- what is known of a paper -------------------------------------------------------------------------
-
-FIELDS = (
-    "title",
-    "abstract",
-    "authors",
-    "categories",
-    "keywords",
-    "tldr",
-    "url",
-    "pdf_url",
-    "code_url",
-    "project_url",
-    "thumbnail_url",
-)
-SECOND_HAND = (SourceKind.PAGE, SourceKind.FEED)  # they garble formulas: they only fill what is empty
-_RANK = {
-    SourceKind.PAGE: 0,
-    SourceKind.FEED: 1,
-    SourceKind.JSONL: 2,
-    SourceKind.HUGGINGFACE: 3,
-    SourceKind.ARXIV_FEED: 4,
-    SourceKind.ARXIV: 5,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The fields of a paper that records may change, and as of when each one is."""
-
-    values: Mapping[str, Any]
-    versions: Mapping[str, str]
-    author_count: int = 0
-    published_on: date | None = None
-
-
-def fields_of(record: PaperRecord, kind: SourceKind) -> Fields:
-    """A record as fields, each as of the day of the record."""
-    values = {name: getattr(record, name) for name in FIELDS}
-    values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    as_of = record.as_of or record.listed_on or record.published_on or date.min
-    version = f"{0 if kind in SECOND_HAND else 1}.{as_of.isoformat()}.{_RANK[kind]}"
-    versions = {name: version for name, value in values.items() if value}
-    return Fields(values, versions, max(record.author_count, len(record.authors)), record.published_on)
-
-
-def combine(a: Fields, b: Fields) -> Fields:
-    """What two say together. The order of the two, and of any number of folds, does not matter.
-
-    Field by field the newer one wins and an empty one never does; what is as old is decided by the
-    values themselves. The count of authors is the largest, the day of publication the earliest.
-    """
-    values, versions = {}, {}
-    for name in FIELDS:
-        newer = max((a, b), key=lambda side: _weight(side, name))
-        values[name] = newer.values[name]
-        if name in newer.versions:
-            versions[name] = newer.versions[name]
-    days = [day for day in (a.published_on, b.published_on) if day]
-    return Fields(values, versions, max(a.author_count, b.author_count), min(days, default=None))
-
-
-def _weight(side: Fields, name: str) -> tuple[str, str]:
-    value = side.values[name]
-    return side.versions.get(name, ""), json.dumps(value) if value else ""
-
-
-def content_hash(fields: Fields) -> str:
-    """Changes when what people read changes. Empty fields are left out, so a new one re-hashes nothing."""
-    filled = {name: value for name, value in fields.values.items() if value}
-    filled |= {"author_count": fields.author_count, "published_on": str(fields.published_on)}
-    return hashlib.sha256(json.dumps(filled, sort_keys=True).encode()).hexdigest()
+        min_shared = (min(len(rarest), 3) + 1) // 2
+        candidates = [key for key, count in shared.items() if count >= min_shared]
+        if len(candidates) <= MAX_COMPARED:
+            return candidates
+        return nsmallest(MAX_COMPARED, candidates, key=lambda key: (-shared[key], key))

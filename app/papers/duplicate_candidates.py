@@ -1,7 +1,7 @@
-"""Which papers of the archive may be the same as new records: searched before the archive is locked.
+"""Find the papers that may be the same as new records, before the archive is locked.
 
-To compare titles takes long where many are similar. So the candidates of a batch are found first, without
-a transaction that writes. What others store in between is compared when the batch is stored.
+Comparing titles takes long if many are similar. So the candidates of a batch are found first, outside of any
+write transaction. Rows that other processes store in between are compared when the batch is stored.
 """
 
 from __future__ import annotations
@@ -19,58 +19,58 @@ from app.papers import dedupe
 from app.storage.models import Paper
 from app.types import PaperRecord
 
-MOST_ALIKE = 50  # papers of one title that are told apart by their authors and abstracts
-NEAREST = 20  # papers of a kind that a record is compared with, the nearest titles first
+MAX_SAME_TITLE = 50  # papers of one title that are told apart by their authors and abstracts
+MAX_NEAR = 20  # papers with, and as many without an arXiv id, that a record is compared with, nearest first
 
-Row = tuple[int, PaperRecord]  # with its number in what was parsed
+Row = tuple[int, PaperRecord]  # a record with its number in the parsed answer
 
 
 @dataclass
 class TitleCache:
-    """The titles of the archive, for finding near ones. One may serve several batches, not several threads.
+    """The titles of the archive, for finding near ones. It may serve several batches, but is not thread-safe.
 
-    A paper with an arXiv id can only ever be merged with rows that have none, so the many titles of
-    rows with ids are read only when a record without one comes.
+    A paper with an arXiv id is only merged with rows that have none. So the titles of rows with arXiv ids are
+    loaded only for records without one.
     """
 
     _without_id: dedupe.TitleIndex | None = None
     _with_id: dedupe.TitleIndex | None = None
-    _last_id: int = 0  # of the rows that the indices know
-    _recent: dict[bool, dedupe.TitleIndex] = field(default_factory=dict)  # rows that others have just added
+    _last_id: int = 0  # of the indexed rows
+    _recent: dict[bool, dedupe.TitleIndex] = field(default_factory=dict)  # by whether a row has an arXiv id
 
     def candidates(self, session: Session, rows: Sequence[Row]) -> dict[int, list[int]]:
         """Find the papers with near titles, nearest first, for each record that seems to be new.
 
-        A record of `rows` itself is named by its number, as a negative one.
+        A record of `rows` itself is given as its negated number.
         """
         new = list(_seemingly_new(session, rows))
         if not new:
             return {}
         self._load(session, with_id=any(not record.arxiv_id for _, record in new))
-        found = {}
+        candidates = {}
         with self._as_if_stored() as store:
             for number, record in new:
-                found[number] = self.near(record)
+                candidates[number] = self.find_near(record)
                 store(number, record)
-        return found
+        return candidates
 
-    def near(self, record: PaperRecord) -> list[int]:
-        """Return the papers with near titles, nearest first, as far as titles are loaded."""
+    def find_near(self, record: PaperRecord) -> list[int]:
+        """Return the papers with near titles among the loaded ones, nearest first."""
         indices = (self._without_id,) if record.arxiv_id else (self._without_id, self._with_id)
-        return [key for index in indices if index for key in index.near(record.title, NEAREST)]
+        return [key for index in indices if index for key in index.find_near(record.title, MAX_NEAR)]
 
     def load_all(self, session: Session) -> None:
-        """Load what was not needed so far."""
+        """Load the titles of rows with arXiv ids, too."""
         self._load(session, with_id=True)
 
-    def near_recent(self, record: PaperRecord) -> list[int]:
-        """Return the same of the rows that `catch_up` found."""
+    def find_near_recent(self, record: PaperRecord) -> list[int]:
+        """Return the papers with near titles among those that the last `catch_up` added, nearest first."""
         kinds = (False,) if record.arxiv_id else (False, True)
         indices = (self._recent[kind] for kind in kinds if kind in self._recent)
-        return [key for index in indices for key in index.near(record.title, NEAREST)]
+        return [key for index in indices for key in index.find_near(record.title, MAX_NEAR)]
 
     def catch_up(self, session: Session) -> None:
-        """Learn the titles that others have stored since the last time."""
+        """Add the titles that other processes have stored since the last call."""
         self._recent = {}
         if self._without_id is None:
             return
@@ -80,7 +80,7 @@ class TitleCache:
             self.add(paper_id or 0, title, with_id=bool(arxiv_id))
 
     def add(self, paper_id: int, title: str, *, with_id: bool) -> None:
-        """Learn a title, or how it reads now."""
+        """Add a title, or replace it."""
         index = self._with_id if with_id else self._without_id
         if index is not None:
             index.add(paper_id, title)
@@ -88,19 +88,19 @@ class TitleCache:
 
     @contextmanager
     def _as_if_stored(self) -> Iterator[Callable[[int, PaperRecord], None]]:
-        """Let the records of one batch be found by those after them, by their numbers."""
-        added: list[tuple[dedupe.TitleIndex, int]] = []
+        """Index the records of one batch while it is processed, so that later records find earlier ones."""
+        entries: list[tuple[dedupe.TitleIndex, int]] = []
 
         def store(number: int, record: PaperRecord) -> None:
             index = self._with_id if record.arxiv_id else self._without_id
             if index is not None:
                 index.add(-number, record.title)
-                added.append((index, -number))
+                entries.append((index, -number))
 
         try:
             yield store
         finally:
-            for index, key in added:
+            for index, key in entries:
                 index.remove(key)
 
     def _load(self, session: Session, *, with_id: bool) -> None:
@@ -120,25 +120,25 @@ def _index(session: Session, *, with_id: bool) -> dedupe.TitleIndex:
 
 
 def _seemingly_new(session: Session, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the records that no row of the archive is known by, each once."""
-    known = _Known.of(session, [record for _, record in rows])
+    """Yield the records that have no row in the archive yet, each once."""
+    stored = _Identities.load(session, [record for _, record in rows])
     for number, record in rows:
-        if not known.has(record):
-            known.add(record)
+        if not stored.has(record):
+            stored.add(record)
             yield number, record
 
 
 @dataclass
-class _Known:
-    """What rows of the archive are known by, as far as some records are concerned."""
+class _Identities:
+    """The ids and titles of the archive's rows that some records may have, too."""
 
     arxiv_ids: set[str | None]
     dois: set[str | None]
     without_id: defaultdict[str, list[dedupe.PaperIdentity]]  # by the key of their titles
 
     @classmethod
-    def of(cls, session: Session, records: Sequence[PaperRecord]) -> _Known:
-        known = cls(
+    def load(cls, session: Session, records: Sequence[PaperRecord]) -> _Identities:
+        identities = cls(
             _present(session, col(Paper.arxiv_id), {record.arxiv_id for record in records} - {""}),
             _present(session, col(Paper.doi), {record.doi for record in records} - {""}),
             defaultdict(list),
@@ -149,8 +149,8 @@ class _Known:
         without_id = col(Paper.arxiv_id).is_(None), col(Paper.doi).is_(None)
         for title, abstract, authors in session.exec(columns.where(col(Paper.id).in_(ids), *without_id)):
             row = dedupe.PaperIdentity(title, abstract=abstract, authors=tuple(authors))
-            known.without_id[dedupe.title_key(title)].append(row)
-        return known
+            identities.without_id[dedupe.title_key(title)].append(row)
+        return identities
 
     def has(self, record: PaperRecord) -> bool:
         if record.arxiv_id:
@@ -158,27 +158,27 @@ class _Known:
         if record.doi:
             return record.doi in self.dois
         rows = self.without_id.get(dedupe.title_key(record.title), ())
-        return any(dedupe.same_paper_reason(row, of_record(record)) for row in rows)
+        return any(dedupe.same_paper_reason(row, identity_of(record)) for row in rows)
 
     def add(self, record: PaperRecord) -> None:
         self.arxiv_ids.add(record.arxiv_id)
         self.dois.add(record.doi)
         if not (record.arxiv_id or record.doi):
-            self.without_id[dedupe.title_key(record.title)].append(of_record(record))
+            self.without_id[dedupe.title_key(record.title)].append(identity_of(record))
 
 
-def of_record(record: PaperRecord) -> dedupe.PaperIdentity:
-    """Return a record as dedupe compares it."""
+def identity_of(record: PaperRecord) -> dedupe.PaperIdentity:
+    """Return the fields of a record by which it is compared."""
     return dedupe.PaperIdentity(record.title, record.arxiv_id, record.doi, record.abstract, record.authors)
 
 
 def ids_by_title(session: Session, keys: Collection[str]) -> Sequence[int]:
-    """Return the rows with these title keys: for each key the oldest MOST_ALIKE with an id, and without."""
+    """Return the rows with these title keys: for each the MAX_SAME_TITLE oldest with an id, and without."""
     has_id = or_(col(Paper.arxiv_id).is_not(None), col(Paper.doi).is_not(None))
     same = (col(Paper.title_key), case((has_id, 1), else_=0))
     place = func.row_number().over(partition_by=same, order_by=col(Paper.id)).label("place")
     ranked = select(col(Paper.id), place).where(col(Paper.title_key).in_(keys)).subquery()
-    return session.exec(select(ranked.c.id).where(ranked.c.place <= MOST_ALIKE)).all()
+    return session.exec(select(ranked.c.id).where(ranked.c.place <= MAX_SAME_TITLE)).all()
 
 
 def _present(session: Session, column: Any, values: Collection[str]) -> set[str | None]:

@@ -1,10 +1,9 @@
-"""Records into the archive: each is new, merged, changed, unchanged or rejected, and counted as one of them.
+"""Store records in the archive. Each is counted as new, merged, changed, unchanged or rejected.
 
-Every record is known by a row of its own, its *identity*: the row with its arXiv id, or its DOI, or its
-title where it has no id. Where two identities prove to be one paper, one row absorbs the other
-(`merged_into_id`). What was seen hangs on the paper (`paper_id`) and remembers its identity
-(`original_paper_id`), so that a merge can be undone. Storing the same records again, in any order, changes
-nothing.
+Every record belongs to one row, its *identity*: the row with its arXiv id, or with its DOI, or with its title
+if it has no id. If two identities turn out to be one paper, one row absorbs the other (`merged_into_id`).
+Listings and votes belong to the paper (`paper_id`) and refer to their identity (`original_paper_id`), so that
+a merge can be undone. Storing the same records again, in any order, changes nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from sqlalchemy import or_
 from sqlalchemy.exc import OperationalError, StatementError
 from sqlmodel import Session, col, select
 
-from app.papers import dedupe, merging, vote_history
-from app.papers.duplicate_candidates import MOST_ALIKE, Row, TitleCache, ids_by_title, of_record
+from app.papers import dedupe, fields, merging, vote_history
+from app.papers.duplicate_candidates import MAX_SAME_TITLE, Row, TitleCache, identity_of, ids_by_title
 from app.papers.merging import id_of
 from app.storage.database import Database, advisory_lock, in_array, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
 
-REFUSED = "the database refused the row"
-UNKNOWABLE = "the row has nothing to recognise a paper by"
-COMMON = "too many papers have this title to tell this one from them without an arXiv id or a DOI"
-BATCH = 50  # records: stored in some tens of milliseconds, for which all other writers wait
+DATABASE_REJECTED = "the database refused the row"
+NO_IDENTITY = "the row has no title, arXiv id or DOI to recognise a paper by"
+COMMON_TITLE = "too many papers have this title: an arXiv id or a DOI is needed to tell this one from them"
+BATCH = 50  # records: stored in some tens of milliseconds, during which all other writers wait
 
 
 def store(
@@ -41,8 +40,8 @@ def store(
     polled: bool = False,
     origin: str = "",
 ) -> IngestSummary:
-    """Put what was parsed into the archive, in the transaction of the session: for a few records."""
-    titles, summary = TitleCache(), _rejected(parsed)
+    """Store a few parsed records in the transaction of the session."""
+    titles, summary = TitleCache(), _parser_rejections(parsed)
     for rows in _batches(parsed):
         candidates = titles.candidates(session, rows)
         summary += _store_batch(_Batch(session, source, now, polled, titles, candidates), rows)
@@ -60,14 +59,14 @@ def store_in_batches(
     titles: TitleCache | None = None,
     origin: str = "",
 ) -> IngestSummary:
-    """Put what was parsed into the archive, in a short transaction for each batch of records.
+    """Store parsed records, each batch in a short transaction of its own.
 
-    `source_of` begins each transaction, and `finish` ends the last one. After a crash in between, what was
-    parsed is stored again, which changes nothing in the batches that were stored. What was just `polled` is
-    so now; what a file tells was so when the day of its listing ended. `origin` names the file or source in
-    rejections.
+    `source_of` begins each transaction, and `finish` ends the last one. After a crash in between, the caller
+    stores everything again, which changes nothing in the batches that were stored. Votes that were just
+    `polled` count from `now`, those of a file from the end of the day on which it lists the paper. `origin`
+    names the file or source in rejections.
     """
-    titles, summary = titles or TitleCache(), _rejected(parsed)
+    titles, summary = titles or TitleCache(), _parser_rejections(parsed)
     batches = _batches(parsed)
     for number, rows in enumerate(batches, 1):
         with db.read() as session:
@@ -80,48 +79,48 @@ def store_in_batches(
     return summary.of(origin)
 
 
-def _rejected(parsed: ParseResult) -> IngestSummary:
-    refused = {rejection.row for rejection in parsed.rejections}
-    return IngestSummary(len(refused - {None}), rejections=parsed.rejections)
+def _parser_rejections(parsed: ParseResult) -> IngestSummary:
+    rejected_rows = {rejection.row for rejection in parsed.rejections} - {None}
+    return IngestSummary(len(rejected_rows), rejections=parsed.rejections)
 
 
 def _batches(parsed: ParseResult) -> Sequence[Sequence[Row]]:
-    """The records with their numbers, the rejected rows counted; one empty batch where there are none."""
-    refused = {rejection.row for rejection in parsed.rejections}
-    free = (number for number in itertools.count(1) if number not in refused)
-    rows = list(zip(free, parsed.records, strict=False))
+    """Return batches of numbered records. Rejected rows keep their numbers. There is at least one batch."""
+    rejected_rows = {rejection.row for rejection in parsed.rejections}
+    numbers = (number for number in itertools.count(1) if number not in rejected_rows)
+    rows = list(zip(numbers, parsed.records, strict=False))
     return [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)] or [[]]
 
 
 def _store_batch(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
-    advisory_lock(batch.session, "archive")  # two at once would each miss the paper that the other adds
+    advisory_lock(batch.session, "archive")  # concurrent writers would miss the papers that the other adds
     batch.titles.catch_up(batch.session)
     summary = _store_rows(batch, rows)
-    for paper in batch.titled:
+    for paper in batch.retitled:
         batch.titles.add(id_of(paper), paper.title, with_id=bool(paper.arxiv_id))
     return summary
 
 
 def _store_rows(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
-    """Store all at once; when the database refuses one, each by itself, so that only that one is lost."""
-    titled = len(batch.titled)
+    """Store all rows at once. If the database rejects one, store each by itself, so that the others stay."""
+    retitled_before = len(batch.retitled)
     try:
         with batch.session.begin_nested():
             return batch.store(rows)
-    except OperationalError:  # no fault of the row: the disk is full, or the connection is lost
+    except OperationalError:  # not caused by the row: the disk is full, or the connection is lost
         raise
-    except (StatementError, OverflowError) as error:  # the last is how SQLite refuses a number
-        del batch.titled[titled:]
+    except (StatementError, OverflowError) as error:  # SQLite raises OverflowError for too large a number
+        del batch.retitled[retitled_before:]
         if len(rows) == 1:
             batch.identities.pop(rows[0][0], None)
-            told = Rejection(REFUSED, rows[0][0], str(getattr(error, "orig", error))[:200])
-            return IngestSummary(rows=1, rejections=(told,))
+            detail = str(getattr(error, "orig", error))[:200]
+            return IngestSummary(rows=1, rejections=(Rejection(DATABASE_REJECTED, rows[0][0], detail),))
     return sum((_store_rows(batch, [row]) for row in rows), IngestSummary())
 
 
 @dataclass
 class _Batch:
-    """Some records, and everything that the archive knows and that they may touch."""
+    """Some records, with all rows of the archive that they may change."""
 
     session: Session
     source: Source
@@ -129,7 +128,7 @@ class _Batch:
     polled: bool
     titles: TitleCache
     candidates: Mapping[int, Sequence[int]]  # papers with near titles, by the record's number
-    titled: list[Paper] = field(default_factory=list)  # rows with a new title
+    retitled: list[Paper] = field(default_factory=list)  # rows with a new title
     identities: dict[int, int] = field(default_factory=dict)  # the ids of rows, by the record's number
     papers: dict[int, Paper] = field(default_factory=dict)
     by_arxiv: dict[str, Paper] = field(default_factory=dict)
@@ -137,10 +136,9 @@ class _Batch:
     by_key: dict[str, list[Paper]] = field(default_factory=dict)
     listings: dict[tuple[int, date], Listing] = field(default_factory=dict)
     votes: dict[int, list[VoteCount]] = field(default_factory=dict)
-    seen: list[Listing | VoteCount] = field(
-        default_factory=list
-    )  # rows to insert after those of their papers
-    reserved: Iterator[int] = field(default_factory=lambda: iter(()))  # ids of rows to come
+    # Rows that are inserted after those of their papers.
+    new_rows: list[Listing | VoteCount] = field(default_factory=list)
+    reserved_ids: Iterator[int] = field(default_factory=lambda: iter(()))  # for new papers
 
     def store(self, rows: Sequence[Row]) -> IngestSummary:
         self._load([record for _, record in rows])
@@ -152,22 +150,22 @@ class _Batch:
         return summary
 
     def _flush(self) -> None:
-        """Insert all new rows, those of one table at once."""
+        """Insert all new rows, with one statement per table."""
         self.session.flush()
         for table in (Listing, VoteCount):
-            rows = [row for row in self.seen if isinstance(row, table)]
+            rows = [row for row in self.new_rows if isinstance(row, table)]
             for row, row_id in zip(rows, reserve_ids(self.session, table, len(rows)), strict=True):
                 row.id = row_id
-        self.session.add_all(self.seen)
-        self.seen.clear()
+        self.session.add_all(self.new_rows)
+        self.new_rows.clear()
         self.session.flush()
 
-    # --- what is known already
+    # --- rows that exist already
 
     def _load(self, records: Sequence[PaperRecord]) -> None:
-        for known in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
-            known.clear()
-        self.seen.clear()
+        for index in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
+            index.clear()
+        self.new_rows.clear()
         keys = {dedupe.title_key(record.title) for record in records}
         any_of = or_(
             col(Paper.arxiv_id).in_({record.arxiv_id for record in records if record.arxiv_id}),
@@ -175,25 +173,25 @@ class _Batch:
             col(Paper.id).in_(ids_by_title(self.session, keys)),
         )
         for paper in self.session.exec(select(Paper).where(any_of).order_by(col(Paper.id))):
-            self._know(paper)
-        mine = col(Listing.original_paper_id).in_(self.papers), Listing.source_id == self.source.id
-        for listing in self.session.exec(select(Listing).where(*mine)):
+            self._index_paper(paper)
+        of_source = col(Listing.original_paper_id).in_(self.papers), Listing.source_id == self.source.id
+        for listing in self.session.exec(select(Listing).where(*of_source)):
             self.listings[listing.original_paper_id, listing.listed_on] = listing
-        mine = col(VoteCount.original_paper_id).in_(self.papers), VoteCount.source_id == self.source.id
-        for row in self.session.exec(select(VoteCount).where(*mine).order_by(col(VoteCount.at))):
+        of_source = col(VoteCount.original_paper_id).in_(self.papers), VoteCount.source_id == self.source.id
+        for row in self.session.exec(select(VoteCount).where(*of_source).order_by(col(VoteCount.at))):
             self.votes.setdefault(row.original_paper_id, []).append(row)
 
     def _load_candidates(self, numbers: Sequence[int]) -> None:
-        """Read those that are not there yet, at once."""
-        wanted = {key for number in numbers for key in self.candidates.get(number, ()) if key > 0}
-        missing = wanted - self.papers.keys()
+        """Load the candidates that are not loaded yet, with one statement."""
+        candidate_ids = {key for number in numbers for key in self.candidates.get(number, ()) if key > 0}
+        missing = candidate_ids - self.papers.keys()
         if missing:
             for paper in self.session.exec(
                 select(Paper).where(in_array(self.session, col(Paper.id), missing))
             ):
                 self.papers[id_of(paper)] = paper
 
-    def _know(self, paper: Paper) -> None:
+    def _index_paper(self, paper: Paper) -> None:
         self.papers[id_of(paper)] = paper
         if paper.arxiv_id:
             self.by_arxiv[paper.arxiv_id] = paper
@@ -207,7 +205,7 @@ class _Batch:
         return self.papers[paper_id]
 
     def _chain(self, paper: Paper) -> list[Paper]:
-        """The row itself, and those that it was merged into, up to the paper as people see it."""
+        """Return the row and the rows that it was merged into, up to the paper that readers see."""
         chain = [paper]
         while chain[-1].merged_into_id is not None:
             chain.append(self._get(chain[-1].merged_into_id))
@@ -216,94 +214,97 @@ class _Batch:
     def _root(self, paper: Paper) -> Paper:
         return self._chain(paper)[-1]
 
-    # --- one record
+    # --- storing one record
 
     def _store_one(self, number: int, record: PaperRecord) -> IngestSummary:
         if not (record.arxiv_id or record.doi or dedupe.title_key(record.title)):
-            return IngestSummary(rejections=(Rejection(UNKNOWABLE, number, record.title),))
+            return IngestSummary(rejections=(Rejection(NO_IDENTITY, number, record.title),))
         merged = False
-        identity = self._identity(record)
+        identity = self._find_row(record)
         new = identity is None
         if identity is None:
-            if self._is_common(record):
-                return IngestSummary(rejections=(Rejection(COMMON, number, record.title),))
+            if self._has_common_title(record):
+                return IngestSummary(rejections=(Rejection(COMMON_TITLE, number, record.title),))
             identity = self._create(record)
-            merged = self._recognise(identity, number, record)
+            merged = self._merge_duplicate(identity, number, record)
         elif other := self._same_by_doi(identity, record):
             self._merge(identity, other, "same DOI")
             merged = True
         self.identities[number] = id_of(identity)
-        changed = self._learn(identity, record)
-        listed = self._list(identity, record)
-        voted = self._vote(identity, record)
-        outcome = _outcome(new=new, merged=merged, changed=changed or voted or listed != NO_CHANGE)
-        return replace(outcome, listings=int(listed == NEW_LISTING))
+        changed = self._update_fields(identity, record)
+        listing_change = self._add_listing(identity, record)
+        votes_changed = self._add_votes(identity, record)
+        changed = changed or votes_changed or listing_change != NO_CHANGE
+        outcome = _outcome(new=new, merged=merged, changed=changed)
+        return replace(outcome, listings=int(listing_change == NEW_LISTING))
 
-    def _identity(self, record: PaperRecord) -> Paper | None:
-        """The row that this record is known by."""
+    def _find_row(self, record: PaperRecord) -> Paper | None:
+        """Return the row that has the record's identity, or None."""
         if record.arxiv_id:
             return self.by_arxiv.get(record.arxiv_id)
         if record.doi:
             return self.by_doi.get(record.doi)
-        told = of_record(record)
-        rows = self._without_id(record)
-        return next((row for row in rows if dedupe.same_paper_reason(_known(row, row), told)), None)
+        identity = identity_of(record)
+        rows = self._rows_without_id(record)
+        return next(
+            (row for row in rows if dedupe.same_paper_reason(_row_identity(row, row), identity)), None
+        )
 
-    def _without_id(self, record: PaperRecord) -> list[Paper]:
-        """The rows with the record's title and no id."""
+    def _rows_without_id(self, record: PaperRecord) -> list[Paper]:
+        """Return the rows that have the record's title and no id."""
         rows = self.by_key.get(dedupe.title_key(record.title), ())
         return [row for row in rows if not (row.arxiv_id or row.doi)]
 
-    def _is_common(self, record: PaperRecord) -> bool:
-        """Whether a new row would be one more of too many that only differ in authors and abstract."""
-        return not (record.arxiv_id or record.doi) and len(self._without_id(record)) >= MOST_ALIKE
+    def _has_common_title(self, record: PaperRecord) -> bool:
+        """Return whether too many rows without an id have the record's title already."""
+        return not (record.arxiv_id or record.doi) and len(self._rows_without_id(record)) >= MAX_SAME_TITLE
 
     def _same_by_doi(self, identity: Paper, record: PaperRecord) -> Paper | None:
-        """Another paper that has the record's DOI; never where both have an arXiv id of their own."""
+        """Return another paper with the record's DOI, but not if both papers have an arXiv id."""
         other = self.by_doi.get(record.doi) if record.doi else None
         if other is None:
             return None
-        root, mine = self._root(other), self._root(identity)
+        root, own_root = self._root(other), self._root(identity)
         if (
-            root is mine
-            or (root.arxiv_id and mine.arxiv_id)
-            or merging.was_unmerged(self.session, mine, root)
+            root is own_root
+            or (root.arxiv_id and own_root.arxiv_id)
+            or merging.was_unmerged(self.session, own_root, root)
         ):
             return None
         return root
 
     def _create(self, record: PaperRecord) -> Paper:
-        fields = dedupe.fields_of(record, self.source.kind)
-        # All fields are given: pydantic takes longer to find out how to call a default's factory than
-        # everything else that is done for a row.
+        new = fields.from_record(record, self.source.kind)
+        # All fields are passed: looking up how to call a default factory takes pydantic longer than all else
+        # that is done for a row.
         paper = Paper(
             id=self._reserve_id(),
             arxiv_id=record.arxiv_id or None,
             doi=record.doi if record.doi and record.doi not in self.by_doi else None,
             title_key=dedupe.title_key(record.title),
-            author_count=fields.author_count,
-            published_on=fields.published_on,
-            content_hash=dedupe.content_hash(fields),
-            versions=dict(fields.versions),
+            author_count=new.author_count,
+            published_on=new.published_on,
+            content_hash=fields.content_hash(new),
+            versions=dict(new.versions),
             created_at=self.now,
             updated_at=self.now,
-            **fields.values,
+            **new.values,
         )
         self.session.add(paper)
-        self._know(paper)
-        self.titled.append(paper)
+        self._index_paper(paper)
+        self.retitled.append(paper)
         return paper
 
     def _reserve_id(self) -> int:
-        """Return the id of a new row. Its INSERT waits for the end of the batch, with all others."""
-        reserved = next(self.reserved, None)
-        if reserved is None:
-            self.reserved = reserve_ids(self.session, Paper, len(self.candidates) or 1)
-            reserved = next(self.reserved)
-        return reserved
+        """Return the id of a new row, which is inserted at the end of the batch with all others."""
+        paper_id = next(self.reserved_ids, None)
+        if paper_id is None:
+            self.reserved_ids = reserve_ids(self.session, Paper, len(self.candidates) or 1)
+            paper_id = next(self.reserved_ids)
+        return paper_id
 
-    def _recognise(self, identity: Paper, number: int, record: PaperRecord) -> bool:
-        """Merge a new row with the paper that it proves to be, if there is one."""
+    def _merge_duplicate(self, identity: Paper, number: int, record: PaperRecord) -> bool:
+        """Merge a new row with an older row of the same paper. Return whether there was one."""
         other, reason = self._same_by_doi(identity, record), "same DOI"
         if other is None:
             other, reason = self._same_by_title(identity, number, record)
@@ -314,53 +315,56 @@ class _Batch:
 
     def _same_by_title(self, identity: Paper, number: int, record: PaperRecord) -> tuple[Paper | None, str]:
         rows = self.by_key[identity.title_key]
-        alike = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
-        told = of_record(record)
-        for paper_id in dict.fromkeys(alike + self._near(number, record)):
+        same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
+        record_identity = identity_of(record)
+        for paper_id in dict.fromkeys(same_title + self._near_titles(number, record)):
             row = self._get(paper_id)
             root = self._root(row)
             if root is identity:
                 continue
-            reason = dedupe.same_paper_reason(_known(row, root), told)
+            reason = dedupe.same_paper_reason(_row_identity(row, root), record_identity)
             if reason and not merging.was_unmerged(self.session, identity, root):
                 return root, reason
         return None, ""
 
-    def _near(self, number: int, record: PaperRecord) -> list[int]:
-        """The rows with near titles: those that were found ahead, and those that came since."""
-        found = self.candidates.get(number)
-        if found is None:  # it seemed to be known
+    def _near_titles(self, number: int, record: PaperRecord) -> list[int]:
+        """Return the rows with near titles: the candidates found before the lock, and rows stored since."""
+        keys = self.candidates.get(number)
+        if keys is None:  # the record seemed to be in the archive already
             self.titles.load_all(self.session)
-            found = self.titles.near(record)
-        ahead = (key if key > 0 else self.identities.get(-key) for key in found)
-        return [key for key in ahead if key] + self.titles.near_recent(record)
+            keys = self.titles.find_near(record)
+        candidates = (key if key > 0 else self.identities.get(-key) for key in keys)
+        return [key for key in candidates if key] + self.titles.find_near_recent(record)
 
     def _merge(self, a: Paper, b: Paper, reason: str) -> None:
-        self._flush()  # what was seen of either moves in the database
+        self._flush()  # merging moves listings and votes with UPDATE statements
         merging.merge(self.session, self._root(a), self._root(b), reason, self.now)
 
-    def _learn(self, identity: Paper, record: PaperRecord) -> bool:
-        """Fold what the record says into the row and into all that absorbed it."""
+    def _update_fields(self, identity: Paper, record: PaperRecord) -> bool:
+        """Combine the record's fields with those of the row and of all rows that absorbed it."""
         changed = False
         if record.doi and record.arxiv_id and not identity.doi and record.doi not in self.by_doi:
             identity.doi = record.doi
             self.by_doi[record.doi] = identity
             changed = True
-        told = dedupe.fields_of(record, self.source.kind)
+        new = fields.from_record(record, self.source.kind)
         for paper in self._chain(identity):
             title = paper.title
-            learned = merging.write(paper, dedupe.combine(merging.read(paper), told))
+            paper_changed = merging.write_fields(paper, fields.combine(merging.read_fields(paper), new))
             if record.withdrawn and paper.withdrawn_at is None:
-                paper.withdrawn_at, learned = self.now, True
-            if learned:
+                paper.withdrawn_at, paper_changed = self.now, True
+            if paper_changed:
                 paper.updated_at = self.now
             if paper.title != title:
-                self.titled.append(paper)
-            changed = changed or learned
+                self.retitled.append(paper)
+            changed = changed or paper_changed
         return changed
 
-    def _list(self, identity: Paper, record: PaperRecord) -> int:
-        """Remember that the source showed it on a day, at its best place: NEW_LISTING, OLD or nothing."""
+    def _add_listing(self, identity: Paper, record: PaperRecord) -> int:
+        """Store that the source listed the paper on a day, with its best rank.
+
+        Returns NEW_LISTING, BETTER_LISTING or NO_CHANGE.
+        """
         day = record.listed_on
         if day is None:
             return NO_CHANGE
@@ -376,33 +380,33 @@ class _Batch:
                 rank=record.rank,
                 submitted_by=record.submitted_by,
             )
-            self.seen.append(listing)
+            self.new_rows.append(listing)
             self.listings[id_of(identity), day] = listing
             return NEW_LISTING
-        rank = min((place for place in (listing.rank, record.rank) if place), default=None)
+        rank = min((rank for rank in (listing.rank, record.rank) if rank), default=None)
         by = listing.submitted_by or record.submitted_by
         if (rank, by) == (listing.rank, listing.submitted_by):
             return NO_CHANGE
         listing.rank, listing.submitted_by = rank, by
         return BETTER_LISTING
 
-    def _vote(self, identity: Paper, record: PaperRecord) -> bool:
-        """Add the figures to the series: the largest seen so far, a row where that changes."""
-        if record.upvotes is None:  # a source without votes: zero would be a lie
+    def _add_votes(self, identity: Paper, record: PaperRecord) -> bool:
+        """Add the record's figures to the series of votes. Return whether the series changed."""
+        if record.upvotes is None:  # the source has no votes, which is not the same as zero votes
             return False
         series = self.votes.setdefault(id_of(identity), [])
-        at, counted = self._observed_at(record), (record.upvotes, record.comments or 0, record.stars or 0)
-        new = partial(
+        figures = (record.upvotes, record.comments or 0, record.stars or 0)
+        new_row = partial(
             VoteCount,
             paper_id=id_of(self._root(identity)),
             original_paper_id=id_of(identity),
             source_id=id_of(self.source),
         )
-        change = vote_history.observe(series, at, counted, new)
-        self.seen += change.added
+        change = vote_history.observe(series, self._observed_at(record), figures, new_row)
+        self.new_rows += change.added
         for row in change.removed:
-            if row in self.seen:
-                self.seen.remove(row)
+            if row in self.new_rows:
+                self.new_rows.remove(row)
             else:
                 self.session.delete(row)
         return change.changed
@@ -410,8 +414,8 @@ class _Batch:
     def _observed_at(self, record: PaperRecord) -> datetime:
         if self.polled or record.listed_on is None:
             return self.now
-        ended = datetime.combine(record.listed_on + timedelta(days=1), time(), UTC)
-        return min(self.now, ended)
+        end_of_day = datetime.combine(record.listed_on + timedelta(days=1), time(), UTC)
+        return min(self.now, end_of_day)
 
 
 NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
@@ -425,8 +429,8 @@ def _outcome(*, new: bool, merged: bool, changed: bool) -> IngestSummary:
     return IngestSummary(changed=1) if changed else IngestSummary(unchanged=1)
 
 
-def _known(row: Paper, root: Paper) -> dedupe.PaperIdentity:
-    """A row as dedupe sees it: its own title, with all that is known of its paper."""
+def _row_identity(row: Paper, root: Paper) -> dedupe.PaperIdentity:
+    """Return the identity of a row: its own title, with the arXiv id and the authors of its paper."""
     return dedupe.PaperIdentity(
         row.title, root.arxiv_id or "", row.doi or "", row.abstract or root.abstract, tuple(root.authors)
     )

@@ -1,9 +1,8 @@
-"""One sentence on a paper, by a language model: where no source sums it up and an operator wants it.
+"""Have a language model summarise papers in one sentence. Optional, for papers that have no summary.
 
-Any endpoint with OpenAI's chat API will do. Each paper is asked about once; where that brings no
-summary, it is asked about again later, ever less often. A fault of the endpoint itself ends the run, and
-the runs after it wait ever longer. Nobody waits for a summary: without one, a card shows a sentence of the
-abstract.
+Any endpoint with OpenAI's chat API will do. A paper without a usable answer is retried, each time after a
+longer wait. A failure of the endpoint itself ends the run, and the next run waits longer after each failed
+one. No mail or page waits for a summary: papers without one show a sentence of the abstract.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from app.text import sanitize
 from app.types import Rejection
 
 JOB = "summarise"
-BUDGET = 50  # papers a run
-AT_ONCE = 4
-PATIENCE = timedelta(seconds=60)  # for one answer, however slowly it trickles in
-LONGEST, SHORTEST = 300, 30  # characters of a summary
-ASKED_CHARS = 6_000  # of an abstract
-PAPER_RESTS = timedelta(hours=1)  # after an answer that is no summary; each further time four times as long
-ENDPOINT_RESTS, LONGEST_REST = timedelta(minutes=15), timedelta(hours=2)  # doubled after each failed run
-WRONG_LENGTH = f"a summary has from {SHORTEST} to {LONGEST} characters"
+PAPERS_PER_RUN = 50
+CONCURRENT_REQUESTS = 4
+REQUEST_TIMEOUT = timedelta(seconds=60)  # until the whole response is received
+MAX_CHARS, MIN_CHARS = 300, 30  # of a summary
+MAX_ABSTRACT_CHARS = 6_000  # in a request
+PAPER_BACK_OFF = timedelta(hours=1)  # after an unusable answer; quadrupled each further time
+ENDPOINT_BACK_OFF, MAX_BACK_OFF = timedelta(minutes=15), timedelta(hours=2)  # doubled after each failed run
+WRONG_LENGTH = f"a summary has from {MIN_CHARS} to {MAX_CHARS} characters"
 NOT_PLAIN = "the summary has markup or a link"
 CUT_SHORT = "the endpoint stopped in the middle of the summary"
 
@@ -52,8 +51,8 @@ _MARKUP = re.compile(r"</?[a-z!][^<]*>|https?:|www\.|\]\(|```|\*\*", re.IGNORECA
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A paper to be summed up."""
+class PaperToSummarize:
+    """A paper that the model is asked about."""
 
     paper_id: int
     title: str
@@ -61,25 +60,25 @@ class Wanted:
 
 
 @dataclass
-class Outcome:
-    """What a run brought."""
+class RunResult:
+    """The result of a run."""
 
     written: int = 0
-    refused: list[Rejection] = field(default_factory=list)
-    fault: str = ""  # of the endpoint: what was not asked yet is asked in a later run
+    rejections: list[Rejection] = field(default_factory=list)  # of unusable answers
+    endpoint_error: str = ""  # if set, the remaining papers are left to a later run
 
     def counts(self) -> dict[str, int]:
-        return {"written": self.written, "rejected": len(self.refused)}
+        return {"written": self.written, "rejected": len(self.rejections)}
 
 
-def wanted(session: Session, now: datetime, days: int) -> list[Wanted]:
-    """The papers to ask about now, the most voted first; none while the endpoint is left in peace."""
-    if now < _rested_at(session):
+def papers_to_summarize(session: Session, now: datetime, days: int) -> list[PaperToSummarize]:
+    """Return the papers to ask about now, the most voted first, or none while the endpoint is backed off."""
+    if now < _endpoint_available_at(session):
         return []
     upvotes = (
         select(func.max(VoteCount.upvotes)).where(col(VoteCount.paper_id) == col(Paper.id)).scalar_subquery()
     )
-    never = col(GeneratedSummary.paper_id).is_(None)
+    never_asked = col(GeneratedSummary.paper_id).is_(None)
     papers = (
         select(Paper.id, Paper.title, Paper.abstract)
         .outerjoin(GeneratedSummary, col(GeneratedSummary.paper_id) == col(Paper.id))
@@ -89,117 +88,120 @@ def wanted(session: Session, now: datetime, days: int) -> list[Wanted]:
             col(Paper.withdrawn_at).is_(None),
             Paper.tldr == "",
             Paper.abstract != "",
-            or_(never, col(GeneratedSummary.next_attempt_at) <= now),
+            or_(never_asked, col(GeneratedSummary.next_attempt_at) <= now),
         )
         .order_by(func.coalesce(upvotes, 0).desc(), col(Paper.last_listed_on).desc(), col(Paper.id))
     )
-    rows = session.exec(papers.limit(BUDGET))
-    return [Wanted(number or 0, title, abstract) for number, title, abstract in rows]
+    rows = session.exec(papers.limit(PAPERS_PER_RUN))
+    return [PaperToSummarize(paper_id or 0, title, abstract) for paper_id, title, abstract in rows]
 
 
-def _rested_at(session: Session) -> datetime:
-    """When the endpoint may be asked again: the runs that failed in a row say so."""
+def _endpoint_available_at(session: Session) -> datetime:
+    """Return when the endpoint may be used again, after the latest runs that failed in a row."""
     newest = session.exec(
         select(JobRun).where(JobRun.job == JOB).order_by(col(JobRun.id).desc()).limit(10)
     ).all()
     failed = list(takewhile(lambda run: run.error or run.ended_at is None, newest))
     if not failed:
         return datetime.min.replace(tzinfo=UTC)
-    return failed[0].started_at + min(ENDPOINT_RESTS * 2.0 ** (len(failed) - 1), LONGEST_REST)
+    return failed[0].started_at + min(ENDPOINT_BACK_OFF * 2.0 ** (len(failed) - 1), MAX_BACK_OFF)
 
 
 async def write(
     db: Database,
-    wire: http_client.HttpTransport,
+    transport: http_client.HttpTransport,
     settings: Settings,
-    papers: Sequence[Wanted],
+    papers: Sequence[PaperToSummarize],
     now: datetime,
     stopping: Event,
-) -> Outcome:
-    """Ask about each paper and keep what is answered, one by one, until `stopping` is set."""
-    outcome, queue = Outcome(), iter(papers)
-    async with http_client.open_client(settings.base_url, now, wire) as http:
-        desk = _SummaryWriter(db, http, settings, now, stopping, outcome)
-        await asyncio.gather(*(desk.work(queue) for _ in range(AT_ONCE)))
-    return outcome
+) -> RunResult:
+    """Ask the model about each paper and store the answers, until `stopping` is set."""
+    result, queue = RunResult(), iter(papers)
+    async with http_client.open_client(settings.base_url, now, transport) as client:
+        writer = _SummaryWriter(db, client, settings, now, stopping, result)
+        await asyncio.gather(*(writer.work(queue) for _ in range(CONCURRENT_REQUESTS)))
+    return result
 
 
 @dataclass(frozen=True)
 class _SummaryWriter:
-    """Where the papers of one run are asked about, a few at a time."""
+    """The work of one run, shared by a few concurrent workers."""
 
     db: Database
-    http: http_client.Client
+    client: http_client.Client
     settings: Settings
     now: datetime
     stopping: Event
-    outcome: Outcome
+    result: RunResult
 
-    async def work(self, queue: Iterator[Wanted]) -> None:
-        """Take paper after paper, until there are no more or the endpoint fails."""
+    async def work(self, queue: Iterator[PaperToSummarize]) -> None:
+        """Process papers until the queue is empty or the endpoint fails."""
         for paper in queue:
-            if self.outcome.fault:
+            if self.result.endpoint_error:
                 return
-            told: str | Rejection = ""
+            summary: str | Rejection = ""
             try:
-                told = await self._ask(paper)
+                summary = await self._request_summary(paper)
             except Stopping:
                 return
             except (SourceError, TimeoutError) as error:
-                self.outcome.fault = str(error) or "no answer in time"
-            if isinstance(told, Rejection):
-                self.outcome.refused.append(replace(told, origin=paper.title))
-                told = ""
-            self.outcome.written += bool(told)
-            await asyncio.to_thread(self._keep, paper, told)
+                self.result.endpoint_error = str(error) or "no answer in time"
+            if isinstance(summary, Rejection):
+                self.result.rejections.append(replace(summary, origin=paper.title))
+                summary = ""
+            self.result.written += bool(summary)
+            await asyncio.to_thread(self._store, paper, summary)
 
-    async def _ask(self, paper: Wanted) -> str | Rejection:
-        answer = self.http.post(
+    async def _request_summary(self, paper: PaperToSummarize) -> str | Rejection:
+        request = self.client.post(
             f"{self.settings.summary_url}/chat/completions",
             chat_request(self.settings.summary_model, paper.title, paper.abstract),
             self.settings.summary_key,
         )
-        reply = await deadlines.wait_for(answer, PATIENCE.total_seconds(), self.stopping)
-        return summary_in(reply.body)
+        response = await deadlines.wait_for(request, REQUEST_TIMEOUT.total_seconds(), self.stopping)
+        return summary_in(response.body)
 
-    def _keep(self, paper: Wanted, text: str) -> None:
-        """A paper without a summary rests even where the endpoint was at fault: it may be what broke it."""
+    def _store(self, paper: PaperToSummarize, text: str) -> None:
+        """Store a summary, or when to ask again.
+
+        A paper is backed off even if the endpoint failed: this paper may be what made it fail.
+        """
         with self.db.write() as session:
             row = session.get(GeneratedSummary, paper.paper_id)
             row = row or GeneratedSummary(paper_id=paper.paper_id, at=self.now)
             row.text, row.model, row.at = text, self.settings.summary_model, self.now
-            row.next_attempt_at = None if text else self.now + PAPER_RESTS * 4.0**row.failures
+            row.next_attempt_at = None if text else self.now + PAPER_BACK_OFF * 4.0**row.failures
             row.failures += not text
             session.add(row)
 
 
 def chat_request(model: str, title: str, abstract: str) -> dict[str, object]:
-    """What is asked: the least that all such endpoints understand."""
+    """Return the body of a request, with only the fields that all such endpoints understand."""
     return {
         "model": model,
         "messages": [
             {"role": "system", "content": _TASK},
-            {"role": "user", "content": f"Title: {title}\n\nAbstract: {abstract[:ASKED_CHARS]}"},
+            {"role": "user", "content": f"Title: {title}\n\nAbstract: {abstract[:MAX_ABSTRACT_CHARS]}"},
         ],
     }
 
 
 def summary_in(body: bytes) -> str | Rejection:
-    """The sentence in an answer, as plain text, or why it cannot be shown.
+    """Return the summary in a response as plain text, or a rejection if it cannot be shown.
 
-    Raises UnreadableAnswer where the endpoint does not answer as such endpoints do.
+    Raises UnreadableAnswer if the body is not a response of a chat API.
     """
     try:
         choice = json.loads(body)["choices"][0]
-        content, ended = choice["message"]["content"], choice.get("finish_reason")
+        content, finish_reason = choice["message"]["content"], choice.get("finish_reason")
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise UnreadableAnswer("The answer is not one of a chat API.") from None
-    text = sanitize.clean_text(_THOUGHTS.sub("", content) if isinstance(content, str) else "", LONGEST * 4)
+        raise UnreadableAnswer("The answer is not a response of a chat API.") from None
+    text = sanitize.clean_text(_THOUGHTS.sub("", content) if isinstance(content, str) else "", MAX_CHARS * 4)
     text = _PREAMBLE.sub("", _WRAPPED.sub(r"\1", text)).strip()
-    if ended == "length":
+    if finish_reason == "length":
         return Rejection(CUT_SHORT, None, text[-80:])
     if _MARKUP.search(text):
         return Rejection(NOT_PLAIN, None, text[:80])
-    if not SHORTEST <= len(text) <= LONGEST:
+    if not MIN_CHARS <= len(text) <= MAX_CHARS:
         return Rejection(WRONG_LENGTH, None, f"{len(text)}: {text[:80]}")
     return text

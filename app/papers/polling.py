@@ -1,8 +1,8 @@
-"""The intake: sources are asked, saved answers are read, and what is new goes into the archive.
+"""Poll the sources that are due, read saved answers from files, and store the new papers.
 
-Sources are asked in parallel, each under a lease of its own; those of arXiv share one. A source has a
-deadline in each run, and its turn moves on before it is asked: one that takes the process down with it is
-asked less and less often. After such a death the sources that were under way are asked one at a time.
+Sources are polled in parallel, each under a lease of its own; those of arXiv share one. Each poll has a
+deadline. The next poll is scheduled before a poll starts, so that a source that kills the process is polled
+less and less often. After such a crash the sources whose polls had not ended are polled one at a time.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ from app.storage.database import Database
 from app.storage.models import Source
 from app.types import IngestSummary, Rejection, SourceKind
 
-POLL = timedelta(minutes=10)  # for one source in one run; what was read by then is stored
-REFRESH_LEASE = POLL + timedelta(minutes=5)
-UNENDED = f"it was not read to its end within {POLL.seconds // 60} minutes; the next poll goes on from there"
+POLL_DEADLINE = timedelta(minutes=10)  # for one source in one run; the pages read by then are stored
+REFRESH_LEASE = POLL_DEADLINE + timedelta(minutes=5)
+TIMED_OUT = (
+    f"it was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
+    "the next poll continues from there"
+)
 UNREADABLE = "the file cannot be read"
 
 log = structlog.get_logger(__name__)
@@ -40,78 +43,80 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class PollResult:
-    """What asking the sources brought. One that failed is named with the reason; the others went on."""
+    """The result of polling the sources. `failed` has the reason for each source that failed."""
 
     summary: IngestSummary = field(default_factory=IngestSummary)
     polled: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
-    busy: bool = False  # another process is at it
+    busy: bool = False  # another process is polling
 
 
 @dataclass(frozen=True)
 class PollContext:
-    """What asking sources and reading files uses."""
+    """The dependencies of polling sources and reading files."""
 
     db: Database
     settings: Settings
     http: http_client.HttpTransport
-    stopping: Event  # set when the process is to end: nothing new is begun
+    stopping: Event  # set when the process is to end: no new poll starts
 
 
 def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResult:
-    """Ask the sources that are due, or one, unless another process is at them."""
+    """Poll the sources that are due, or the given one, unless another process is polling them."""
     if context.stopping.is_set():
         return PollResult()
     now = clock.Timeline(now, context.db.skew).start
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
         due = source_registry.sources_to_poll(session, now, source_id)
-        turns = [turn for turn in _turns(context, now, due) if turn.claim(session)]
-        if source_id and not turns:
-            due[0].next_poll_at = now  # whoever has its lease ends soon
-    if not turns:
+        groups = [group for group in _groups(context, now, due) if group.claim(session)]
+        if source_id and not groups:
+            due[0].next_poll_at = now  # the holder of the lease ends soon
+    if not groups:
         return PollResult(busy=bool(due))
     try:
         with job_runs.record(context.db, "refresh", now) as run:
-            refreshed = deadlines.run(_ask_all(context, now, turns))
-            run.add(refreshed.summary.counts())
-            run.reject(refreshed.summary.rejections)
-            for name, error in refreshed.failed.items():
+            result = deadlines.run(_poll_all(context, now, groups))
+            run.add(result.summary.counts())
+            run.reject(result.summary.rejections)
+            for name, error in result.failed.items():
                 run.fail(name, error)
-        return refreshed
+        return result
     finally:
-        for turn in turns:
-            turn.end()
+        for group in groups:
+            group.end()
 
 
 @dataclass(frozen=True)
-class _Turn:
-    """The right to ask some sources: one lease. It is prolonged with each piece that is stored."""
+class _LeaseGroup:
+    """Sources that are polled under one lease, which is renewed with each batch that is stored."""
 
     context: PollContext
     now: datetime
     lease: str
     holder: str
     sources: Sequence[Source]
-    alone: bool  # the process may have died of this source: nothing else is asked meanwhile
+    alone: bool  # polling this source may have killed the process: nothing else is polled meanwhile
     started: float = field(default_factory=monotonic)
 
-    def taken(self, session: Session) -> bool:
+    def renew_lease(self, session: Session) -> bool:
+        """Take or renew the lease. Return False if another process has it."""
         return locks.acquire(session, self.lease, self.holder, self._moment(), REFRESH_LEASE)
 
     def claim(self, session: Session) -> bool:
-        """Take the lease. Sources that are asked alone begin when everything else has ended."""
-        return self.taken(session) if self.alone else self.begin(session)
+        """Take the lease. Sources that are polled alone begin when all others have ended."""
+        return self.renew_lease(session) if self.alone else self.begin(session)
 
     def begin(self, session: Session) -> bool:
-        """Take the lease and move the sources' turns on, to be committed before they are asked."""
-        if not self.taken(session):
+        """Take the lease and postpone the next polls. Commit before the sources are polled."""
+        if not self.renew_lease(session):
             return False
         for source in self.sources:
             source_registry.begin(session.get_one(Source, source.id), self._moment())
         return True
 
     def end(self) -> None:
+        """Release the lease."""
         with self.context.db.write() as session:
             locks.release(session, self.lease, self.holder)
 
@@ -121,42 +126,44 @@ class _Turn:
 
 @dataclass
 class _Poll:
-    """What asking one source brought so far."""
+    """The state of polling one source."""
 
     source: Source
     summary: IngestSummary = field(default_factory=IngestSummary)
-    pieces: int = 0
+    pages: int = 0
     error: str = ""
     retry_at: datetime | None = None
     timed_out: bool = False
     interrupted: bool = False
 
 
-def _turns(context: PollContext, now: datetime, due: Sequence[Source]) -> list[_Turn]:
-    """Group the sources that share a lease; those that may have killed the process are asked one by one."""
+def _groups(context: PollContext, now: datetime, due: Sequence[Source]) -> list[_LeaseGroup]:
+    """Group the sources that share a lease. Sources whose last poll never ended are polled alone."""
     holder = live_processes.new_holder()
     shared: dict[str, list[Source]] = {}
     for source in due:
-        if not source_registry.is_doubtful(source):
+        if not source_registry.is_unfinished(source):
             shared.setdefault(source_registry.lease_of(source), []).append(source)
-    together = [_Turn(context, now, lease, holder, group, alone=False) for lease, group in shared.items()]
-    doubtful = filter(source_registry.is_doubtful, due)
+    together = [
+        _LeaseGroup(context, now, lease, holder, group, alone=False) for lease, group in shared.items()
+    ]
+    unfinished = filter(source_registry.is_unfinished, due)
     return together + [
-        _Turn(context, now, source_registry.lease_of(source), holder, [source], alone=True)
-        for source in doubtful
+        _LeaseGroup(context, now, source_registry.lease_of(source), holder, [source], alone=True)
+        for source in unfinished
     ]
 
 
-async def _ask_all(context: PollContext, now: datetime, turns: Sequence[_Turn]) -> PollResult:
+async def _poll_all(context: PollContext, now: datetime, groups: Sequence[_LeaseGroup]) -> PollResult:
     settings = context.settings
     contact = settings.user_agent_contact or settings.contact_address or settings.base_url
     allowed = Allowed.parse(settings.allow_private_sources)
-    async with http_client.open_client(contact, now, context.http, allowed) as polite:
-        together = await asyncio.gather(*(_ask_turn(turn, polite) for turn in turns if not turn.alone))
+    async with http_client.open_client(contact, now, context.http, allowed) as client:
+        together = await asyncio.gather(*(_poll_group(group, client) for group in groups if not group.alone))
         polls = [poll for polls in together for poll in polls]
-        for turn in turns:
-            if turn.alone and await asyncio.to_thread(_begin_alone, turn):
-                polls += await _ask_turn(turn, polite)
+        for group in groups:
+            if group.alone and await asyncio.to_thread(_begin_alone, group):
+                polls += await _poll_group(group, client)
     polls.sort(key=lambda poll: poll.source.id or 0)
     return PollResult(
         summary=sum((poll.summary for poll in polls), IngestSummary()),
@@ -166,85 +173,91 @@ async def _ask_all(context: PollContext, now: datetime, turns: Sequence[_Turn]) 
     )
 
 
-def _begin_alone(turn: _Turn) -> bool:
-    """Begin the turn of a doubtful source, unless it is too late for this run."""
-    if turn.context.stopping.is_set() or monotonic() - turn.started > POLL.total_seconds():
+def _begin_alone(group: _LeaseGroup) -> bool:
+    """Begin polling a source alone, unless it is too late in this run."""
+    if group.context.stopping.is_set() or monotonic() - group.started > POLL_DEADLINE.total_seconds():
         return False
-    with turn.context.db.write() as session:
-        return turn.begin(session)
+    with group.context.db.write() as session:
+        return group.begin(session)
 
 
-async def _ask_turn(turn: _Turn, polite: http_client.Client) -> list[_Poll]:
+async def _poll_group(group: _LeaseGroup, client: http_client.Client) -> list[_Poll]:
     try:
-        return await asyncio.gather(*(_ask(turn, polite, source) for source in turn.sources))
+        return await asyncio.gather(*(_poll_source(group, client, source) for source in group.sources))
     finally:
-        await asyncio.to_thread(turn.end)
+        await asyncio.to_thread(group.end)
 
 
-async def _ask(turn: _Turn, polite: http_client.Client, source: Source) -> _Poll:
-    """Ask one source, piece by piece. Whatever goes wrong with it stops no other."""
+async def _poll_source(group: _LeaseGroup, client: http_client.Client, source: Source) -> _Poll:
+    """Poll one source, page by page. Its failure does not stop other sources."""
     poll = _Poll(source)
     try:
-        await _read(turn, polite, poll)
+        await _fetch_pages(group, client, poll)
     except Stopping:
         poll.interrupted = True
     except TimeoutError:
-        poll.error, poll.timed_out = UNENDED, True
+        poll.error, poll.timed_out = TIMED_OUT, True
     except SourceError as fault:
         poll.error, poll.retry_at = str(fault), fault.retry_at
     except Exception as fault:
-        log.exception("source not read", source=source.name)
+        log.exception("polling a source failed", source=source.name)
         poll.error = f"{type(fault).__name__}: {fault}"
-    await asyncio.to_thread(_close_poll, turn, poll)
+    await asyncio.to_thread(_record_poll, group, poll)
     return poll
 
 
-async def _read(turn: _Turn, polite: http_client.Client, poll: _Poll) -> None:
-    """Store what the source has, until its end, its deadline, or the end of the service."""
-    ends = monotonic() + POLL.total_seconds()
-    state = source_registry.state(poll.source, turn.context.settings.backfill_days)
-    pieces = sources.fetch(polite, state, turn.now)
+async def _fetch_pages(group: _LeaseGroup, client: http_client.Client, poll: _Poll) -> None:
+    """Fetch and store the pages of a source, until its end, the deadline or the end of the service."""
+    deadline = monotonic() + POLL_DEADLINE.total_seconds()
+    state = source_registry.state_of(poll.source, group.context.settings.backfill_days)
+    pages = sources.fetch(client, state, group.now)
     while True:
-        left = ends - monotonic()
-        piece = await deadlines.wait_for(anext(pieces, None), left, turn.context.stopping)
-        if piece is None:
+        seconds_left = deadline - monotonic()
+        page = await deadlines.wait_for(anext(pages, None), seconds_left, group.context.stopping)
+        if page is None:
             return
-        poll.summary += await asyncio.to_thread(_store_piece, turn, poll.source, piece)
-        poll.pieces += 1
+        poll.summary += await asyncio.to_thread(_store_page, group, poll.source, page)
+        poll.pages += 1
 
 
-def _store_piece(turn: _Turn, source: Source, piece: FetchedPage) -> IngestSummary:
-    """Store what one answer held. The source's state moves on with the last batch of it."""
+def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> IngestSummary:
+    """Store the records of one page. Its last transaction also records the source's progress."""
 
-    def row_of(session: Session) -> Source:
-        if not turn.taken(session):
-            raise SourceError("Another process has taken over.")
+    def load_source(session: Session) -> Source:
+        if not group.renew_lease(session):
+            raise SourceError("Another process has taken over the polling of this source.")
         return session.get_one(Source, source.id)
 
-    def advance(row: Source) -> None:
-        source_registry.advance(row, piece)
+    def record_progress(row: Source) -> None:
+        source_registry.record_progress(row, page)
 
     return ingest.store_in_batches(
-        turn.context.db, piece.parsed, turn.now, row_of, advance, polled=True, origin=source.name
+        group.context.db,
+        page.parsed,
+        group.now,
+        load_source,
+        record_progress,
+        polled=True,
+        origin=source.name,
     )
 
 
-def _close_poll(turn: _Turn, poll: _Poll) -> None:
-    with turn.context.db.write() as session:
+def _record_poll(group: _LeaseGroup, poll: _Poll) -> None:
+    with group.context.db.write() as session:
         row = session.get_one(Source, poll.source.id)
         if poll.interrupted:
-            source_registry.interrupted(row, turn.now)
+            source_registry.record_interruption(row, group.now)
         elif poll.error:
-            if poll.timed_out and poll.pieces:  # it has much to tell, and goes on from there
+            if poll.timed_out and poll.pages:  # a large source that made progress
                 row.failures = 0
-            source_registry.failed(session, row, poll.error, turn.now, poll.retry_at)
+            source_registry.record_failure(session, row, poll.error, group.now, poll.retry_at)
         else:
-            source_registry.succeeded(row, turn.now)
+            source_registry.record_success(row, group.now)
 
 
 @dataclass(frozen=True)
 class FileImportResult:
-    """What reading files brought. `unreadable` ones are among the rejections, too, with the reason."""
+    """The result of reading files. The rejections have the reason for each of the `unreadable` ones."""
 
     files: int = 0
     summary: IngestSummary = field(default_factory=IngestSummary)
@@ -254,7 +267,7 @@ class FileImportResult:
 def read_files(
     context: PollContext, paths: Iterable[Path], now: datetime, kind: SourceKind | None, day: date | None
 ) -> FileImportResult:
-    """Put saved answers into the archive; a file that cannot be read is told, and the rest goes on."""
+    """Store the records of saved answers. Skip and report files that cannot be read."""
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
     titles = duplicate_candidates.TitleCache()
@@ -263,12 +276,12 @@ def read_files(
         for path in paths:
             files += 1
             try:
-                read = sources.read(path.name, path.read_bytes(), now.date(), kind=kind, day=day)
-                summary += _store_file(context, path, read, now, titles)
+                file = sources.parse_file(path.name, path.read_bytes(), now.date(), kind=kind, day=day)
+                summary += _store_file(context, path, file, now, titles)
             except (SourceError, OSError) as fault:
                 unreadable.append(str(path))
-                told = Rejection(UNREADABLE, None, str(fault), str(path))
-                summary += IngestSummary(rejections=(told,))
+                rejection = Rejection(UNREADABLE, None, str(fault), str(path))
+                summary += IngestSummary(rejections=(rejection,))
         run.add({"files": files} | summary.counts())
         run.reject(summary.rejections)
     return FileImportResult(files, summary, tuple(unreadable))
@@ -277,11 +290,11 @@ def read_files(
 def _store_file(
     context: PollContext,
     path: Path,
-    read: sources.ParsedFile,
+    file: sources.ParsedFile,
     now: datetime,
     titles: duplicate_candidates.TitleCache,
 ) -> IngestSummary:
     def source_of(session: Session) -> Source:
-        return source_registry.source_for_files(session, read.kind, now)
+        return source_registry.source_for_files(session, file.kind, now)
 
-    return ingest.store_in_batches(context.db, read.parsed, now, source_of, titles=titles, origin=str(path))
+    return ingest.store_in_batches(context.db, file.parsed, now, source_of, titles=titles, origin=str(path))

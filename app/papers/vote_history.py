@@ -1,4 +1,4 @@
-"""The votes for a paper as one source counted them: a row wherever the figures change."""
+"""The votes for a paper over time, as one source counted them: one row per change of the figures."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ class Change(NamedTuple):
     removed: tuple[VoteCount, ...] = ()
 
 
-def observe(series: list[VoteCount], at: datetime, counted: Figures, new: Callable[..., VoteCount]) -> Change:
-    """Enter what was counted at a moment into a series, which is in the order of time.
+def observe(
+    series: list[VoteCount], at: datetime, figures: Figures, new_row: Callable[..., VoteCount]
+) -> Change:
+    """Add the figures of a moment to a series, which is ordered by time.
 
-    Votes only grow: a row holds the largest figures until then. `new` creates a row from `at` and figures.
+    Votes only grow: a row holds the largest figures until then. `new_row` creates a row from keywords.
     """
     earlier = [row for row in series if row.at <= at]
     last = _figures(earlier[-1]) if earlier else None
-    reached = _largest(counted, last or (0, 0, 0))
-    if reached == last:
+    largest = _largest(figures, last or (0, 0, 0))
+    if largest == last:
         return Change(changed=False)
     added: tuple[VoteCount, ...] = ()
     if earlier and earlier[-1].at == at:
-        _set_figures(earlier[-1], reached)
+        _set_figures(earlier[-1], largest)
     else:
-        added = (new(at=at, upvotes=reached[0], comments=reached[1], stars=reached[2]),)
+        added = (new_row(at=at, upvotes=largest[0], comments=largest[1], stars=largest[2]),)
         series.insert(len(earlier), added[0])
-    return Change(True, added, _raise_later(series, at, reached))
+    return Change(True, added, _raise_later(series, at, largest))
 
 
-def _raise_later(series: list[VoteCount], at: datetime, reached: Figures) -> tuple[VoteCount, ...]:
-    """Raise the figures of later rows, and return the rows that say nothing new by now."""
+def _raise_later(series: list[VoteCount], at: datetime, largest: Figures) -> tuple[VoteCount, ...]:
+    """Raise the figures of later rows. Remove and return the rows that have become redundant."""
     removed = []
     for row in [row for row in series if row.at > at]:
-        raised = _largest(_figures(row), reached)
-        if raised == reached:
+        raised = _largest(_figures(row), largest)
+        if raised == largest:
             series.remove(row)
             removed.append(row)
         _set_figures(row, raised)
-        reached = raised
+        largest = raised
     return tuple(removed)
 
 

@@ -5,16 +5,15 @@ A search for an arXiv id, a DOI or a URL finds that one paper.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import BoundedSemaphore, Lock
 
 import numpy as np
-from sqlmodel import Session, select
+from sqlmodel import Session
 
-from app.errors import NotFound, NotReady
+from app.errors import NotReady
 from app.papers import queries
 from app.papers.queries import PaperFilter
 from app.relevance import matching, model_store
@@ -23,8 +22,6 @@ from app.relevance.model_store import ArchiveFingerprint, ModelStore
 from app.relevance.query_language import Query
 from app.runtime import interpreter
 from app.storage.database import Database
-from app.storage.models import Paper
-from app.text import sanitize
 from app.types import PaperView
 
 MAX_PAPERS = 10_000  # the newest ones, for some 300 MB; older ones are found on the page of their day
@@ -33,31 +30,6 @@ MIN_SIMILARITY = 0.4  # cosine, for related papers
 MIN_PAPERS_TO_FREEZE = 1_000  # from here on, garbage collection of an index takes a noticeable time
 MAX_WAITING = 4  # visitors who may wait for the first index: more would use up the threads
 CHECK_INTERVAL = timedelta(minutes=1)  # between two checks whether the archive has changed
-_REFERENCE = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
-
-
-def find_by_reference(session: Session, name: str) -> int | None:
-    """Return the id of the paper that an arXiv id, a DOI or a URL names; None if `name` is no reference.
-
-    Raise NotFound if the archive has no such paper.
-    """
-    name = sanitize.one_line(name, sanitize.URL_CHARS)
-    if not _REFERENCE.fullmatch(name):
-        return None
-    doi, url = sanitize.doi(name), sanitize.url(name)
-    last = re.split("[?#]", name)[0].rstrip("/").rpartition("/")[2]  # as in huggingface.co/papers/2603.25746
-    arxiv_id = sanitize.arxiv_id(name)[0] or sanitize.arxiv_id(last)[0] or sanitize.arxiv_id_of_doi(doi)
-    if not (arxiv_id or doi or url):
-        return None
-    ids = select(Paper.id)
-    if arxiv_id:
-        ids = ids.where(Paper.arxiv_id == arxiv_id)
-    else:
-        ids = ids.where(Paper.doi == doi) if doi else ids.where(Paper.url == url)
-    paper_id = session.exec(ids).first()
-    if paper_id is None:
-        raise NotFound(f"There is no paper {name[:100]} in the archive.")
-    return paper_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +103,7 @@ class ArchiveSearch:
         cached = self._first_index()
         ids = cached.index.search(query)
         with self._db.read() as session:
-            ids = queries.passing(
+            ids = queries.filter_ids(
                 session, only, ids
             )  # papers may have been withdrawn since the index was built
             papers = queries.in_given_order(session, ids[start : start + size])

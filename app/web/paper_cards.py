@@ -10,9 +10,8 @@ from threading import Lock
 
 from sqlmodel import Session
 
-from app.digests import compose
-from app.papers import queries
-from app.papers.queries import Listed
+from app.papers import display, queries
+from app.papers.queries import ListingView
 from app.relevance import trending
 from app.storage.database import Database
 from app.types import PaperView, Trend, VoteSample
@@ -98,7 +97,7 @@ class PaperPage:
     """All that a paper's own page shows."""
 
     card: PaperCard
-    listings: tuple[Listed, ...]
+    listings: tuple[ListingView, ...]
     curve: VoteChart | None
     related: tuple[PaperCard, ...]
 
@@ -153,8 +152,8 @@ def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
 
 
 def _card(paper: PaperView, how: Trend) -> PaperCard:
-    byline = compose.byline(paper.authors, paper.author_count)
-    return PaperCard(paper, byline, compose.summary(paper), how.words)
+    byline = display.byline(paper.authors, paper.author_count)
+    return PaperCard(paper, byline, display.summary(paper), how.words)
 
 
 def curve(votes: Sequence[VoteSample]) -> VoteChart | None:

@@ -180,7 +180,7 @@ def test_statistics_count_what_there_is(
 ) -> None:
     """States without anybody are there with nought, so that a chart has all its lines."""
     with app.db.write() as session:
-        source_registry.listed(session)[0].failures = 2
+        source_registry.all_sources(session)[0].failures = 2
     told = call("GET", "/statistics").json()
     assert told["at"] == "2026-11-20T09:30:00Z"
     assert (told["subscribers"]["active"], told["subscribers"]["pending"]) == (1, 0)

@@ -1,4 +1,4 @@
-"""Servers of strangers that send bombs, never end, or lead inside: nothing but their own source suffers."""
+"""Hostile servers: compression bombs, endless answers, private addresses. Only their own source fails."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TODAY = date(2026, 11, 20)
 
 @pytest.fixture(autouse=True)
 def _once() -> Iterator[None]:
-    """Nothing is tried again."""
+    """Switch off retries."""
     stamina.set_testing(True, attempts=1)
     yield
     stamina.set_testing(False)
@@ -64,7 +64,7 @@ def stranger() -> Iterator[Stranger]:
 def ask(
     now: datetime, wire: HttpTransport, url: str, allowed: Allowed | None = None, **options: object
 ) -> HttpResponse:
-    """One request of a run of its own."""
+    """Send one request with a client of its own."""
 
     async def work() -> HttpResponse:
         async with http_client.open_client("ops@paperboy.test", now, wire, allowed) as polite:
@@ -74,7 +74,7 @@ def ask(
 
 
 def raw(content: bytes, encoding: str, status: int = 200) -> httpx.Response:
-    """An answer as it comes over the wire."""
+    """Return a response with raw, undecoded bytes."""
     return httpx.Response(status, headers={"content-encoding": encoding}, stream=httpx.ByteStream(content))
 
 
@@ -82,7 +82,7 @@ def raw(content: bytes, encoding: str, status: int = 200) -> httpx.Response:
 
 
 def bomb(blocks: int = 370) -> bytes:
-    """Zeros in gzip, 6.2 GB of them by default, in 6 MB."""
+    """Return gzip data that expands to zeros: 6.2 GB from 6 MB by default."""
     packing = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)
     zeros = bytes(1 << 24)
     head = packing.compress(zeros) + packing.flush(zlib.Z_FULL_FLUSH)
@@ -96,7 +96,7 @@ def packed(content: bytes) -> bytes:
 
 
 def peak_of(work: Callable[[], object]) -> float:
-    """The most megabytes that Python held during some work."""
+    """Return the peak of Python's memory in megabytes during some work."""
     tracemalloc.start()
     try:
         work()
@@ -114,28 +114,28 @@ def refused(now: datetime, answer: httpx.Response, why: str) -> Callable[[], obj
 
 
 def test_gzip_within_gzip_is_not_even_begun(now: datetime) -> None:
-    """Less than ten kilobytes, which became 6.2 GB."""
+    """Less than ten kilobytes would expand to 6.2 GB."""
     twice = packed(bomb())
     assert len(twice) < 10_000
     assert peak_of(refused(now, raw(twice, "gzip, gzip"), "'gzip, gzip'")) < 5
 
 
 def test_a_bomb_is_decompressed_to_the_limit_and_no_further(now: datetime) -> None:
-    """Six megabytes, of which one coding makes as much."""
+    """Six megabytes with a single coding would expand to as much."""
     answer = raw(bomb(), "gzip")
     assert peak_of(refused(now, answer, "more than 20 MB")) < 80
 
 
 def test_what_was_not_asked_for_is_refused(now: datetime) -> None:
-    """One coding is understood, and it is complete."""
+    """Other codings and truncated data are errors."""
     for encoding in ("br", "deflate", "zstd", "gzip, identity", "identity, gzip"):
-        refused(now, raw(packed(b"<rss/>"), encoding), "was asked for")()
+        refused(now, raw(packed(b"<rss/>"), encoding), "was requested")()
     refused(now, raw(packed(b"<rss/>" * 900)[:-20], "gzip"), "cut off")()
     refused(now, raw(b"<rss/>", "gzip"), "cannot be decompressed")()
 
 
 def test_the_status_of_an_error_counts_whatever_its_body_is(now: datetime) -> None:
-    """arXiv's 429 stops everything for ten minutes, in Brotli, too."""
+    """arXiv's 429 stops all requests for ten minutes, even if its body is in Brotli."""
     wire = HttpTransport(httpx.MockTransport(lambda _: raw(b"\x0b\x02\x80", "br", 429)), sleep=_at_once)
     with pytest.raises(SourceError) as caught:
         ask(now, wire, "https://rss.arxiv.org/atom/cs.AI")
@@ -143,18 +143,18 @@ def test_the_status_of_an_error_counts_whatever_its_body_is(now: datetime) -> No
 
 
 async def _at_once(_seconds: float) -> None:
-    """Waiting takes no time."""
+    """Return at once instead of sleeping."""
 
 
 # --- what takes the process down with it
 
 
 class Killed(BaseException):
-    """The process is gone: nothing after this is done."""
+    """The process was killed: no code after this runs."""
 
 
 def feeds(app: Application, now: datetime, *urls: str) -> list[int]:
-    """Feeds that are due, and nothing else that is polled."""
+    """Add feeds that are due, as the only polled sources. Return their ids."""
     with app.db.write() as session:
         return [
             source_registry.add(session, url[-90:], SourceKind.FEED, {"url": url}, now).id or 0
@@ -175,17 +175,17 @@ async def _resolve(host: str, port: int) -> list[str]:
     return [PUBLIC]
 
 
-def test_a_sources_turn_moves_on_before_it_is_asked(app: Application, now: datetime) -> None:
-    """Whatever then becomes of the process."""
+def test_the_next_poll_is_postponed_before_a_poll(app: Application, now: datetime) -> None:
+    """The next poll is postponed even if the process is killed during this one."""
     [number] = feeds(app, now, "https://bomb.test/rss")
-    seen = []
+    during_poll = []
 
     def handler(_request: httpx.Request) -> httpx.Response:
-        seen.append(source(app, number))
+        during_poll.append(source(app, number))
         return httpx.Response(200, text=answers.RSS)
 
     pipeline.refresh(on(app, handler), now)
-    (during,) = seen
+    (during,) = during_poll
     assert during.next_poll_at
     assert during.next_poll_at >= now + timedelta(minutes=5)
     assert (during.failures, during.last_error) == (0, source_registry.UNFINISHED)
@@ -193,8 +193,8 @@ def test_a_sources_turn_moves_on_before_it_is_asked(app: Application, now: datet
     assert (after.failures, after.last_error, after.next_poll_at) == (0, None, now + timedelta(hours=1))
 
 
-def test_a_source_that_kills_the_process_is_asked_ever_less_often(app: Application, now: datetime) -> None:
-    """Started again every five minutes for hours; the sources that died with it are read nevertheless."""
+def test_a_source_that_kills_the_process_is_polled_less_and_less(app: Application, now: datetime) -> None:
+    """The process restarts every five minutes for hours; all other sources are read nevertheless."""
     bombs, *others = feeds(app, now, "https://bomb.test/rss", "https://birds.test/1", "https://birds.test/2")
     deaths = []
 
@@ -216,7 +216,7 @@ def test_a_source_that_kills_the_process_is_asked_ever_less_often(app: Applicati
 
 
 def test_a_process_that_was_killed_delays_no_source(app: Application, now: datetime) -> None:
-    """Its lease has minutes to run yet: the lock of the process is gone, so the next poll takes it."""
+    """Its lease is still valid, but the lock of the process is gone, so the next poll takes the lease."""
     [number] = feeds(app, now, "https://birds.test/rss")
     with app.db.write() as session:
         lease = source_registry.lease_of(source_registry.get(session, number))
@@ -228,7 +228,7 @@ def test_a_process_that_was_killed_delays_no_source(app: Application, now: datet
 def test_sources_are_due_by_the_databases_clock(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine that is a day ahead does not put off what the others would ask within the hour."""
+    """A machine whose clock is a day ahead does not delay the polls of other machines."""
     if app.db.url.get_backend_name() == "sqlite":
         pytest.skip("SQLite has no clock of its own")
     [number] = feeds(app, now, "https://birds.test/rss")
@@ -244,14 +244,14 @@ def test_sources_are_due_by_the_databases_clock(
 
 
 def local(app: Application, **wire: object) -> Application:
-    """The application, to which this machine counts as public."""
+    """Return the application with this machine as an allowed address."""
     settings = app.settings.model_copy(update={"allow_private_sources": HERE})
     return replace(app, settings=settings, http=HttpTransport(**wire))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", ["/head", "/body"])
 def test_an_answer_has_one_deadline(now: datetime, stranger: Stranger, path: str) -> None:
-    """A byte now and then was within every timeout: one in 20 seconds held everything up for 12 minutes."""
+    """A server that sent one byte in 20 seconds kept within all timeouts and blocked a run for 12 minutes."""
     with pytest.raises(SourceError, match=r"no whole answer within 0\.2 seconds"):
         ask(now, HttpTransport(answer_seconds=0.2), stranger.url + path)
     assert stranger.paths == [path]
@@ -260,7 +260,7 @@ def test_an_answer_has_one_deadline(now: datetime, stranger: Stranger, path: str
 def test_a_slow_source_does_not_hold_up_the_others(
     app: Application, now: datetime, stranger: Stranger
 ) -> None:
-    """What they have is stored while it still trickles; it fails alone, by its deadline."""
+    """The others are stored while it still sends; it fails alone, at its deadline."""
     slow, good = feeds(app, now, f"{stranger.url}/body", f"{stranger.url}/rss?")
     stored = threading.Event()
 
@@ -282,7 +282,7 @@ def test_a_slow_source_does_not_hold_up_the_others(
 def test_a_source_can_be_asked_while_another_one_hangs(
     app: Application, now: datetime, stranger: Stranger
 ) -> None:
-    """An operator's refresh did nothing; each source has a lease of its own. Stopping ends what hangs."""
+    """Each source has a lease of its own, so an operator's refresh works. Stopping ends the hanging poll."""
     app = local(app)
     slow, good = feeds(app, now, f"{stranger.url}/body", f"http://localhost:{stranger.port}/rss")
     with app.db.write() as session:
@@ -302,7 +302,7 @@ def test_a_source_can_be_asked_while_another_one_hangs(
 def test_a_source_has_a_deadline_in_each_run(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However much it has to tell: what was read is stored, and the next poll goes on there soon."""
+    """The pages read by then are stored, and the next poll continues there soon."""
     passed = [0.0]
     for module in (polling, deadlines):
         monkeypatch.setattr(module, "monotonic", lambda: passed[0])
@@ -319,16 +319,16 @@ def test_a_source_has_a_deadline_in_each_run(
     with app.db.write() as session:
         number = source_registry.add(session, "Days", SourceKind.HUGGINGFACE, {}, now).id or 0
         source_registry.get(session, number).failures = 3
-    assert pipeline.refresh(app, now).failed == {"Days": polling.UNENDED}
+    assert pipeline.refresh(app, now).failed == {"Days": polling.TIMED_OUT}
     left = source(app, number)
     assert (left.watermark, left.failures) == (TODAY - timedelta(days=2), 1)
     assert left.next_poll_at == now + timedelta(minutes=5)
 
 
-def test_all_of_arxiv_is_one_party(app: Application, now: datetime) -> None:
-    """Its terms allow one connection: whoever asks any interface of it holds the lease for all."""
-    asked = Peer(httpx.Response(200, text=answers.RSS))
-    app = replace(app, http=HttpTransport(httpx.MockTransport(asked), _at_once, _resolve))
+def test_all_of_arxiv_shares_one_lease(app: Application, now: datetime) -> None:
+    """Its terms allow one connection, so all its interfaces share one lease."""
+    peer = Peer(httpx.Response(200, text=answers.RSS))
+    app = replace(app, http=HttpTransport(httpx.MockTransport(peer), _at_once, _resolve))
     with app.db.write() as session:
         source_registry.add(session, "Query", SourceKind.ARXIV, {"query": "all:owl"}, now)
         source_registry.add(session, "Daily", SourceKind.ARXIV_FEED, {"categories": ["cs.AI"]}, now)
@@ -341,7 +341,7 @@ def test_all_of_arxiv_is_one_party(app: Application, now: datetime) -> None:
     assert pipeline.refresh(app, now).polled == ("https://birds.test/rss",)
     assert source(app, other).polled_at == now
     moved = httpx.Response(302, headers={"location": "https://export.arxiv.org/api/query"})
-    with pytest.raises(SourceError, match="leads to arXiv"):
+    with pytest.raises(SourceError, match="redirects to arXiv"):
         ask(now, HttpTransport(httpx.MockTransport(Peer(moved))), "https://birds.test/rss")
 
 
@@ -352,7 +352,7 @@ def test_all_of_arxiv_is_one_party(app: Application, now: datetime) -> None:
 def test_the_schedule_stops_while_a_source_trickles(
     app: Application, now: datetime, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SIGTERM was not obeyed in 90 seconds."""
+    """SIGTERM once had no effect for 90 seconds."""
     app = local(app)
     [number] = feeds(app, now, f"{stranger.url}/body")
     monkeypatch.setattr(scheduler, "JOBS", (Job(pipeline.refresh, minute="0"),))
@@ -372,18 +372,18 @@ def test_the_schedule_stops_while_a_source_trickles(
 def test_stopping_interrupts_the_wait_before_another_attempt(
     app: Application, now: datetime, answer: httpx.Response
 ) -> None:
-    """Of seconds, or of the five minutes that a source asks for."""
+    """The wait may be seconds, or the five minutes that a source asks for."""
     stamina.set_testing(False)
     feeds(app, now, "https://birds.test/rss")
-    asked = []
+    requests = []
 
     def handler(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
+        requests.append(request)
         app.stopping.set()
         return answer
 
     assert pipeline.refresh(on(app, handler), now).failed == {}
-    assert len(asked) == 1
+    assert len(requests) == 1
     assert pipeline.refresh(on(app, handler), now).polled == (), "nothing is begun"
 
 
@@ -391,7 +391,7 @@ def test_stopping_interrupts_the_wait_before_another_attempt(
 def test_stopping_does_not_wait_for_a_feed_that_is_being_read(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hostile one may take a child process ten seconds of CPU, and more by the clock."""
+    """Parsing a hostile feed may take a child process ten seconds of CPU time."""
     [number] = feeds(app, now, "https://birds.test/rss")
     read, stopped = threading.Event(), threading.Event()
 
@@ -412,7 +412,7 @@ def test_stopping_does_not_wait_for_a_feed_that_is_being_read(
 def test_stopping_does_not_wait_for_a_name_server(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The operating system's resolver cannot be interrupted, and takes half a minute to give up."""
+    """The system's resolver cannot be interrupted and takes half a minute to give up."""
     feeds(app, now, "https://birds.test/rss")
     answered = threading.Event()
 
@@ -428,7 +428,7 @@ def test_stopping_does_not_wait_for_a_name_server(
 
 @pytest.mark.once
 def test_stopping_interrupts_a_language_model(app: Application, now: datetime) -> None:
-    """The paper is asked about again as if nothing had been."""
+    """The next run asks about the paper again."""
     with app.db.write() as session:
         shelf = shelves.source(session, now)
         shelves.paper(session, shelf, "Bookmark", now=now, abstract="We keep pages.", listed_on=now.date())
@@ -453,18 +453,18 @@ def test_stopping_interrupts_a_language_model(app: Application, now: datetime) -
 def test_a_mailbox_that_never_answers_is_left(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """A byte now and then is within the timeout of the connection."""
+    """A server that sends single bytes keeps within the timeout of the connection."""
     ended = threading.Event()
 
     def trickle(listening: socket.socket) -> None:
-        taken, _ = listening.accept()
-        with suppress(OSError), taken:
-            taken.sendall(b"* OK ready\r\n")
-            taken.recv(1000)
+        connection, _ = listening.accept()
+        with suppress(OSError), connection:
+            connection.sendall(b"* OK ready\r\n")
+            connection.recv(1000)
             if how == "stopping":
                 app.stopping.set()
             while not ended.wait(0.02):
-                taken.sendall(b"x")
+                connection.sendall(b"x")
 
     if how == "deadline":
         monkeypatch.setattr(imap_mailbox, "LONGEST", 0.1)
@@ -482,7 +482,7 @@ def test_a_mailbox_that_never_answers_is_left(
 
 @pytest.mark.once
 def test_the_web_server_tells_of_its_end_at_once() -> None:
-    """It waits for requests first, and a refresh that was asked for by the API is one."""
+    """Otherwise it first waits for requests, such as a refresh through the API."""
     stopping = threading.Event()
     server = service.Server(uvicorn.Config(app=lambda: None, log_config=None), stopping)  # type: ignore[arg-type]
     server.handle_exit(signal.SIGTERM, None)
@@ -506,24 +506,24 @@ OUTSIDE = [PUBLIC, "1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::1.1
 
 @pytest.mark.parametrize("address", INSIDE)
 def test_no_form_of_an_inner_address_passes(now: datetime, address: str) -> None:
-    """Not alone, and not beside a public one; nothing is connected to."""
+    """It is rejected alone and beside a public one, without any connection."""
 
     async def resolve(host: str, port: int) -> list[str]:
         return [PUBLIC, address]
 
-    asked = Peer(httpx.Response(200))
+    peer = Peer(httpx.Response(200))
     with pytest.raises(SourceError, match="private"):
         ask(
             now,
-            HttpTransport(httpx.MockTransport(asked), resolve=resolve),
+            HttpTransport(httpx.MockTransport(peer), resolve=resolve),
             "http://a.test/",
             public_only=True,
         )
-    assert asked.asked == []
+    assert peer.asked == []
 
 
 def test_public_addresses_pass() -> None:
-    """IPv4 through NAT64, too: a network without IPv4 knows no other."""
+    """IPv4 addresses in NAT64 pass, too: networks without IPv4 need them."""
     assert [address for address in OUTSIDE if not Allowed().permits(address)] == []
     assert Allowed.parse(["10.0.0.0/8", "wiki.lab"]).permits("::ffff:10.0.0.7")
     assert not Allowed.parse(["10.0.0.0/8", "wiki.lab"]).permits("192.168.1.1")
@@ -534,19 +534,19 @@ def test_public_addresses_pass() -> None:
     "host", ["127.1", "2130706433", "0x7f000001", "017700000001", "[::127.0.0.1]", "[::ffff:7f00:1]", "[::]"]
 )
 def test_no_spelling_of_this_machine_passes(now: datetime, host: str) -> None:
-    """Numbers as the operating system reads them."""
-    asked = Peer(httpx.Response(200))
+    """The operating system accepts numbers in several notations."""
+    peer = Peer(httpx.Response(200))
     with pytest.raises(SourceError):
-        ask(now, HttpTransport(httpx.MockTransport(asked)), f"http://{host}/", public_only=True)
-    assert asked.asked == []
+        ask(now, HttpTransport(httpx.MockTransport(peer)), f"http://{host}/", public_only=True)
+    assert peer.asked == []
 
 
 def test_a_name_is_resolved_once_and_connected_to_as_it_was_checked(now: datetime) -> None:
-    """A name server that says something public first and 127.0.0.1 then had us read this machine."""
-    said = iter([[PUBLIC], ["127.0.0.1"]])
+    """A name server that answers with a public address first and 127.0.0.1 later gains nothing."""
+    addresses = iter([[PUBLIC], ["127.0.0.1"]])
 
     async def rebinding(host: str, port: int) -> list[str]:
-        return next(said)
+        return next(addresses)
 
     peer = Peer(httpx.Response(200, content=b"ok"))
     wire = HttpTransport(httpx.MockTransport(peer), resolve=rebinding)
@@ -560,7 +560,7 @@ def test_a_name_is_resolved_once_and_connected_to_as_it_was_checked(now: datetim
 
 
 def test_the_next_address_is_tried_where_one_cannot_be_reached(now: datetime) -> None:
-    """As browsers do: a host with IPv6 is asked by a machine without."""
+    """A machine without IPv6 reaches a host that has IPv6 and IPv4."""
 
     async def two(host: str, port: int) -> list[str]:
         return ["2606:4700::1111", PUBLIC]
@@ -575,7 +575,7 @@ def test_the_next_address_is_tried_where_one_cannot_be_reached(now: datetime) ->
 def test_the_certificate_must_be_of_the_name(
     now: datetime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Though the connection is to an address."""
+    """The certificate is checked against the name although the connection is to an address."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
@@ -601,7 +601,7 @@ def test_the_certificate_must_be_of_the_name(
 def test_a_proxy_of_the_environment_is_no_way_around(
     now: datetime, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would resolve the name by itself."""
+    """A proxy would resolve the name by itself."""
     monkeypatch.setenv("HTTP_PROXY", stranger.url)
     with pytest.raises(SourceError, match="private"):
         ask(now, HttpTransport(), "http://localhost:1/rss", public_only=True)
@@ -609,7 +609,7 @@ def test_a_proxy_of_the_environment_is_no_way_around(
 
 
 def test_a_redirect_to_another_host_is_checked_whoever_sends_it(now: datetime) -> None:
-    """An open redirect of a known service leads anywhere."""
+    """An open redirect of a known service may lead anywhere."""
     moved = Peer(httpx.Response(302, headers={"location": "http://169.254.169.254/latest/meta-data"}))
     with pytest.raises(SourceError, match="private"):
         ask(now, HttpTransport(httpx.MockTransport(moved)), "https://huggingface.co/api/daily_papers")
@@ -623,14 +623,14 @@ def test_a_redirect_to_another_host_is_checked_whoever_sends_it(now: datetime) -
 
 @pytest.mark.parametrize("allow", [True, False])
 def test_no_key_allows_private_addresses(app: Application, now: datetime, allow: bool) -> None:
-    """That is the operator's to say, in the settings."""
+    """Only the operator can, in the settings."""
     config = {"url": "http://wiki.lab/rss", "allow_private": allow}
     with app.db.write() as session, pytest.raises(InvalidInput, match="PAPERBOY_ALLOW_PRIVATE_SOURCES"):
         source_registry.add(session, "Wiki", SourceKind.FEED, config, now)
 
 
 def test_the_operator_allows_private_addresses(app: Application, now: datetime, stranger: Stranger) -> None:
-    """By network or by name; without, the feed fails and says what could be done."""
+    """The setting takes networks and names; without it the feed's error names the setting."""
     by_name = f"http://localhost:{stranger.port}/rss"
     numbers = feeds(app, now, f"{stranger.url}/rss", by_name)
     # What was stored before it became a setting has no say.

@@ -1,4 +1,4 @@
-"""Text that strangers write costs itself alone: no parser hangs, raises or fills the memory."""
+"""Hostile text: no parser hangs, raises or fills the memory, and only that text is lost."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def at_most(seconds: float) -> Iterator[None]:
     ids=["roots", "fractions", "many roots", "mathematics", "accents", "cites", "links", "braces", "slashes"],
 )
 def test_latex_that_is_left_open_stays_as_it_is(text: str) -> None:
-    """Each level doubled the work: one abstract stopped the intake, and four pastes all visitors."""
+    """Each level doubled the work: one abstract stopped ingesting, four pastes blocked the web server."""
     with at_most(1):
         assert latex.latex_to_unicode(text) == text
 
 
 @pytest.mark.parametrize("token", ["@a{", "@a{\n", "@a(", "@a{b}", "@string{a=b}", "@a{b,c={d},"])
 def test_bibtex_of_nothing_but_beginnings_is_read_as_far_as_it_counts(token: str) -> None:
-    """590 kB of them took 3.5 s, though only the first 200 are ever shown."""
+    """590 kB of them took 3.5 s, although only the first 200 are shown."""
     with at_most(2):
         parsed = bibliography.parse_file((token * 200_000)[:590_000].encode())
     assert len(parsed.records) + len(parsed.rejections) <= 401
@@ -64,7 +64,7 @@ DAY = date(2026, 11, 20)
 
 
 def test_a_tag_of_40_000_attributes_is_an_unreadable_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """428 kB took 20 s, by the square of their number."""
+    """428 kB took 20 s: the time grows with the square of their number."""
     monkeypatch.setattr(sandbox, "SECONDS", 1)
     monkeypatch.setattr(sandbox, "WALL_SECONDS_PER_CPU_SECOND", 60)
     attributes = " ".join(f'a{number}="b"' for number in range(40_000))
@@ -85,33 +85,33 @@ def test_an_entry_that_breaks_the_library_costs_itself_alone(monkeypatch: pytest
     items = "".join(f"<item><title>{title}</title></item>" for title in ("Owls", "<broken/>", "Herons"))
     parsed = feed.parse(f"{RSS}{items}</channel></rss>", DAY)
     assert [record.title for record in parsed.records] == ["Owls", "Herons"]
-    assert [(told.row, told.reason) for told in parsed.rejections] == [(2, feed.BROKEN_ENTRY)]
+    assert [(rejection.row, rejection.reason) for rejection in parsed.rejections] == [(2, feed.BROKEN_ENTRY)]
 
 
 def test_a_feed_that_breaks_the_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no entry can be told from the others, the reason is the source's."""
+    """If entries cannot be separated, the whole answer is unreadable."""
     monkeypatch.setattr(feed.feedparser, "parse", lambda *_, **__: {}["broken"])
     with pytest.raises(UnreadableAnswer, match="KeyError"):
         feed.parse(f"{RSS}</channel></rss>", DAY)
 
 
 def test_a_feed_has_an_end() -> None:
-    """378 kB of similar titles held the database for a minute."""
+    """378 kB of similar titles locked the database for a minute."""
     parsed = feed.parse(f"{RSS}{'<item><title>Pigeons</title></item>' * 2_345}</channel></rss>", DAY)
     assert len(parsed.records) == json_rows.MOST_ENTRIES
-    assert [(told.reason, told.detail) for told in parsed.rejections] == [
+    assert [(rejection.reason, rejection.detail) for rejection in parsed.rejections] == [
         (json_rows.TOO_MANY, "the first 2,000 of 2,345 were read")
     ]
 
 
 def test_a_feed_of_arxiv_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is longer than any day of all categories."""
+    """The limit is above any day of all categories."""
     monkeypatch.setattr(arxiv, "MOST_ENTRIES", 2)
     entry = "<entry><id>http://arxiv.org/abs/2611.0000{}v1</id><title>Pigeons</title></entry>"
     entries = "".join(entry.format(number) for number in range(5))
     parsed = arxiv.parse(f'<feed xmlns="http://www.w3.org/2005/Atom">{entries}</feed>', DAY)
     assert len(parsed.records) == parsed.rows == 2
-    assert [told.detail for told in parsed.rejections] == ["the first 2 of 5 were read"]
+    assert [rejection.detail for rejection in parsed.rejections] == ["the first 2 of 5 were read"]
 
 
 HEAD = (
@@ -121,15 +121,15 @@ HEAD = (
 
 
 def report(kind: str, words: str, fields: str) -> bytes:
-    """Return a report with words for people, and fields."""
+    """Return a report with a human-readable part, and fields."""
     return f"{HEAD}--b\r\nContent-Type: {kind}\r\n\r\n{words}\r\n--b\r\n{fields}\r\n--b--\r\n".encode()
 
 
-def recipients(said: str, count: int) -> str:
+def recipients(diagnostic: str, count: int) -> str:
     """Return the fields of a delivery status notice."""
     field = "Final-Recipient: rfc822; u{}@x.test\r\nAction: failed\r\nDiagnostic-Code: smtp; {}\r\n\r\n"
-    named = "".join(field.format(number, said) for number in range(count))
-    return f"Content-Type: message/delivery-status\r\n\r\n{named}"
+    fields = "".join(field.format(number, diagnostic) for number in range(count))
+    return f"Content-Type: message/delivery-status\r\n\r\n{fields}"
 
 
 COMPLAINT = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n"
@@ -145,20 +145,20 @@ COMPLAINT = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r
     ids=["long answers", "short lines", "a complaint"],
 )
 def test_a_notice_about_many_recipients_is_read_once(mail: bytes) -> None:
-    """Each of them had all the words read again: 250 kB took 4 to 28 s."""
+    """All words were read again for each recipient: 250 kB took 4 to 28 s."""
     with at_most(2):
         assert 10 < len(read_mail(mail)) <= 50
 
 
 def test_a_webhook_of_long_answers_is_read_as_far_as_answers_go() -> None:
-    """An answer by SMTP has a few lines; 50 of 20 kB took 7 s."""
+    """SMTP replies have a few lines; 50 replies of 20 kB took 7 s."""
     events = [{"kind": "bounce", "recipient": "a@x.test", "diagnostic": "550 user " * 2_000}] * 20
     with at_most(2):
         assert len(parse_webhook("generic", json.dumps(events).encode())) == 20
 
 
 def test_endless_marks_on_a_letter_are_cut() -> None:
-    """Python orders them by the square of their number: one abstract of 160 kB took half a minute."""
+    """Python sorts them in quadratic time: one abstract of 160 kB took half a minute."""
     marks = "\u0301\u0316" * 80_000
     with at_most(1):
         assert len(sanitize.clean_text("e" + marks)) < 100
@@ -167,7 +167,7 @@ def test_endless_marks_on_a_letter_are_cut() -> None:
 
 
 def test_an_endless_number_is_no_entity() -> None:
-    """Python refuses to read it, and the paste got a 500."""
+    """Python raises an error for it, and the paste got a 500."""
     number = "&#" + "1" * 5_000 + ";"
     parsed = bibliography.parse(f"@article{{a, title={{Pigeons {number[:900]}}}, abstract={{{number}}}}}")
     assert len(parsed.records) == 1
@@ -180,7 +180,7 @@ def read_mail_text(mail: bytes) -> bytes:
 
 
 def test_a_paste_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is well-formed, and each text is within its limits: 200 kB of it held a visitor's place for 6 s."""
+    """It is well-formed and within the limits: 200 kB of it kept a web worker busy for 6 s."""
     monkeypatch.setattr(sandbox, "SECONDS", 1)
     monkeypatch.setattr(sandbox, "WALL_SECONDS_PER_CPU_SECOND", 60)
     entry = "@a{b, title={%s}, abstract={%s}}\n"
@@ -193,11 +193,11 @@ def test_a_paste_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch)
     "mark", [*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c", "\u200b"]
 )
 def test_no_title_turns_the_text_around_it(mark: str) -> None:
-    """U+202E stayed in titles, and what stood behind them on a page was read backwards."""
+    """U+202E in a title reversed the text after it on a page."""
     assert sanitize.title(f"Pigeons {mark}exe.sluop") == "Pigeons exe.sluop"
 
 
 def test_scripts_keep_what_they_need() -> None:
-    """Arabic and Hebrew are written from the right by themselves; Persian and emoji need joiners."""
+    """Arabic and Hebrew need no marks; Persian and emoji need joiners."""
     for title in ("مدل‌های زبانی بزرگ", "מודלים של שפה", "क्‍ष", "👩‍🔬 at work"):
         assert sanitize.title(title) == title

@@ -140,7 +140,7 @@ def of_pages(data: bytes) -> object:
 
 
 def of_any_kind(data: bytes) -> object:
-    return sources.read("2026-11-20.json", data, DAY)
+    return sources.parse_file("2026-11-20.json", data, DAY)
 
 
 SOURCE = (UnreadableAnswer,)

@@ -1,4 +1,4 @@
-"""Nobody holds the write lock for long, and whoever finds it held hears when to come back."""
+"""The write lock is held briefly, and requests that wait too long for it get 503 with Retry-After."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORDS = [f"{a}{b}" for a in ("grap", "latt", "mosa", "pris", "quar") for b in ("
 
 @contextmanager
 def locked(app: Application) -> Iterator[None]:
-    """Another process holds what writers wait for."""
+    """Hold the lock that writers wait for, on a connection of its own."""
     other = create_engine(app.db.url, isolation_level="AUTOCOMMIT")
     with other.connect() as connection:
         postgres = connection.dialect.name == "postgresql"
@@ -51,14 +51,14 @@ def locked(app: Application) -> Iterator[None]:
 
 @pytest.fixture
 def visitor(app: Application, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    """A visitor of a service that soon gives up waiting for a lock."""
+    """Return a client of a service that waits only briefly for a lock."""
     monkeypatch.setattr(security, "WEB_BUSY_TIMEOUT_MS", 20)
     with TestClient(main.create_app(app), base_url="https://paperboy.test") as client:
         yield client
 
 
-def test_a_sign_up_under_a_lock_is_kept_in_its_form(app: Application, visitor: TestClient) -> None:
-    """It is told when to come back, all that was typed is in the page, and sending that again signs up."""
+def test_a_sign_up_under_a_lock_can_be_sent_again(app: Application, visitor: TestClient) -> None:
+    """The answer has Retry-After and a form with all that was typed; sending that form signs up."""
     typed = FORM | {
         "email": "alice@example.org",
         "interest": 'birds & "bees"',
@@ -70,27 +70,27 @@ def test_a_sign_up_under_a_lock_is_kept_in_its_form(app: Application, visitor: T
     assert answer.status_code == 503
     assert int(answer.headers["Retry-After"]) > 0
     fields = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', answer.text)
-    kept = {name: unescape(value) for name, value in fields}
-    assert {name: value.replace("\r", "") for name, value in kept.items()} == typed
-    assert visitor.post("/subscribe", data=kept | {"liked": ""}).status_code == 200
+    hidden = {name: unescape(value) for name, value in fields}
+    assert {name: value.replace("\r", "") for name, value in hidden.items()} == typed
+    assert visitor.post("/subscribe", data=hidden | {"liked": ""}).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/manage", "/subscribe"])
 def test_every_form_answers_under_a_lock(app: Application, visitor: TestClient, path: str) -> None:
-    """With 503 or a page as usual, never with 500."""
+    """The status is 503 or that of the usual page, never 500."""
     with locked(app):
         assert visitor.post(path, data=FORM | {"email": "bob@example.org"}).status_code in (200, 503)
 
 
-def test_the_api_tells_when_to_come_back(app: Application, visitor: TestClient, now: datetime) -> None:
-    """As a problem document; what only reads goes on."""
+def test_the_api_answers_503_with_retry_after(app: Application, visitor: TestClient, now: datetime) -> None:
+    """The body is a problem document. Requests that only read still work."""
     with app.db.write() as session:
         key = api_keys.create(session, "lab", [Scope.READ, Scope.WRITE], now)[1]
     caller = {"Authorization": f"Bearer {key}"}
-    visitor.get("/api/v1/papers", headers=caller).raise_for_status()  # its use is noted
+    visitor.get("/api/v1/papers", headers=caller).raise_for_status()  # records the use of the key
     with locked(app):
-        wanted = {"email": "carol@example.org", "reason": "asked by phone"}
-        answer = visitor.post("/api/v1/suppressions", headers=caller, json=wanted)
+        suppression = {"email": "carol@example.org", "reason": "asked by phone"}
+        answer = visitor.post("/api/v1/suppressions", headers=caller, json=suppression)
         assert visitor.get("/api/v1/papers", headers=caller).status_code == 200
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"
@@ -98,10 +98,8 @@ def test_the_api_tells_when_to_come_back(app: Application, visitor: TestClient, 
 
 
 @pytest.mark.once
-def test_a_database_that_is_gone_is_no_error_of_ours(
-    app: Application, visitor: TestClient, tmp_path: Path
-) -> None:
-    """A file that cannot be opened, as on a disk that was taken away: 503 on pages, too."""
+def test_a_missing_database_gives_503(app: Application, visitor: TestClient, tmp_path: Path) -> None:
+    """The database file cannot be opened, as on a disk that was removed."""
     app.db.dispose()
     Path(app.db.url.database or "").rename(tmp_path / "away")
     Path(app.db.url.database or "").mkdir()
@@ -113,7 +111,7 @@ def test_a_database_that_is_gone_is_no_error_of_ours(
 
 
 def similar(count: int, **fields: Any) -> tuple[PaperRecord, ...]:
-    """Papers whose titles share all words but two, by different people."""
+    """Return papers whose titles share all words but two, by different authors."""
     draw = random.Random(1)  # noqa: S311 - no secret
     start = " ".join(WORDS[:10])
     return tuple(
@@ -137,25 +135,25 @@ def source_of(session: Session) -> Source:
 
 
 class Comparisons:
-    """Counts how many titles and papers are compared, in all and while the archive is locked."""
+    """Counts of compared titles and papers, in total and while the archive is locked."""
 
     def __init__(self, app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
         self.writing = False
         self.transactions = self.titles = self.titles_locked = self.papers_locked = 0
         event.listen(app.db.engine, "begin", self._begin)
         event.listen(app.db.engine, "commit", self._end)
-        same, decide = dedupe._same, dedupe.same_paper_reason
+        is_same_title, same_paper_reason = dedupe._is_same_title, dedupe.same_paper_reason
 
         def compare_titles(a: dedupe.Title, b: dedupe.Title) -> bool:
             self.titles += 1
             self.titles_locked += self.writing
-            return same(a, b)
+            return is_same_title(a, b)
 
         def compare_papers(a: dedupe.PaperIdentity, b: dedupe.PaperIdentity) -> str:
             self.papers_locked += self.writing
-            return decide(a, b)
+            return same_paper_reason(a, b)
 
-        monkeypatch.setattr(dedupe, "_same", compare_titles)
+        monkeypatch.setattr(dedupe, "_is_same_title", compare_titles)
         monkeypatch.setattr(dedupe, "same_paper_reason", compare_papers)
 
     def _begin(self, connection: Any) -> None:
@@ -170,26 +168,26 @@ class Comparisons:
 def test_similar_titles_are_compared_outside_of_the_lock(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """3,000 of them, the last ones new: no quadratic search, and none under the lock."""
+    """Among 3,000 similar titles 100 new ones need no quadratic search, and none under the lock."""
     records = similar(SIMILAR)
     common = {"content_hash": "", "created_at": now, "updated_at": now}
     rows = [{"title": r.title, "title_key": dedupe.title_key(r.title), **common} for r in records[:-NEW]]
     with app.db.write() as session:
         session.execute(insert(Paper), rows)
-    counted = Comparisons(app, monkeypatch)
+    comparisons = Comparisons(app, monkeypatch)
     summary = ingest.store_in_batches(app.db, ParseResult(NEW, records[-NEW:]), now, source_of)
     assert summary.papers_new + summary.papers_merged == NEW
-    assert counted.transactions == NEW / ingest.BATCH
-    assert 0 < counted.titles <= NEW * dedupe.MOST_COMPARED
-    assert counted.titles_locked == 0
-    assert counted.papers_locked <= NEW * 2 * duplicate_candidates.NEAREST
+    assert comparisons.transactions == NEW / ingest.BATCH
+    assert 0 < comparisons.titles <= NEW * dedupe.MAX_COMPARED
+    assert comparisons.titles_locked == 0
+    assert comparisons.papers_locked <= NEW * 2 * duplicate_candidates.MAX_NEAR
 
 
 @pytest.mark.once
 def test_a_large_file_is_stored_in_short_transactions(
     app: Application, now: datetime, tmp_path: Path
 ) -> None:
-    """So many rows each; those of a second reading change nothing."""
+    """Each transaction has at most BATCH rows. Reading the file again changes nothing."""
     rows = [
         {"title": r.title, "arxiv_id": f"2611.{n:05}", "abstract": r.abstract}
         for n, r in enumerate(similar(220))
@@ -212,53 +210,54 @@ def test_a_large_file_is_stored_in_short_transactions(
 
 
 def test_the_rows_of_a_batch_are_inserted_at_once(app: Application, now: datetime) -> None:
-    """One statement a table for new papers, their listings and their votes: others wait for all of them."""
+    """New papers, listings and votes take one statement per table, because other writers wait meanwhile."""
     inserts: list[str] = []
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        inserts.extend(re.findall(r"^INSERT INTO (paper|listing|votes)\b", statement))
+    def record_insert(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        inserts.extend(re.findall(r"^INSERT INTO (paper|listing|vote_count)\b", statement))
 
     records = similar(ingest.BATCH, upvotes=3, listed_on=now.date())
     records = tuple(replace(record, arxiv_id=f"2611.{n:05}") for n, record in enumerate(records))
-    event.listen(app.db.engine, "before_cursor_execute", note)
+    event.listen(app.db.engine, "before_cursor_execute", record_insert)
     summary = ingest.store_in_batches(app.db, ParseResult(len(records), records), now, source_of)
-    event.remove(app.db.engine, "before_cursor_execute", note)
+    event.remove(app.db.engine, "before_cursor_execute", record_insert)
     assert (summary.papers_new, summary.listings) == (ingest.BATCH, ingest.BATCH)
     assert sorted(inserts) == ["listing", "paper", "vote_count"]
 
 
 def test_a_crash_between_batches_loses_nothing_and_repeats_nothing(app: Application, now: datetime) -> None:
-    """The source is asked for the same again, for its state moved on with the last batch alone."""
+    """The source is read again from the same place: its state only changes with the last batch."""
     parsed = ParseResult(130, similar(130, upvotes=3))
-    begun = 0
+    batches = 0
 
-    def dying(session: Session) -> Source:
-        nonlocal begun
-        begun += 1
-        if begun == 3:
+    def fail_in_third_batch(session: Session) -> Source:
+        nonlocal batches
+        batches += 1
+        if batches == 3:
             raise SourceError("killed")
         return source_of(session)
 
-    moved_on: list[Source] = []
+    finished: list[Source] = []
     with pytest.raises(SourceError):
-        ingest.store_in_batches(app.db, parsed, now, dying, moved_on.append, polled=True)
-    assert not moved_on
-    again = ingest.store_in_batches(app.db, parsed, now, source_of, moved_on.append, polled=True)
+        ingest.store_in_batches(app.db, parsed, now, fail_in_third_batch, finished.append, polled=True)
+    assert not finished
+    again = ingest.store_in_batches(app.db, parsed, now, source_of, finished.append, polled=True)
     assert (again.unchanged, again.papers_new) == (2 * ingest.BATCH, 130 - 2 * ingest.BATCH)
-    assert len(moved_on) == 1
+    assert len(finished) == 1
     with app.db.read() as session:
         assert len(session.exec(select(Paper)).all()) == 130
 
 
-def test_a_poll_prolongs_its_lease_and_moves_on_at_the_end(app: Application, now: datetime) -> None:
-    """With each batch; the watermark of the piece comes with the last."""
+def test_a_poll_renews_its_lease_and_records_progress_at_the_end(app: Application, now: datetime) -> None:
+    """The lease is renewed with each batch; the ETag of the page is stored with the last one."""
     with app.db.write() as session:
         source = source_of(session)
-    turn = polling._Turn(app.poll_context, now, "poll-1", live_processes.new_holder(), [source], alone=False)
+    holder = live_processes.new_holder()
+    group = polling._LeaseGroup(app.poll_context, now, "poll-1", holder, [source], alone=False)
     with app.db.write() as session:
-        assert turn.taken(session)
-    piece = FetchedPage(ParseResult(120, similar(120)), etag="new")
-    summary = polling._store_piece(turn, source, piece)
+        assert group.renew_lease(session)
+    page = FetchedPage(ParseResult(120, similar(120)), etag="new")
+    summary = polling._store_page(group, source, page)
     assert summary.papers_new == 120
     with app.db.read() as session:
         assert source_registry.get(session, source.id or 0).etag == "new"
@@ -266,7 +265,7 @@ def test_a_poll_prolongs_its_lease_and_moves_on_at_the_end(app: Application, now
 
 @pytest.mark.once
 def test_a_title_that_very_many_papers_share(app: Application, now: datetime) -> None:
-    """50 without an id are told apart; more are rejected, today and whenever they come again."""
+    """50 papers without an id are told apart; further ones are rejected, also when they are read again."""
     records = similar(70)
     weekly = tuple(
         replace(
@@ -279,19 +278,21 @@ def test_a_title_that_very_many_papers_share(app: Application, now: datetime) ->
     )
     first = ingest.store_in_batches(app.db, ParseResult(70, weekly), now, source_of)
     assert first.papers_new == 50
-    assert {rejection.reason for rejection in first.rejections} == {ingest.COMMON}
+    assert {rejection.reason for rejection in first.rejections} == {ingest.COMMON_TITLE}
     again = ingest.store_in_batches(app.db, ParseResult(70, weekly), now, source_of)
     assert (again.unchanged, again.rejected) == (50, 20)
 
 
-def test_two_processes_see_each_others_papers(app: Application, now: datetime) -> None:
-    """What another stored after the candidates were found is compared, too."""
+def test_papers_of_another_process_are_compared_too(app: Application, now: datetime) -> None:
+    """This includes papers that it stored after the candidates were found."""
     with_id = PaperRecord("Pigeons That Plan in Small Cities", arxiv_id="2611.00001", authors=("Mei Tanaka",))
     page = PaperRecord("Pigeons That Plan in Small Citys", authors=("Mei Tanaka",))
 
-    def after_another(session: Session) -> Source:
+    def store_concurrently(session: Session) -> Source:
         source = source_of(session)
         ingest.store(session, source, ParseResult(1, (with_id,)), now)
         return source
 
-    assert ingest.store_in_batches(app.db, ParseResult(1, (page,)), now, after_another).papers_merged == 1
+    assert (
+        ingest.store_in_batches(app.db, ParseResult(1, (page,)), now, store_concurrently).papers_merged == 1
+    )

@@ -14,7 +14,7 @@ from sqlmodel import col, func, select
 
 from app import main, pipeline
 from app.application import Application
-from app.papers import dedupe, sources
+from app.papers import fields, sources
 from app.papers.polling import FileImportResult
 from app.settings import Settings
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
@@ -109,7 +109,9 @@ def assert_held_once(app: Application) -> None:
 def test_the_rows_kept_as_python_literals_are_papers() -> None:
     """Four broken archives with 66 rows: all of them readable, none of them run."""
     broken = [SHARED_DATA / "hf_daily" / f"{day}.json" for day in BROKEN_DAYS]
-    counts = [len(sources.read(path.name, path.read_bytes(), NOW.date()).parsed.records) for path in broken]
+    counts = [
+        len(sources.parse_file(path.name, path.read_bytes(), NOW.date()).parsed.records) for path in broken
+    ]
     assert counts == [26, 18, 13, 9]
 
 
@@ -154,8 +156,8 @@ def final(app: Application) -> set[str]:
         for votes in session.exec(select(VoteCount)):
             told = f"{kinds[votes.source_id]} {votes.at} {votes.upvotes} {votes.comments} {votes.stars}"
             seen.setdefault(votes.paper_id, []).append(told)
-        fields = (*dedupe.FIELDS, "arxiv_id", "doi", "author_count", "published_on", "first_listed_on")
+        columns = (*fields.FIELDS, "arxiv_id", "doi", "author_count", "published_on", "first_listed_on")
         return {
-            json.dumps([str(getattr(paper, name)) for name in fields] + sorted(seen.get(paper.id or 0, [])))
+            json.dumps([str(getattr(paper, name)) for name in columns] + sorted(seen.get(paper.id or 0, [])))
             for paper in session.exec(select(Paper).where(col(Paper.merged_into_id).is_(None)))
         }

@@ -1,4 +1,4 @@
-"""Small answers of our own in the shapes of the real ones: invented papers, true oddities."""
+"""Small invented answers with the shapes and oddities of real ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def hf_row(arxiv_id: str = "2611.00001", title: str = "Pigeons That Plan", **paper: Any) -> dict[str, Any]:
-    """A row of Hugging Face Daily Papers."""
+    """Return a row of Hugging Face Daily Papers."""
     inner = {
         "id": arxiv_id,
         "authors": [
@@ -41,7 +41,7 @@ def hf(*rows: Any) -> str:
 
 
 def api_entry(arxiv_id: str = "2611.00001v2", title: str = "Pigeons That Plan", comment: str = "") -> str:
-    """An entry of arXiv's query API."""
+    """Return an entry of arXiv's query API."""
     return f"""
   <entry>
     <id>http://arxiv.org/abs/{arxiv_id}</id>
@@ -75,7 +75,7 @@ API_ERROR = api(
 def feed_entry(
     arxiv_id: str = "2611.00001v1", title: str = "Pigeons That Plan", announced: str = "new"
 ) -> str:
-    """An entry of arXiv's daily feed."""
+    """Return an entry of arXiv's daily feed."""
     return f"""
   <entry>
     <id>oai:arXiv.org:{arxiv_id}</id>

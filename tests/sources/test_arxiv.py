@@ -1,4 +1,4 @@
-"""arXiv's two interfaces: entries, errors that look like papers, and feeds that end too early."""
+"""arXiv's two interfaces: entries, errors that look like papers, and truncated feeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAY = date(2026, 11, 19)
 
 
 def test_an_entry_of_the_query_api_becomes_a_record() -> None:
-    """The version is stripped from the id, TeX accents are shown, white space is collapsed."""
+    """The version is removed from the id, TeX accents become Unicode, white space is collapsed."""
     [record] = arxiv.parse(api(api_entry()), DAY).records
     assert (record.arxiv_id, record.version, record.doi) == ("2611.00001", 2, "10.1234/pigeons.1")
     assert record.authors == ("Mei Tanaka", "André Adeyemi")
@@ -26,7 +26,7 @@ def test_an_entry_of_the_query_api_becomes_a_record() -> None:
 
 
 def test_ids_from_before_2007_are_known() -> None:
-    """They have a slash in them."""
+    """These ids contain a slash."""
     [record] = arxiv.parse(api(api_entry("astro-ph/0601001v1"))).records
     assert (record.arxiv_id, record.listed_on) == ("astro-ph/0601001", None)
 
@@ -40,19 +40,19 @@ def test_ids_from_before_2007_are_known() -> None:
     ],
 )
 def test_a_withdrawal_is_read_from_the_comment(comment: str, withdrawn: bool) -> None:
-    """arXiv has no other word for it."""
+    """arXiv has no field for it."""
     [record] = arxiv.parse(api(api_entry(comment=comment))).records
     assert record.withdrawn is withdrawn
 
 
 def test_no_entries_are_no_fault() -> None:
-    """A missing id, a weekend or a holiday."""
+    """The result is empty for a missing id, on weekends and on holidays."""
     assert arxiv.parse(api()).rows == 0
     assert arxiv.parse_feed(feed()).rows == 0
 
 
 def test_an_error_feed_is_not_a_paper() -> None:
-    """It comes as an entry, often with status 200."""
+    """arXiv sends errors as an entry, often with status 200."""
     with pytest.raises(UnreadableAnswer, match="incorrect id format for abc"):
         arxiv.parse(API_ERROR)
     with pytest.raises(UnreadableAnswer, match="Feed error"):
@@ -60,7 +60,7 @@ def test_an_error_feed_is_not_a_paper() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ("<html><body>Please sign in</body></html>", "web page"),
         ("", "empty"),
@@ -68,21 +68,21 @@ def test_an_error_feed_is_not_a_paper() -> None:
         ("<rss version='2.0'><channel/></rss>", "not an Atom feed"),
     ],
 )
-def test_what_is_no_feed_is_told(answer: str, told: str) -> None:
-    """arXiv answers with plain words when it is tired."""
-    with pytest.raises(UnreadableAnswer, match=told):
+def test_what_is_no_feed_is_told(answer: str, message: str) -> None:
+    """arXiv sometimes answers with plain text."""
+    with pytest.raises(UnreadableAnswer, match=message):
         arxiv.parse(answer)
 
 
 def test_entities_are_refused_before_they_grow() -> None:
-    """A billion laughs are no feed."""
+    """A feed must not declare entities (billion laughs)."""
     bomb = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>' + api(api_entry(title="&b;"))
     with pytest.raises(UnreadableAnswer, match="entities"):
         arxiv.parse(bomb)
 
 
 def test_new_and_cross_are_listings_and_new_versions_are_not() -> None:
-    """A replaced paper was announced before: readers have it."""
+    """A replaced paper was announced before."""
     kinds = ("new", "cross", "replace", "replace-cross")
     entries = [feed_entry(f"2611.0000{n}v1", announced=kind) for n, kind in enumerate(kinds)]
     records = arxiv.parse_feed(feed(*entries)).records
@@ -101,7 +101,7 @@ def test_an_entry_of_the_daily_feed_becomes_a_record() -> None:
 
 @pytest.mark.parametrize("lost", [10, 120, 400])
 def test_a_truncated_feed_gives_its_complete_entries_and_one_clear_error(lost: int) -> None:
-    """Wherever it was cut."""
+    """The position of the cut does not matter."""
     text = feed(feed_entry("2611.00001v1"), feed_entry("2611.00002v1"), feed_entry("2611.00003v1"))
     parsed = arxiv.parse_feed(text[: -lost - len("\n</feed>\n")])
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001", "2611.00002"]
@@ -111,7 +111,7 @@ def test_a_truncated_feed_gives_its_complete_entries_and_one_clear_error(lost: i
 
 
 def test_a_feed_with_broken_markup_gives_what_comes_before_it() -> None:
-    """One unescaped sign in a title must not cost the whole morning."""
+    """One unescaped character in a title must not lose the whole feed."""
     parsed = arxiv.parse_feed(feed(feed_entry("2611.00001v1"), feed_entry(title="R & D < 3")))
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001"]
     assert [rejection.reason for rejection in parsed.rejections] == [
@@ -120,7 +120,7 @@ def test_a_feed_with_broken_markup_gives_what_comes_before_it() -> None:
 
 
 def test_an_entry_without_id_or_title_is_rejected_with_its_number() -> None:
-    """The others are read."""
+    """The other entries are read."""
     text = api(api_entry(), api_entry("nonsense"), api_entry("2611.00003v1", title=" "))
     parsed = arxiv.parse(text)
     assert parsed.rows == 3
@@ -131,7 +131,7 @@ def test_an_entry_without_id_or_title_is_rejected_with_its_number() -> None:
 
 
 def test_control_characters_do_not_end_the_feed() -> None:
-    """XML forbids them, and authors paste them."""
+    """XML forbids them, but authors paste them."""
     assert len(arxiv.parse(api(api_entry(title="Pi\x0bgeons"), api_entry("2611.00002v1"))).records) == 2
 
 
@@ -150,5 +150,5 @@ def test_control_characters_do_not_end_the_feed() -> None:
 def test_an_announcement_has_the_submissions_between_two_afternoons(
     day: date, since: datetime, until: datetime
 ) -> None:
-    """So a missed announcement can be asked for again, without a gap and without overlap."""
+    """So a missed announcement can be requested later, without gap or overlap."""
     assert arxiv.window(day) == (since, until)

@@ -1,4 +1,4 @@
-"""Text as people read it, out of what sources send."""
+"""Text of sources is cleaned for display."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_latex_is_shown_as_unicode_and_other_text_is_left_alone(raw: str, shown:
 
 @given(st.text() | st.binary() | st.none() | st.integers() | st.floats() | st.lists(st.text()))
 def test_nothing_makes_it_raise(value: object) -> None:
-    """Any value is something usable, or nothing."""
+    """Any value gives clean text or an empty one."""
     for function in (
         sanitize.title,
         sanitize.clean_text,
@@ -56,7 +56,7 @@ def test_nothing_makes_it_raise(value: object) -> None:
 
 @given(st.text(alphabet="\\${}^_%&ab 1", max_size=60))
 def test_nothing_like_latex_makes_it_raise(text: str) -> None:
-    """The parser fails in many ways; then the text stays as it is."""
+    """If the LaTeX parser fails, the text stays as it is."""
     sanitize.clean_text(text)
 
 
@@ -76,7 +76,7 @@ def test_nothing_like_latex_makes_it_raise(text: str) -> None:
     ],
 )
 def test_arxiv_ids_are_found_where_they_are_meant(value: str, arxiv_id: str, version: int) -> None:
-    """In ids and in addresses of arXiv, and nowhere else."""
+    """They are found in ids and URLs of arXiv only."""
     assert sanitize.arxiv_id(value) == (arxiv_id, version)
 
 
@@ -84,12 +84,12 @@ def test_arxiv_ids_are_found_where_they_are_meant(value: str, arxiv_id: str, ver
     "value", ["javascript:alert(1)", "ftp://a.test", "https://a b", 'https://a"b', "https:///x", "//a.test"]
 )
 def test_an_address_that_must_not_stand_in_a_mail_is_dropped(value: str) -> None:
-    """It would be a link there."""
+    """A mail would show it as a link."""
     assert sanitize.url(value) == ""
 
 
 def test_days() -> None:
-    """Days that do not exist are none."""
+    """Days that do not exist are rejected."""
     assert sanitize.day("2026-02-30") is None
     assert sanitize.day("2026-11-20T23:59:59.000Z") == date(2026, 11, 20)
     assert sanitize.utc_day("2026-11-20T23:59:59-05:00") == date(2026, 11, 21)
@@ -102,11 +102,11 @@ def test_days() -> None:
     [(3, 3), (3.0, 3), (True, None), (-1, None), ("3", None), (10**12, None), (None, None)],
 )
 def test_counts(value: object, count: int | None) -> None:
-    """A figure is a whole number that a column holds."""
+    """A count is an integer that fits the column."""
     assert sanitize.non_negative_int(value) == count
 
 
 def test_not_a_number_is_no_count() -> None:
-    """JSON of some origins has NaN and Infinity."""
+    """Some producers of JSON write NaN and Infinity."""
     assert sanitize.non_negative_int(float("nan")) is None
     assert sanitize.non_negative_int(float("inf")) is None

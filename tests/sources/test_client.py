@@ -1,4 +1,4 @@
-"""The polite client: who asks, how often, how long, and when it gives up."""
+"""The polite HTTP client: identification, rate limits, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ URL = "https://huggingface.co/api/daily_papers"
 
 @pytest.fixture(autouse=True)
 def _no_waiting() -> Iterator[None]:
-    """Tries again at once."""
+    """Retry without pauses."""
     stamina.set_testing(True, attempts=3)
     yield
     stamina.set_testing(False)
 
 
 class Upstream(Peer):
-    """A source that remembers how long we waited, too."""
+    """A peer that records the pauses of the client, too."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         super().__init__(*answers)
@@ -39,7 +39,7 @@ class Upstream(Peer):
         self.waits.append(seconds)
 
     def ask(self, now: datetime, work: Callable[[Client], Awaitable[object]]) -> object:
-        """Run some work with a client on this source."""
+        """Run some work with a client whose requests go to this source."""
 
         async def run() -> object:
             wire = HttpTransport(httpx.MockTransport(self), self.sleep, _resolve)
@@ -57,7 +57,7 @@ async def _resolve(host: str, port: int) -> list[str]:
 
 
 def test_it_says_who_asks(now: datetime) -> None:
-    """With an address to write to."""
+    """The User-Agent has an address to write to."""
     upstream = Upstream(httpx.Response(200, content=b"[]"))
     assert upstream.get(now, params={"p": 1}).body == b"[]"
     assert upstream.asked[0].headers["user-agent"] == "Paperboy/0.1 (ops@paperboy.test)"
@@ -65,7 +65,7 @@ def test_it_says_who_asks(now: datetime) -> None:
 
 
 def test_what_did_not_change_is_not_sent_again(now: datetime) -> None:
-    """ETag and Last-Modified come and go."""
+    """ETag and Last-Modified are sent back to the source."""
     upstream = Upstream(httpx.Response(304, headers={"etag": '"b"'}))
     reply = upstream.get(now, etag='"a"', last_modified="Fri, 20 Nov 2026 00:00:00 GMT")
     assert not reply.changed
@@ -80,7 +80,7 @@ def test_what_did_not_change_is_not_sent_again(now: datetime) -> None:
     [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.Response(502), httpx.Response(503)],
 )
 def test_a_fault_that_passes_is_tried_again(now: datetime, fault: httpx.Response | Exception) -> None:
-    """And goes unnoticed."""
+    """The caller does not notice it."""
     upstream = Upstream(fault, fault, httpx.Response(200, content=b"[]"))
     assert upstream.get(now).body == b"[]"
     assert len(upstream.asked) == 3
@@ -88,7 +88,7 @@ def test_a_fault_that_passes_is_tried_again(now: datetime, fault: httpx.Response
 
 @pytest.mark.parametrize("fault", [httpx.ConnectError("refused"), httpx.Response(500)])
 def test_a_fault_that_stays_is_told(now: datetime, fault: httpx.Response | Exception) -> None:
-    """After three times."""
+    """The error is raised after three attempts."""
     upstream = Upstream(fault)
     with pytest.raises(SourceError, match=r"huggingface\.co"):
         upstream.get(now)
@@ -96,7 +96,7 @@ def test_a_fault_that_stays_is_told(now: datetime, fault: httpx.Response | Excep
 
 
 def test_a_refusal_is_not_repeated(now: datetime) -> None:
-    """A bad date stays bad."""
+    """A client error is not retried."""
     upstream = Upstream(httpx.Response(400, content=b'{"error":"Invalid date"}'))
     with pytest.raises(SourceError, match=r"HTTP 400.*Invalid date"):
         upstream.get(now)
@@ -108,7 +108,7 @@ def test_a_refusal_is_not_repeated(now: datetime) -> None:
     [({"RateLimit": '"api";r=0;t=55'}, 56), ({"Retry-After": "7"}, 7)],
 )
 def test_it_waits_as_long_as_it_is_asked_to(now: datetime, headers: dict[str, str], seconds: int) -> None:
-    """Hugging Face says when its window ends."""
+    """Hugging Face says when its rate limit's window ends."""
     upstream = Upstream(httpx.Response(429, headers=headers), httpx.Response(200))
     upstream.get(now)
     [wait] = upstream.waits
@@ -116,7 +116,7 @@ def test_it_waits_as_long_as_it_is_asked_to(now: datetime, headers: dict[str, st
 
 
 def test_a_budget_that_is_used_up_is_waited_for_before_it_is_refused(now: datetime) -> None:
-    """The last good answer says so."""
+    """The last successful response says so."""
 
     async def twice(polite: Client) -> None:
         await polite.get(URL)
@@ -128,7 +128,7 @@ def test_a_budget_that_is_used_up_is_waited_for_before_it_is_refused(now: dateti
 
 
 def test_a_long_wait_is_left_to_a_later_run(now: datetime) -> None:
-    """Nobody sleeps for an hour: the source says when to come back."""
+    """The run does not sleep for an hour; the error has the time of the next attempt."""
     upstream = Upstream(httpx.Response(503, headers={"Retry-After": "3600"}))
     with pytest.raises(SourceError) as caught:
         upstream.get(now)
@@ -137,7 +137,7 @@ def test_a_long_wait_is_left_to_a_later_run(now: datetime) -> None:
 
 
 def test_arxiv_is_asked_every_three_seconds_on_one_connection(now: datetime) -> None:
-    """Over both of its interfaces, however many ask at once."""
+    """This holds for concurrent requests to both interfaces together."""
 
     async def many(polite: Client) -> None:
         urls = ["https://export.arxiv.org/api/query", "https://rss.arxiv.org/atom/cs.AI"] * 3
@@ -151,7 +151,7 @@ def test_arxiv_is_asked_every_three_seconds_on_one_connection(now: datetime) -> 
 
 
 def test_arxivs_first_429_ends_it_for_ten_minutes(now: datetime) -> None:
-    """For both interfaces; nothing more is asked."""
+    """This holds for both interfaces; no more requests are sent."""
 
     async def both(polite: Client) -> list[object]:
         urls = ["https://export.arxiv.org/api/query", "https://rss.arxiv.org/atom/cs.AI"]
@@ -164,7 +164,7 @@ def test_arxivs_first_429_ends_it_for_ten_minutes(now: datetime) -> None:
 
 
 def test_a_stop_begins_when_it_is_asked_for(now: datetime) -> None:
-    """Nine minutes into a run, ten minutes from the run's beginning would be one."""
+    """Nine minutes into a run, a stop counted from the run's start would last one minute instead of ten."""
 
     async def late(polite: Client) -> None:
         polite.started -= 9 * 60
@@ -176,7 +176,7 @@ def test_a_stop_begins_when_it_is_asked_for(now: datetime) -> None:
 
 
 def test_an_endless_answer_is_cut_short(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is finite."""
+    """Responses have a maximum size."""
     monkeypatch.setattr(http_client, "MOST_BYTES", 1000)
     with pytest.raises(UnreadableAnswer):
         Upstream(httpx.Response(200, content=b"x" * 2000)).get(now)
@@ -184,7 +184,7 @@ def test_an_endless_answer_is_cut_short(now: datetime, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "GZIP", "identity", ""])
 def test_a_compressed_answer_is_read(now: datetime, encoding: str) -> None:
-    """In the one coding that was asked for, whatever follows its end."""
+    """Bytes after the end of the gzip data are ignored."""
     sent = gzip.compress(b"<rss/>" * 9999) + b"\0\0" if "zip" in encoding.lower() else b"<rss/>" * 9999
     headers = {"content-encoding": encoding} if encoding else {}
     upstream = Upstream(httpx.Response(200, headers=headers, stream=httpx.ByteStream(sent)))
@@ -196,7 +196,7 @@ def test_a_compressed_answer_is_read(now: datetime, encoding: str) -> None:
     "url", ["file:///etc/passwd", "gopher://a.test", "https://", "nonsense", "http://[::1"]
 )
 def test_only_the_web_is_asked(now: datetime, url: str) -> None:
-    """An address comes from an operator, and may be anything."""
+    """An operator may enter any URL."""
     upstream = Upstream(httpx.Response(200))
     with pytest.raises(SourceError):
         upstream.get(now, url)
@@ -205,7 +205,7 @@ def test_only_the_web_is_asked(now: datetime, url: str) -> None:
 
 @pytest.mark.parametrize("host", ["inside.test", "both.test"])
 def test_a_feed_may_not_lead_inside_nor_redirect_there(now: datetime, host: str) -> None:
-    """Unless the operator allowed it; one private address among several is enough to refuse."""
+    """One private address among several is enough, unless the operator allows it."""
     moved = Upstream(httpx.Response(302, headers={"location": f"http://{host}/secrets"}))
     with pytest.raises(SourceError, match="private"):
         moved.get(now, "https://feeds.test/rss", public_only=True)
@@ -215,7 +215,7 @@ def test_a_feed_may_not_lead_inside_nor_redirect_there(now: datetime, host: str)
 
 
 def test_redirects_are_followed_and_end(now: datetime) -> None:
-    """Feeds move; some of them in circles."""
+    """Redirect loops end with an error."""
     moved = Upstream(httpx.Response(301, headers={"location": "/new"}), httpx.Response(200, content=b"ok"))
     assert moved.get(now, "https://feeds.test/old").body == b"ok"
     with pytest.raises(SourceError, match="redirects"):
@@ -223,16 +223,16 @@ def test_redirects_are_followed_and_end(now: datetime) -> None:
 
 
 def test_what_is_posted_goes_to_one_address_once(now: datetime) -> None:
-    """A token never follows a redirect, nor is a question that may cost money asked again by itself."""
+    """Redirects are not followed, to protect the token, and requests that may cost money are not retried."""
     for answer in (
         httpx.Response(307, headers={"location": "https://elsewhere.test/"}),
         httpx.Response(503, headers={"retry-after": "1"}, text="your token s3cr3t was fine"),
         httpx.ReadTimeout("too slow"),
     ):
         upstream = Upstream(answer)
-        with pytest.raises(SourceError) as told:
+        with pytest.raises(SourceError) as error:
             upstream.ask(now, lambda polite: polite.post("https://model.test/v1", {"n": 1}, "s3cr3t"))
-        assert "s3cr3t" not in str(told.value)
+        assert "s3cr3t" not in str(error.value)
         [request] = upstream.asked
         assert request.headers["authorization"] == "Bearer s3cr3t"
         assert request.content == b'{"n":1}'

@@ -14,7 +14,7 @@ DAY = date(2026, 11, 20)
 
 
 def test_ids_are_found_in_links() -> None:
-    """A DOI in one, an arXiv id in the other; the entry without a title is rejected."""
+    """One entry has a DOI, one an arXiv id; the entry without a title is rejected."""
     parsed = feed.parse(answers.RSS, DAY)
     first, second = parsed.records
     assert (first.doi, first.arxiv_id) == ("10.1234/pigeons.1", "")
@@ -23,7 +23,7 @@ def test_ids_are_found_in_links() -> None:
 
 
 def test_markup_is_removed_and_days_are_of_utc() -> None:
-    """Half past ten in the evening in New York is the next day."""
+    """22:30 in New York is the next day in UTC."""
     first, second = feed.parse(answers.RSS, DAY).records
     assert first.abstract == "We teach & test."
     assert first.authors == ("Mei Tanaka", "Olu Adeyemi")
@@ -32,13 +32,13 @@ def test_markup_is_removed_and_days_are_of_utc() -> None:
 
 
 def test_new_versions_in_a_feed_of_arxiv_are_no_listings() -> None:
-    """Its RSS says so, too."""
+    """arXiv's RSS marks them, too."""
     text = answers.feed(answers.feed_entry(), answers.feed_entry("2611.00002v2", announced="replace"))
     assert [record.listed_on for record in feed.parse(text, DAY).records] == [date(2026, 11, 19), None]
 
 
 def test_a_truncated_feed_gives_its_complete_entries_and_one_clear_error() -> None:
-    """The half entry does not become a paper."""
+    """The incomplete entry does not become a paper."""
     parsed = feed.parse(answers.RSS[: answers.RSS.index("Owls.")], DAY)
     assert [record.title for record in parsed.records] == ["Pigeons That Plan"]
     assert [(r.reason, r.row) for r in parsed.rejections] == [("the answer was cut off", None)]
@@ -55,19 +55,19 @@ def test_a_truncated_feed_gives_its_complete_entries_and_one_clear_error() -> No
     ],
 )
 def test_what_is_no_feed_is_told(answer: str) -> None:
-    """A login page, nothing, and an entity bomb."""
+    """The answers are a login page, an empty text and an entity bomb."""
     with pytest.raises(UnreadableAnswer):
         feed.parse(answer, DAY)
 
 
 def test_an_arxiv_doi_is_an_arxiv_id() -> None:
-    """Publishers' feeds give it as 10.48550/arXiv.X."""
+    """Publishers' feeds have it as 10.48550/arXiv.X."""
     text = answers.RSS.replace("10.1234/Pigeons.1", "10.48550/arXiv.2611.00007")
     assert feed.parse(text, DAY).records[0].arxiv_id == "2611.00007"
     assert feed.parse(text, DAY).records[0].doi == ""
 
 
 def test_a_date_that_is_none_is_the_day_of_reading() -> None:
-    """Also where the feed says when it was published, in words that mean no day."""
+    """This also holds if the date of the entry cannot be parsed."""
     text = answers.RSS.replace("Thu, 19 Nov 2026 22:30:00 -0500", "the day before the feast")
     assert feed.parse(text, DAY).records[0].listed_on == DAY

@@ -1,4 +1,4 @@
-"""Hugging Face Daily Papers: every shape that its rows ever had, and what is wrong with some."""
+"""Hugging Face Daily Papers: all shapes of rows so far, and their faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANYTHING = st.recursive(
 
 
 def test_a_row_becomes_a_record() -> None:
-    """Every field comes from where the truth is: votes inside, comments outside, the day of the listing."""
+    """Votes come from the inner object, comments from the outer, and the day is that of the listing."""
     [record] = huggingface.parse(hf(hf_row())).records
     assert record.arxiv_id == "2611.00001"
     assert (record.upvotes, record.comments, record.stars) == (7, 2, 40)
@@ -36,20 +36,20 @@ def test_a_row_becomes_a_record() -> None:
 
 
 def test_hidden_authors_are_counted_and_not_named() -> None:
-    """The true count is kept; whoever is hidden stays so."""
+    """They count, but their names do not appear."""
     [record] = huggingface.parse(hf(hf_row())).records
     assert record.authors == ("Mei Tanaka", "Olu Adeyemi")
     assert record.author_count == 3
 
 
 def test_midnight_is_a_day_and_is_never_moved_to_another_zone() -> None:
-    """The day before in New York is the classic mistake."""
+    """A conversion to New York time would give the day before."""
     [record] = huggingface.parse(hf(hf_row(submittedOnDailyAt="2026-11-19T00:00:00.000Z"))).records
     assert record.listed_on == DAY
 
 
 def test_old_rows_take_the_day_that_was_asked_for() -> None:
-    """The oldest answers do not say on which day they list a paper."""
+    """The oldest answers have no day of the listing."""
     row = hf_row()
     del row["paper"]["submittedOnDailyAt"]
     assert huggingface.parse(hf(row), DAY).records[0].listed_on == DAY
@@ -57,7 +57,7 @@ def test_old_rows_take_the_day_that_was_asked_for() -> None:
 
 
 def test_flat_rows_and_bare_figures_are_read() -> None:
-    """Search results are flat, and archives of the figures have four fields."""
+    """Search results are flat, and archives of figures have four fields."""
     flat = hf_row()["paper"]
     bare = {"date": "2026-11-18", "arxiv_id": "2611.00003", "title": "Owls", "upvotes": 0, "comments": None}
     first, second = huggingface.parse(json.dumps([flat, bare])).records
@@ -66,7 +66,7 @@ def test_flat_rows_and_bare_figures_are_read() -> None:
 
 
 def test_rows_kept_as_python_literals_are_read() -> None:
-    """Some archives wrote each row as Python shows it, one of them within an object. Nothing is run."""
+    """Some archives stored each row as a Python literal, one of them within an object. No code is run."""
     rows = [repr(hf_row("2611.00001")), repr(hf_row("2611.00002"))]
     wrapped = json.dumps({"status": "success", "date": "2026-11-19", "count": 2, "data": rows})
     assert [r.arxiv_id for r in huggingface.parse(json.dumps(rows)).records] == ["2611.00001", "2611.00002"]
@@ -88,7 +88,7 @@ def test_rows_kept_as_python_literals_are_read() -> None:
     ],
 )
 def test_a_row_of_a_wrong_shape_is_rejected_alone(row: Any, reason: str) -> None:
-    """It is told with its number; its neighbours are read."""
+    """The rejection has its number; the rows around it are read."""
     parsed = huggingface.parse(hf(hf_row("2611.00001"), row, hf_row("2611.00002")))
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001", "2611.00002"]
     assert [(rejection.reason, rejection.row) for rejection in parsed.rejections] == [(reason, 2)]
@@ -120,7 +120,7 @@ def test_an_empty_day_is_no_fault() -> None:
 
 
 def test_an_answer_that_was_cut_off_gives_its_complete_rows_and_says_so() -> None:
-    """The rows before the cut are good."""
+    """The rows before the cut are read, and a rejection names the cut."""
     text = hf(hf_row("2611.00001"), hf_row("2611.00002"), hf_row("2611.00003"))
     parsed = huggingface.parse(text[:-200], DAY)
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001", "2611.00002"]
@@ -129,7 +129,7 @@ def test_an_answer_that_was_cut_off_gives_its_complete_rows_and_says_so() -> Non
 
 
 def test_an_answer_that_is_broken_in_the_middle_gives_the_rows_before_it() -> None:
-    """It is told apart from one that was cut off."""
+    """The rejection differs from that of a truncated answer."""
     text = hf(hf_row("2611.00001"), hf_row("2611.00002")).replace('"2611.00002"', "2611.000.02")
     parsed = huggingface.parse(text, DAY)
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001"]
@@ -137,37 +137,37 @@ def test_an_answer_that_is_broken_in_the_middle_gives_the_rows_before_it() -> No
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ("<!DOCTYPE html><html><title>Sign in</title></html>", "web page"),
         ("", "empty"),
         ("Bad gateway", "not JSON"),
         ('[{"paper": {"id"', "not JSON"),
-        ('"just a text"', "lone str"),
+        ('"just a text"', "single str"),
         ('{"error": "Invalid date"}', "Invalid date"),
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_an_answer_that_is_none_is_told_clearly(answer: str, told: str) -> None:
+def test_an_answer_that_is_none_is_told_clearly(answer: str, message: str) -> None:
     """A login page is not taken for an empty day."""
-    with pytest.raises(UnreadableAnswer, match=told):
+    with pytest.raises(UnreadableAnswer, match=message):
         huggingface.parse(answer, DAY)
 
 
 def test_an_abstract_of_ten_megabytes_is_cut() -> None:
-    """It would make the mail and the database sick."""
+    """Neither a mail nor the database should hold it."""
     [record] = huggingface.parse(hf(hf_row(summary="pigeon " * 1_500_000)), DAY).records
     assert len(record.abstract) <= sanitize.ABSTRACT_CHARS
 
 
 def test_control_characters_and_half_characters_are_removed() -> None:
-    """PostgreSQL takes no NUL, and UTF-8 no lone surrogate."""
+    """PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
     [record] = huggingface.parse(hf(hf_row(title="Pi\x00ge\ud800ons\x07\r\nfly")), DAY).records
     assert record.title == "Pigeons fly"
 
 
 def test_places_are_counted_for_each_day() -> None:
-    """A file of many days begins each of them at one."""
+    """In a file of many days the ranks of each day begin at one."""
     other = {"submittedOnDailyAt": "2026-11-20T03:00:00.000Z"}
     parsed = huggingface.parse(hf(hf_row("2611.00001"), hf_row("2611.00002", **other), hf_row("2611.00003")))
     assert [record.rank for record in parsed.records] == [1, 1, 2]

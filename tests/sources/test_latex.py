@@ -1,4 +1,4 @@
-"""LaTeX as people read it."""
+"""LaTeX is converted to readable Unicode."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from app.text import latex
     ],
 )
 def test_latex_becomes_unicode(raw: str, shown: str) -> None:
-    """Scripts, alphabets, fractions and accents; and what lost its backslash on the way."""
+    """Scripts, alphabets, fractions, accents, and commands that have lost their backslash."""
     assert latex.latex_to_unicode(raw) == shown
 
 
@@ -46,7 +46,7 @@ def test_latex_becomes_unicode(raw: str, shown: str) -> None:
     ],
 )
 def test_what_is_no_latex_stays(text: str) -> None:
-    """Markup is text here: whoever shows it escapes it."""
+    """Markup is text here; it is escaped when it is shown."""
     assert latex.latex_to_unicode(text) == text
 
 
@@ -55,7 +55,7 @@ def test_what_is_no_latex_stays(text: str) -> None:
     st.lists(st.sampled_from([*"\\${}^_%~-`'<> ab1", "\\frac", "\\cite{", "\\mathbb", "\\x"]), max_size=30)
 )
 def test_nothing_makes_it_raise_or_grow_without_end(parts: list[str]) -> None:
-    """Well-formed or not; and no markup appears that was not there."""
+    """Neither well-formed nor broken text gains markup."""
     text = "".join(parts)
     shown = latex.latex_to_unicode(text)
     assert len(shown) <= len(text) * 4 + 100

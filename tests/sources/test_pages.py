@@ -1,4 +1,4 @@
-"""Saved search pages: titles without ids, days without years, and lines that are missing."""
+"""Saved search pages have titles without ids, days without years, and may lack lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TODAY = date(2026, 11, 20)
 
 
 def test_papers_are_their_titles_and_abstracts() -> None:
-    """One has its last lines, one lost them, one has its abstract in two pieces."""
+    """One paper has its last lines, one has lost them, one has an abstract in two paragraphs."""
     parsed = saved_pages.parse(PAGE, today=TODAY)
     assert [record.title for record in parsed.records] == [
         "Pigeons That Plan: Part I",
@@ -27,7 +27,7 @@ def test_papers_are_their_titles_and_abstracts() -> None:
 
 
 def test_the_year_is_the_one_after_the_newest_that_the_page_names() -> None:
-    """The page leaves the current year out, so 2024 is the year before it."""
+    """The page leaves out the current year, so 2024 is the year before it."""
     first, _, third = saved_pages.parse(PAGE, today=TODAY).records
     assert first.listed_on == date(2025, 11, 3)
     assert first.published_on == date(2025, 1, 24)
@@ -35,20 +35,20 @@ def test_the_year_is_the_one_after_the_newest_that_the_page_names() -> None:
 
 
 def test_without_any_year_it_is_the_last_such_day() -> None:
-    """Never one that is still to come."""
+    """It is never a day in the future."""
     undated = PAGE.replace(", 2024", "")
     assert saved_pages.parse(undated, today=TODAY).records[0].listed_on == date(2026, 11, 3)
     assert saved_pages.parse(undated, today=date(2026, 11, 2)).records[0].listed_on == date(2025, 11, 3)
 
 
 def test_a_given_day_overrides_the_header() -> None:
-    """The operator knows when it was saved."""
+    """The operator knows when the page was saved."""
     day = date(2024, 3, 11)
     assert {record.listed_on for record in saved_pages.parse(PAGE, day, today=TODAY).records} == {day}
 
 
 def test_a_title_alone_is_rejected() -> None:
-    """A page that was cut off in the middle of a paper."""
+    """The page was cut off in the middle of a paper."""
     cut = PAGE[: PAGE.index("Owls are said")]
     parsed = saved_pages.parse(cut, today=TODAY)
     assert len(parsed.records) == 1
@@ -57,6 +57,6 @@ def test_a_title_alone_is_rejected() -> None:
 
 @pytest.mark.parametrize("text", ["", "Some other text\n\nwith paragraphs", "<html></html>"])
 def test_what_is_no_such_page_is_told(text: str) -> None:
-    """Any text has paragraphs."""
+    """Paragraphs alone do not make a search page."""
     with pytest.raises(UnreadableAnswer):
         saved_pages.parse(text, today=TODAY)

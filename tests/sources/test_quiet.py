@@ -1,4 +1,4 @@
-"""Silence is explained."""
+"""The calendar explains days without papers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.types import SourceKind
 
 
 def test_weekends_and_holidays_have_their_sentence() -> None:
-    """A reader who wonders is told."""
+    """The sentence is shown to readers."""
     saturday, thanksgiving, friday = date(2026, 11, 21), date(2026, 11, 26), date(2026, 11, 20)
     assert "Saturday" in calendar.no_papers_reason(SourceKind.HUGGINGFACE, saturday)
     assert "Saturday" in calendar.no_papers_reason(SourceKind.ARXIV_FEED, saturday)
@@ -22,6 +22,6 @@ def test_weekends_and_holidays_have_their_sentence() -> None:
 
 
 def test_the_announcement_before() -> None:
-    """Over a weekend, and over a holiday."""
+    """Weekends and holidays are skipped."""
     assert calendar.announcement_before(date(2026, 11, 23)) == date(2026, 11, 20)
     assert calendar.announcement_before(date(2026, 11, 27)) == date(2026, 11, 25)

@@ -1,4 +1,4 @@
-"""Saved answers: what a file is, and of which day, is guessed from its content and name."""
+"""Saved answers: the kind and the day of a file are detected from its content and name."""
 
 from __future__ import annotations
 
@@ -32,48 +32,48 @@ TODAY = date(2026, 11, 20)
         ("[]", SourceKind.JSONL),
     ],
 )
-def test_the_kind_is_guessed_from_the_content(text: str, kind: SourceKind) -> None:
-    """People have folders full of such files."""
-    assert sources.read("saved", text.encode(), TODAY).kind is kind
+def test_the_kind_is_detected_from_the_content(text: str, kind: SourceKind) -> None:
+    """Each kind has its own marks."""
+    assert sources.parse_file("saved", text.encode(), TODAY).kind is kind
 
 
-def test_the_day_is_guessed_from_the_name_unless_it_is_told() -> None:
-    """A file named for its day."""
+def test_the_day_is_detected_from_the_name_unless_it_is_given() -> None:
+    """A given day overrides the day in the name."""
     row = answers.hf_row()
     del row["paper"]["submittedOnDailyAt"]
     data = answers.hf(row).encode()
-    named = sources.read("daily-2026-11-18.json", data, TODAY).parsed.records[0]
-    told = sources.read("daily-2026-11-18.json", data, TODAY, day=date(2026, 11, 17)).parsed.records[0]
-    assert (named.listed_on, told.listed_on) == (date(2026, 11, 18), date(2026, 11, 17))
+    named = sources.parse_file("daily-2026-11-18.json", data, TODAY).parsed.records[0]
+    given = sources.parse_file("daily-2026-11-18.json", data, TODAY, day=date(2026, 11, 17)).parsed.records[0]
+    assert (named.listed_on, given.listed_on) == (date(2026, 11, 18), date(2026, 11, 17))
 
 
-def test_a_told_kind_is_taken_and_both_of_arxiv_are_arxiv() -> None:
-    """Whoever says arxiv may have either."""
+def test_a_given_kind_is_used_and_arxiv_means_either_interface() -> None:
+    """People call both kinds of files arxiv."""
     feed = answers.feed(answers.feed_entry()).encode()
-    assert sources.read("a.xml", feed, TODAY, kind=SourceKind.ARXIV).kind is SourceKind.ARXIV_FEED
-    assert sources.read("a.xml", feed, TODAY, kind=SourceKind.FEED).kind is SourceKind.FEED
+    assert sources.parse_file("a.xml", feed, TODAY, kind=SourceKind.ARXIV).kind is SourceKind.ARXIV_FEED
+    assert sources.parse_file("a.xml", feed, TODAY, kind=SourceKind.FEED).kind is SourceKind.FEED
 
 
 def test_votes_are_of_hugging_face_whatever_a_file_is_called() -> None:
-    """Under two sources they would be counted twice."""
+    """With two sources they would count twice."""
     data = b'{"id": "2611.00001", "title": "A", "upvotes": 3}'
-    assert sources.read("a.jsonl", data, TODAY, kind=SourceKind.JSONL).kind is SourceKind.HUGGINGFACE
+    assert sources.parse_file("a.jsonl", data, TODAY, kind=SourceKind.JSONL).kind is SourceKind.HUGGINGFACE
 
 
 def test_a_recorded_answer_is_unwrapped() -> None:
-    """The body is what counts; an error's reason is told."""
+    """The body is parsed; an error's reason is part of the message."""
     good = {"url": "https://export.arxiv.org/api/query", "status_code": 200, "body": answers.api()}
     bad = good | {"status_code": 400, "body": answers.API_ERROR}
-    assert sources.read("a.json", json.dumps(good).encode(), TODAY).kind is SourceKind.ARXIV
+    assert sources.parse_file("a.json", json.dumps(good).encode(), TODAY).kind is SourceKind.ARXIV
     with pytest.raises(UnreadableAnswer, match=r"HTTP 400.*incorrect id format"):
-        sources.read("a.json", json.dumps(bad).encode(), TODAY)
+        sources.parse_file("a.json", json.dumps(bad).encode(), TODAY)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n\x00\x00", b"Dear all,\n\nsee below", b"<svg/>"])
-def test_what_is_none_of_the_kinds_is_told(data: bytes) -> None:
-    """Nothing is guessed into them."""
+def test_a_file_of_no_known_kind_is_an_error(data: bytes) -> None:
+    """A file of no known kind is an error."""
     with pytest.raises(UnreadableAnswer, match="none of the kinds"):
-        sources.read("file", data, TODAY)
+        sources.parse_file("file", data, TODAY)
 
 
 @given(
@@ -95,10 +95,10 @@ def test_what_is_none_of_the_kinds_is_told(data: bytes) -> None:
 def test_no_damage_whatever_makes_it_raise_anything_else(
     text: str, place: int, length: int, instead: str, kind: SourceKind | None
 ) -> None:
-    """A piece is lost or replaced, or the wrong kind is told: it is read, or told to be unreadable."""
+    """If a part is lost or replaced, or the kind is wrong, the file is read or is unreadable."""
     damaged = (text[:place] + instead + text[place + length :]).encode("utf-8", "surrogatepass")
     try:
-        parsed = sources.read("saved.txt", damaged, TODAY, kind=kind).parsed
+        parsed = sources.parse_file("saved.txt", damaged, TODAY, kind=kind).parsed
     except UnreadableAnswer:
         return
     numbered = [rejection for rejection in parsed.rejections if rejection.row is not None]

@@ -1,9 +1,9 @@
 """PURE. Pasted or uploaded reference lists → records.
 
-The format is recognised. An entry that cannot be read is rejected alone, with its place.
+The format is detected. An entry that cannot be read becomes a rejection with its location.
 
 entry        one entry of any format: its title, ids and names, or why it is rejected
-plain_lines  links, ids, DOIs and titles, one a line
+plain_lines  links, ids, DOIs and titles, one per line
 bibtex       BibTeX and BibLaTeX, with line numbers
 ris          RIS, with line numbers
 csl_json     CSL JSON
@@ -22,8 +22,8 @@ from app.papers.bibliography.entry import Item
 from app.types import PaperRecord, ParseResult, Rejection
 
 MOST_PAPERS = 200
-MOST_REJECTIONS = 200  # more is no bibliography
-MOST_BYTES = 200_000  # of what is pasted
+MOST_REJECTIONS = 200  # a text with more is not a bibliography
+MOST_BYTES = 200_000  # of a pasted text
 MOST_FILE_BYTES = 600_000
 
 _MARKUP = re.compile(r"\s*<(?:\?xml|!doctype|html|rdf:|xml)", re.IGNORECASE)
@@ -31,49 +31,49 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def check_size(text: str) -> None:
-    """InvalidInput for more than can be pasted at once."""
+    """Raise InvalidInput if a pasted text is too long."""
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise InvalidInput(f"That is more than {MOST_BYTES // 1000} kB: please paste less at once.", "liked")
 
 
 def parse(text: str) -> ParseResult:
-    """The papers that a text names, at most MOST_PAPERS; InvalidInput when it is too long.
+    """Return the papers in a text, at most MOST_PAPERS. Raises InvalidInput if it is too long.
 
     A record has a title, an arXiv id or a DOI, or several of them.
     """
     check_size(text)
-    return _parsed(text)
+    return _parse_text(text)
 
 
 def parse_file(data: bytes) -> ParseResult:
-    """The papers in a file; InvalidInput when it is too long, or no text."""
+    """Return the papers in a file. Raises InvalidInput if it is too long or not a text."""
     if len(data) > MOST_FILE_BYTES:
         raise InvalidInput(
             f"This file is larger than {MOST_FILE_BYTES // 1000} kB: please export fewer papers at once, "
             "a collection for example.",
             "file",
         )
-    return _parsed(_text_of(data))
+    return _parse_text(_decode(data))
 
 
-def _text_of(data: bytes) -> str:
-    """UTF-8, unless it cannot be: then Latin-1, as Windows means it."""
+def _decode(data: bytes) -> str:
+    """Decode UTF-16 with a byte order mark, UTF-8, or else Windows-1252."""
     if data.startswith(_UTF16):
         return data.decode("utf-16", "replace")
     if b"\0" in data or data.startswith(b"%PDF"):
-        raise InvalidInput("This file is no text: please choose BibTeX, RIS, CSL JSON or CSV.", "file")
+        raise InvalidInput("This is not a text file: please choose BibTeX, RIS, CSL JSON or CSV.", "file")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("cp1252", "replace")
 
 
-def _parsed(text: str) -> ParseResult:
+def _parse_text(text: str) -> ParseResult:
     records: list[PaperRecord] = []
     rejections: list[Rejection] = []
     for item in _items(text.removeprefix("\ufeff")):
-        if why := _enough(item, len(records), len(rejections)):
-            rejections.insert(0, Rejection(why))  # where it is seen: not all of them are shown
+        if reason := _limit_reached(item, len(records), len(rejections)):
+            rejections.insert(0, Rejection(reason))  # first, because only the first rejections are shown
             break
         if isinstance(item, Rejection):
             rejections.append(item)
@@ -82,22 +82,22 @@ def _parsed(text: str) -> ParseResult:
     return ParseResult(len(records) + len(rejections), tuple(records), tuple(rejections))
 
 
-def _enough(item: Item, records: int, rejections: int) -> str:
-    """Why no more is read, if so."""
+def _limit_reached(item: Item, records: int, rejections: int) -> str:
+    """Return the limit because of which reading stops before this item, or ""."""
     if isinstance(item, Rejection):
-        many = rejections >= MOST_REJECTIONS
-        return f"after {MOST_REJECTIONS} that were not understood, the rest was not read" if many else ""
-    many = records >= MOST_PAPERS
-    return f"only {MOST_PAPERS} papers are read at once: the rest is left out" if many else ""
+        full = rejections >= MOST_REJECTIONS
+        return f"after {MOST_REJECTIONS} that were not understood, the rest was not read" if full else ""
+    full = records >= MOST_PAPERS
+    return f"only {MOST_PAPERS} papers are read at once: the rest is left out" if full else ""
 
 
 def _items(text: str) -> Iterator[Item]:
-    """Everything in a text, in its order, by the first format that it may be."""
+    """Return the records and rejections of a text in order, read as the first format that it may be."""
     if _MARKUP.match(text):
         reason = "XML, RDF or a web page: please export BibTeX, RIS or CSL JSON instead"
         return iter([Rejection(reason)])
-    if csl_json.recognises(text):
-        return csl_json.items(text)
-    if ris.recognises(text):
-        return ris.items(text)
-    return csv_table.items(text) if csv_table.recognises(text) else bibtex.items(text)
+    if csl_json.looks_like(text):
+        return csl_json.parse(text)
+    if ris.looks_like(text):
+        return ris.parse(text)
+    return csv_table.parse(text) if csv_table.looks_like(text) else bibtex.parse(text)

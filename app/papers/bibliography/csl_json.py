@@ -1,4 +1,4 @@
-"""PURE. CSL JSON, as Zotero, Mendeley and pandoc write it → records."""
+"""PURE. CSL JSON of Zotero, Mendeley and pandoc → records."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from app.text import sanitize
 from app.types import PaperRecord, Rejection
 
 _BEGINS = re.compile(r'\s*(?:\[\s*)?\{\s*"')
-_OF_IDS = ("URL", "number", "archive_location", "container-title")
-_PARTS = ("given", "dropping-particle", "non-dropping-particle", "family", "suffix")
+_ID_FIELDS = ("URL", "number", "archive_location", "container-title")
+_NAME_PARTS = ("given", "dropping-particle", "non-dropping-particle", "family", "suffix")
 
 
-def recognises(text: str) -> bool:
+def looks_like(text: str) -> bool:
+    """Return whether a text seems to be CSL JSON."""
     return bool(_BEGINS.match(text))
 
 
-def items(text: str) -> Iterator[Item]:
-    """The entries of a file, in their order; one that was cut off is read up to there."""
+def parse(text: str) -> Iterator[Item]:
+    """Yield the entries of a file in order. A truncated file gives its complete entries."""
     try:
-        found, broken = json_rows.parse_rows(text)
+        rows, broken = json_rows.parse_rows(text)
     except UnreadableAnswer:
         yield Rejection("JSON that cannot be read")
         return
-    for number, row in found:
+    for number, row in rows:
         yield _item(row if isinstance(row, dict) else {}, number)
     for rejection in broken:
         yield Rejection("JSON that is broken or ends too early", None, rejection.detail)
 
 
 def _item(row: Mapping[str, Any], number: int) -> Item:
-    arxiv_id, doi = entry.ids(
-        _text(row, "DOI"), [*(_text(row, name) for name in _OF_IDS), entry.of_arxiv(_text(row, "note"))]
+    arxiv_id, doi = entry.find_ids(
+        _text(row, "DOI"), [*(_text(row, name) for name in _ID_FIELDS), entry.arxiv_note(_text(row, "note"))]
     )
     record = PaperRecord(
         title=entry.prose(row.get("title"), sanitize.TITLE_CHARS),
@@ -46,7 +47,7 @@ def _item(row: Mapping[str, Any], number: int) -> Item:
         abstract=entry.prose(row.get("abstract"), entry.ABSTRACT_CHARS),
         authors=_authors(row.get("author")),
     )
-    return entry.item(
+    return entry.checked_item(
         entry.EntryLocation("a CSL JSON entry", None, _text(row, "id") or f"number {number}"), record
     )
 
@@ -57,9 +58,9 @@ def _text(row: Mapping[str, Any], name: str) -> str:
 
 
 def _authors(value: object) -> tuple[str, ...]:
-    people = [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-    said = (
-        _text(each, "literal") or " ".join(filter(None, (_text(each, part) for part in _PARTS)))
-        for each in people[: entry.AUTHORS_READ]
+    people = [person for person in value if isinstance(person, dict)] if isinstance(value, list) else []
+    names = (
+        _text(person, "literal") or " ".join(filter(None, (_text(person, part) for part in _NAME_PARTS)))
+        for person in people[: entry.AUTHORS_READ]
     )
-    return tuple(filter(None, map(sanitize.one_line, said)))
+    return tuple(filter(None, map(sanitize.one_line, names)))

@@ -1,4 +1,4 @@
-"""PURE. A table with a head, as Zotero's CSV is one → records."""
+"""PURE. A CSV table with a header row, such as Zotero's → records."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from app.papers.bibliography.entry import Item
 from app.text import sanitize
 from app.types import PaperRecord, Rejection
 
-_BESIDE_TITLE = {"doi", "url", "author", "authors", "abstract note", "abstract"}
+_OTHER_COLUMNS = {"doi", "url", "author", "authors", "abstract note", "abstract"}
 
 
-def recognises(text: str) -> bool:
+def looks_like(text: str) -> bool:
+    """Return whether the first line has the column names of a table of papers."""
     columns = _columns(text)
-    return "title" in columns and bool(_BESIDE_TITLE & {*columns})
+    return "title" in columns and bool(_OTHER_COLUMNS & {*columns})
 
 
-def items(text: str) -> Iterator[Item]:
-    """The rows under the head, in their order."""
+def parse(text: str) -> Iterator[Item]:
+    """Yield the rows below the header in order."""
     lines, first = csv.reader(text.splitlines(keepends=True)), 1
     try:
-        columns, first = _names(next(lines)), lines.line_num + 1
+        columns, first = _column_names(next(lines)), lines.line_num + 1
         for line in lines:
             if any(line):
                 yield _item(dict(zip(columns, line, strict=False)), first)
@@ -32,20 +33,20 @@ def items(text: str) -> Iterator[Item]:
 
 
 def _columns(text: str) -> list[str]:
-    head = text[:2_000].partition("\n")[0]
+    header = text[:2_000].partition("\n")[0]
     try:
-        return _names(next(csv.reader([head]), []))
+        return _column_names(next(csv.reader([header]), []))
     except csv.Error:
         return []
 
 
-def _names(head: Iterable[str]) -> list[str]:
-    return [name.strip().lower() for name in head]
+def _column_names(header: Iterable[str]) -> list[str]:
+    return [name.strip().lower() for name in header]
 
 
 def _item(row: Mapping[str, str], first: int) -> Item:
-    places = (row.get("url", ""), row.get("number", ""), row.get("archive location", ""))
-    arxiv_id, doi = entry.ids(row.get("doi", ""), [*places, entry.of_arxiv(row.get("extra", ""))])
+    texts = (row.get("url", ""), row.get("number", ""), row.get("archive location", ""))
+    arxiv_id, doi = entry.find_ids(row.get("doi", ""), [*texts, entry.arxiv_note(row.get("extra", ""))])
     record = PaperRecord(
         title=entry.prose(row.get("title"), sanitize.TITLE_CHARS),
         arxiv_id=arxiv_id,
@@ -53,4 +54,4 @@ def _item(row: Mapping[str, str], first: int) -> Item:
         abstract=entry.prose(row.get("abstract note") or row.get("abstract"), entry.ABSTRACT_CHARS),
         authors=entry.names((row.get("author") or row.get("authors") or "").split(";")),
     )
-    return entry.item(entry.EntryLocation("a row of the table", first, row.get("key", "")), record)
+    return entry.checked_item(entry.EntryLocation("a row of the table", first, row.get("key", "")), record)

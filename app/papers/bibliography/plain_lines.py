@@ -1,4 +1,4 @@
-"""PURE. Lines as people type them → records: a line names one paper by its title, or several by their ids."""
+"""PURE. Typed lines → records. A line has the title of one paper, or the ids of one or more."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from app.types import PaperRecord, Rejection
 _BULLET = re.compile(r"^(?:[-*•–]|[\[(]?\d{1,3}[\].)])\s+")
 _BETWEEN_IDS = re.compile(r"[\s,;<>\[\]]+")
 _REMARKS = ("%", "#")
-# One long word, in letters of which words are made; or what was to be a DOI.
+# One overlong ASCII word, or a malformed DOI.
 _NO_TITLE = re.compile(r"[!-~]{41,}|(?:doi:\s*)?10\.\d*/\S*", re.IGNORECASE)
 
 
-def items(lines: Iterable[str], first: int) -> Iterator[Item]:
-    """What stands in these lines, of which the first has this number."""
+def parse(lines: Iterable[str], first: int) -> Iterator[Item]:
+    """Yield the records and rejections of lines; `first` is the number of the first line."""
     for row, typed in enumerate(lines, first):
         line = _BULLET.sub("", sanitize.one_line(typed, len(typed)))
         if line and not line.startswith(_REMARKS):
-            yield from _of_line(line, row)
+            yield from _parse_line(line, row)
 
 
-def _of_line(line: str, row: int) -> Iterator[Item]:
-    """The ids in a line, or else its words as a title."""
-    named = [record for word in _BETWEEN_IDS.split(line) if (record := _by_id(word))]
-    if named:
-        yield from named
+def _parse_line(line: str, row: int) -> Iterator[Item]:
+    """Yield a record for each id in a line. A line without ids is a title."""
+    records = [record for word in _BETWEEN_IDS.split(line) if (record := _record_of_id(word))]
+    if records:
+        yield from records
     elif is_link(line.lstrip("<([")):
-        yield Rejection("a link in which no arXiv id or DOI stands", row, line[:SHOWN_CHARS])
+        yield Rejection("a link without an arXiv id or DOI", row, line[:SHOWN_CHARS])
     elif sum(map(str.isalpha, title := sanitize.title(line))) >= 2 and not _NO_TITLE.fullmatch(line):
         yield PaperRecord(title=title)
     else:
         yield Rejection("neither a title nor a link or id", row, line[:SHOWN_CHARS])
 
 
-def _by_id(word: str) -> PaperRecord | None:
+def _record_of_id(word: str) -> PaperRecord | None:
     doi = sanitize.doi(word)
-    found = sanitize.arxiv_id_of_doi(doi) or arxiv_id(word)
-    return PaperRecord(title="", arxiv_id=found, doi=doi) if found or doi else None
+    of_arxiv = sanitize.arxiv_id_of_doi(doi) or arxiv_id(word)
+    return PaperRecord(title="", arxiv_id=of_arxiv, doi=doi) if of_arxiv or doi else None

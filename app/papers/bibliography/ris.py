@@ -1,6 +1,6 @@
-"""PURE. RIS, as reference managers and publishers write it → records.
+"""PURE. RIS of reference managers and publishers → records.
 
-Read here and not by a library: those drop or join entries without a word where a line is missing.
+No library is used: the existing ones silently drop or join entries if a line is missing.
 """
 
 from __future__ import annotations
@@ -15,51 +15,52 @@ from app.text import sanitize
 from app.types import PaperRecord
 
 _BEGINS = re.compile(r"^TY  -", re.MULTILINE)
-_TAGGED = re.compile(r"([A-Z][A-Z0-9])  - ?(.*)", re.DOTALL)
+_TAG_LINE = re.compile(r"([A-Z][A-Z0-9])  - ?(.*)", re.DOTALL)
 _TITLE, _ABSTRACT, _AUTHOR = ("TI", "T1", "CT"), ("AB", "N2"), ("AU", "A1")
-_OF_IDS = ("UR", "AN", "M1", "M3", "L1", "L2", "L3", "LK", "JO", "JF", "T2")
+_ID_TAGS = ("UR", "AN", "M1", "M3", "L1", "L2", "L3", "LK", "JO", "JF", "T2")
 
-Fields = defaultdict[str, list[list[str]]]  # by tag: its values, each in as many lines as it has
+Fields = defaultdict[str, list[list[str]]]  # by tag: its values, each a list of lines
 
 
-def recognises(text: str) -> bool:
+def looks_like(text: str) -> bool:
+    """Return whether a text has the first line of a RIS entry."""
     return bool(_BEGINS.search(text))
 
 
-def items(text: str) -> Iterator[Item]:
-    """Everything in a text, in its order. What is between the entries is read as typed lines."""
+def parse(text: str) -> Iterator[Item]:
+    """Yield the records and rejections of a text in order. Text between entries is read as plain lines."""
     fields: Fields | None = None
     value: list[str] = []
     first = 0
     for row, line in enumerate(text.splitlines(), 1):
-        tagged = _TAGGED.fullmatch(line.strip("\ufeff"))
-        tag = tagged[1] if tagged else ""
+        match = _TAG_LINE.fullmatch(line.strip("\ufeff"))
+        tag = match[1] if match else ""
         if fields is not None and tag in ("TY", "ER"):
             yield _item(fields, first)
             fields = None
-        if tagged and tag != "ER":
+        if match and tag != "ER":
             if fields is None:
                 fields, first = defaultdict(list), row
-            value = [tagged[2]]
+            value = [match[2]]
             fields[tag].append(value)
         elif fields is not None:
             value.append(line)
-        elif not tagged:
-            yield from plain_lines.items([line], row)
+        elif not match:
+            yield from plain_lines.parse([line], row)
     if fields is not None:
         yield _item(fields, first)
 
 
 def _item(fields: Fields, row: int) -> Item:
-    def said(tags: Sequence[str]) -> list[str]:
+    def values(tags: Sequence[str]) -> list[str]:
         return [" ".join(value) for tag in tags for value in fields.get(tag, ())]
 
-    arxiv_id, doi = entry.ids("".join(said(["DO"])[:1]), said(_OF_IDS))
+    arxiv_id, doi = entry.find_ids("".join(values(["DO"])[:1]), values(_ID_TAGS))
     record = PaperRecord(
-        title=entry.prose("".join(said(_TITLE)[:1]), sanitize.TITLE_CHARS),
+        title=entry.prose("".join(values(_TITLE)[:1]), sanitize.TITLE_CHARS),
         arxiv_id=arxiv_id,
         doi=doi,
-        abstract=entry.prose("".join(said(_ABSTRACT)[:1]), entry.ABSTRACT_CHARS),
-        authors=entry.names(said(_AUTHOR)),
+        abstract=entry.prose("".join(values(_ABSTRACT)[:1]), entry.ABSTRACT_CHARS),
+        authors=entry.names(values(_AUTHOR)),
     )
-    return entry.item(entry.EntryLocation("a RIS entry", row, "".join(said(["ID"])[:1])), record)
+    return entry.checked_item(entry.EntryLocation("a RIS entry", row, "".join(values(["ID"])[:1])), record)

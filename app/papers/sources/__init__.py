@@ -1,4 +1,4 @@
-"""The upstreams: one file each, `parse()` pure and `fetch()` thin.
+"""Upstream sources, one file each: `parse()` is pure and `fetch()` is thin.
 
 huggingface        Hugging Face Daily Papers
 arxiv              the query API and the daily feed
@@ -7,7 +7,7 @@ saved_pages        saved search pages
 jsonl              JSON and JSON-lines files
 json_rows          what the JSON sources share: rows, fields, rejections
 calendar           days on which a source is expected to have no papers
-state              what is remembered between two polls: ETags, days that were read
+state              what is stored between two polls: ETags, the days that were read
 http_client        the polite HTTP client: pace, retries, Retry-After, size limits
 allowed_addresses  PURE: which IP addresses a host name may lead to
 content_decoding   PURE: response bodies, decoded within limits
@@ -36,34 +36,34 @@ _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """What a file turned out to be, and what was in it."""
+    """The kind and the records of a file."""
 
     kind: SourceKind
     parsed: ParseResult
 
 
-def read(
+def parse_file(
     name: str, data: bytes, today: date, *, kind: SourceKind | None = None, day: date | None = None
 ) -> ParsedFile:
-    """Read a saved answer. What it is and its day are guessed from its content and name, unless told."""
-    text, given = _unwrapped(json_rows.text_of(data)), day
-    guessed = _guess(text)
+    """Parse a saved answer. Its kind and day are detected from its content and name, unless given."""
+    text = _unwrap_recording(json_rows.text_of(data))
+    detected = _detect(text)
     if kind is None:
-        kind = guessed
-    elif kind is SourceKind.ARXIV and guessed is SourceKind.ARXIV_FEED:
-        kind = guessed  # both are called "arxiv" by people
+        kind = detected
+    elif kind is SourceKind.ARXIV and detected is SourceKind.ARXIV_FEED:
+        kind = detected  # people call both "arxiv"
     if kind is None:
         raise UnreadableAnswer("This is none of the kinds of file that Paperboy reads.")
     if kind is SourceKind.PAGE:
-        return ParsedFile(kind, saved_pages.parse(text, given, today=today))
-    parsed = parse(kind, text, given or sanitize.day_in(name))
+        return ParsedFile(kind, saved_pages.parse(text, day, today=today))
+    parsed = parse(kind, text, day or sanitize.day_in(name))
     if kind is SourceKind.JSONL and any(record.upvotes is not None for record in parsed.records):
-        kind = SourceKind.HUGGINGFACE  # nobody else has upvotes: they must not be counted twice
+        kind = SourceKind.HUGGINGFACE  # only Hugging Face has upvotes, which must not be counted twice
     return ParsedFile(kind, parsed)
 
 
 def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
-    """PURE. An answer of a kind that says by itself what day it is of, or is told."""
+    """PURE. Parse an answer of a kind. `day` is the day it lists papers on, if it does not say so itself."""
     parsers = {
         SourceKind.HUGGINGFACE: huggingface.parse,
         SourceKind.ARXIV: arxiv.parse,
@@ -75,7 +75,7 @@ def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
 
 
 def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Ask a source for what is new, piece by piece: each piece is stored before the next is asked for."""
+    """Yield the new pages of a source. Store each page before requesting the next."""
     if state.kind is SourceKind.HUGGINGFACE:
         return huggingface.fetch(client, state, now)
     if state.kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED):
@@ -83,8 +83,8 @@ def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[Fe
     return feed.fetch(client, state, now)
 
 
-def _unwrapped(text: str) -> str:
-    """The body of a recorded answer `{url, status_code, body}`; any other text as it is."""
+def _unwrap_recording(text: str) -> str:
+    """Return the body of a recorded answer `{url, status_code, body}`, or any other text as it is."""
     if not text.lstrip().startswith("{") or '"status_code"' not in text or '"body"' not in text:
         return text
     try:
@@ -95,12 +95,12 @@ def _unwrapped(text: str) -> str:
         return text
     status = answer.get("status_code")
     if isinstance(status, int) and status >= 400:
-        raise UnreadableAnswer(f"The recorded answer is an error: HTTP {status}{_told(answer['body'])}")
+        raise UnreadableAnswer(f"The recorded answer is an error: HTTP {status}{_feed_error(answer['body'])}")
     return str(answer["body"])
 
 
-def _told(body: str) -> str:
-    """What an error feed says is wrong."""
+def _feed_error(body: str) -> str:
+    """Return the error message in an error feed of arXiv, or ""."""
     try:
         arxiv.parse(body)
     except UnreadableAnswer as error:
@@ -108,26 +108,26 @@ def _told(body: str) -> str:
     return ""
 
 
-def _guess(text: str) -> SourceKind | None:
+def _detect(text: str) -> SourceKind | None:
     start = text.lstrip()[:5_000]
     if start.startswith("<"):
-        return _guess_feed(start)
+        return _detect_feed(start)
     if start.startswith(("{", "[")):
-        return _guess_rows(start)
-    return SourceKind.PAGE if saved_pages.looks_like_one(text) else None
+        return _detect_rows(start)
+    return SourceKind.PAGE if saved_pages.looks_like(text) else None
 
 
-def _guess_feed(start: str) -> SourceKind | None:
+def _detect_feed(start: str) -> SourceKind | None:
     json_rows.refuse_markup(start, "a feed")
     if not _ROOT.search(start):
         return None
     if "<feed" not in start or "arxiv.org" not in start:
         return SourceKind.FEED
-    announced = "announce_type" in start or "rss.arxiv.org" in start or "Feed error" in start
-    return SourceKind.ARXIV_FEED if announced else SourceKind.ARXIV
+    is_announcement = "announce_type" in start or "rss.arxiv.org" in start or "Feed error" in start
+    return SourceKind.ARXIV_FEED if is_announcement else SourceKind.ARXIV
 
 
-def _guess_rows(start: str) -> SourceKind:
-    """By the names of the fields: only Hugging Face has an inner paper, and votes."""
-    theirs = re.search(r"""["']paper["']\s*:\s*\{|"upvotes"\s*:|"submittedOnDailyAt"\s*:""", start)
-    return SourceKind.HUGGINGFACE if theirs else SourceKind.JSONL
+def _detect_rows(start: str) -> SourceKind:
+    """Detect the kind of JSON rows by their fields: only Hugging Face has an inner paper, and votes."""
+    is_huggingface = re.search(r"""["']paper["']\s*:\s*\{|"upvotes"\s*:|"submittedOnDailyAt"\s*:""", start)
+    return SourceKind.HUGGINGFACE if is_huggingface else SourceKind.JSONL

@@ -1,4 +1,4 @@
-"""PURE. Which addresses a host name may lead to: public ones, and those that the operator allows besides."""
+"""PURE. Check the addresses of a host: public ones are allowed, and those that the operator allows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# The table is our own: what `is_global` of the standard library lets pass differs from release to release.
+# `is_global` of the standard library is not used: its result differs between releases.
 # Source: the IANA special-purpose address registries (RFC 6890 and its updates).
 _SPECIAL_IPV4 = tuple(
     ip_network(network)
@@ -19,13 +19,13 @@ _SPECIAL_IPV4 = tuple(
         "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
     )
 )  # fmt: skip
-_UNICAST_IPV6 = IPv6Network("2000::/3")  # all that IANA gives out; the rest is local, multicast or reserved
+_UNICAST_IPV6 = IPv6Network("2000::/3")  # all that IANA assigns; the rest is local, multicast or reserved
 _SPECIAL_IPV6 = tuple(
     ip_network(network)
     for network in (
-        "2001::/23",  # protocols' own, Teredo among them
+        "2001::/23",  # protocol assignments, such as Teredo
         "2001:db8::/32",  # documentation
-        "2002::/16",  # 6to4: a relay would unpack any IPv4 address
+        "2002::/16",  # 6to4: a relay would forward to any IPv4 address
         "3fff::/20",  # documentation
     )
 )
@@ -34,22 +34,22 @@ _NAT64 = IPv6Network("64:ff9b::/96")  # how a network without IPv4 reaches IPv4
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The hosts and networks of its own that an operator allows feeds to be fetched from."""
+    """The private hosts and networks from which the operator allows feeds to be fetched."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
 
     @classmethod
     def parse(cls, entries: Collection[str]) -> Allowed:
-        """Sort host names from addresses and networks."""
+        """Parse a list of host names, addresses and networks."""
         networks = {entry: network for entry in entries if (network := _network(entry))}
         hosts = frozenset(entry.lower() for entry in entries if entry not in networks)
         return cls(hosts, tuple(networks.values()))
 
     def permits(self, address: str) -> bool:
-        """Return whether an address may be connected to: it is public, or in a network of the operator's."""
-        found = _unwrap(ip_address(address.partition("%")[0]))
-        return _is_public(found) or any(found in network for network in self.networks)
+        """Return whether an address is public or in an allowed network."""
+        ip = _unwrap(ip_address(address.partition("%")[0]))
+        return _is_public(ip) or any(ip in network for network in self.networks)
 
 
 def _network(entry: str) -> Network | None:
@@ -60,7 +60,7 @@ def _network(entry: str) -> Network | None:
 
 
 def _unwrap(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address stands for, where there is one."""
+    """Return the IPv4 address in an IPv6 address (NAT64 or IPv4-mapped), or the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:

@@ -1,7 +1,7 @@
 """arXiv: its query API and its daily announcement feed, both Atom.
 
-The parser is incremental, so that an answer that was cut off gives all its complete entries. Errors come
-as a feed whose one entry is titled "Error", or whose own title says so; neither becomes a paper.
+The parser is incremental, so that a truncated answer gives all its complete entries. An error is a feed whose
+only entry or whose own title says so. It does not become a paper.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 
 QUERY_URL = "https://export.arxiv.org/api/query"
 FEED_URL = "https://rss.arxiv.org/atom/"
-SLICE = 2_000  # the most that the API gives at once
-MOST_SLICES = 10
+PAGE_ENTRIES = 2_000  # the API's maximum
+MOST_PAGES = 10
 MOST_ENTRIES = 5_000  # of an answer: a day of all categories has about 2,500
 NO_ID = "the entry has no arXiv id"
 NO_TITLE = "the entry has no title"
 MALFORMED = "the feed is not well-formed from here on"
-LISTED_TYPES = ("new", "cross")  # the others are new versions of what was announced before
+LISTED_TYPES = ("new", "cross")  # the others are new versions of papers announced before
 
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _ARXIV = "{http://arxiv.org/schemas/atom}"
@@ -38,31 +38,31 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _EASTERN = ZoneInfo("America/New_York")
 _CUTOFF = time(14, 0)  # submissions until then are in that evening's announcement
 
-Reader = Callable[[Element, date | None], PaperRecord | Rejection]
+EntryReader = Callable[[Element, date | None], PaperRecord | Rejection]
 
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
-    """PURE. The papers of an answer of the query API; they count as listed on `day`, if one is given."""
-    return _parse(data, day, _of_query)
+    """PURE. Return the papers of an answer of the query API, as listed on `day`, if one is given."""
+    return _parse(data, day, _query_record)
 
 
 def parse_feed(data: bytes | str, day: date | None = None) -> ParseResult:
-    """PURE. The papers of a daily feed. New versions update a paper and are not listings."""
-    return _parse(data, day, _of_feed)
+    """PURE. Return the papers of a daily feed. New versions update a paper and are not listings."""
+    return _parse(data, day, _feed_record)
 
 
-def _parse(data: bytes | str, day: date | None, read: Reader) -> ParseResult:
+def _parse(data: bytes | str, day: date | None, to_record: EntryReader) -> ParseResult:
     entries, broken = _entries(data)
     records: list[PaperRecord] = []
     rejections = [broken] if broken else []
     if len(entries) > MOST_ENTRIES:
         rejections.append(json_rows.too_many(len(entries), MOST_ENTRIES))
     for number, entry in enumerate(entries[:MOST_ENTRIES], 1):
-        made = read(entry, day)
-        if isinstance(made, PaperRecord):
-            records.append(made)
+        result = to_record(entry, day)
+        if isinstance(result, PaperRecord):
+            records.append(result)
         else:
-            rejections.append(Rejection(made.reason, number, made.detail))
+            rejections.append(Rejection(result.reason, number, result.detail))
     return ParseResult(min(len(entries), MOST_ENTRIES), tuple(records), tuple(rejections))
 
 
@@ -77,12 +77,12 @@ def _entries(data: bytes | str) -> tuple[list[Element], Rejection | None]:
     _refuse_error(root, entries)
     if fault is None:
         return entries, None
-    reason, told = fault
-    return entries, Rejection(reason, None, f"{len(entries)} complete entries were read; {told}")
+    reason, error = fault
+    return entries, Rejection(reason, None, f"{len(entries)} complete entries were read; {error}")
 
 
 def _elements(text: str) -> tuple[Element | None, list[Element], tuple[str, ParseError] | None]:
-    """The root, the complete entries, and what was wrong after them."""
+    """Return the root, the complete entries, and the fault after them, if any."""
     parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     root: Element | None = None
     entries: list[Element] = []
@@ -116,16 +116,12 @@ def _text(element: Element, tag: str) -> str:
     return sanitize.one_line(element.findtext(tag), sanitize.ABSTRACT_CHARS * 2)
 
 
-def _texts(entry: Element, path: str) -> Iterator[str]:
-    return (sanitize.one_line(found.text) for found in entry.findall(path))
-
-
-def _of_query(entry: Element, day: date | None) -> PaperRecord | Rejection:
+def _query_record(entry: Element, day: date | None) -> PaperRecord | Rejection:
     comment = _text(entry, f"{_ARXIV}comment")
-    people = [name for name in _texts(entry, f"{_ATOM}author/{_ATOM}name") if name]
+    names = (sanitize.one_line(element.text) for element in entry.findall(f"{_ATOM}author/{_ATOM}name"))
     return _record(
         entry,
-        people,
+        [name for name in names if name],
         abstract=_text(entry, f"{_ATOM}summary"),
         doi=sanitize.doi(_text(entry, f"{_ARXIV}doi")),
         published_on=sanitize.day(_text(entry, f"{_ATOM}published")),
@@ -135,28 +131,24 @@ def _of_query(entry: Element, day: date | None) -> PaperRecord | Rejection:
     )
 
 
-def _of_feed(entry: Element, day: date | None) -> PaperRecord | Rejection:
-    announced = sanitize.day(_text(entry, f"{_ATOM}published")) or day
+def _feed_record(entry: Element, day: date | None) -> PaperRecord | Rejection:
+    announced_on = sanitize.day(_text(entry, f"{_ATOM}published")) or day
     kind = _text(entry, f"{_ARXIV}announce_type").lower()
     summary = _text(entry, f"{_ATOM}summary")
     return _record(
         entry,
-        _split_names(_text(entry, f"{_DC}creator")),
+        [name for part in _text(entry, f"{_DC}creator").split(",") if (name := part.strip())],
         abstract=feed_abstract(summary),
         doi=sanitize.doi(_text(entry, f"{_ARXIV}DOI") or _text(entry, f"{_ARXIV}doi")),
-        published_on=announced if kind == "new" else None,
+        published_on=announced_on if kind == "new" else None,
         withdrawn=kind.startswith("replace") and sanitize.says_withdrawn(feed_abstract(summary)[:200]),
-        listed_on=announced if kind in LISTED_TYPES else None,
-        as_of=announced,
+        listed_on=announced_on if kind in LISTED_TYPES else None,
+        as_of=announced_on,
     )
 
 
-def _split_names(creator: str) -> list[str]:
-    return [name for part in creator.split(",") if (name := part.strip())]
-
-
 def feed_abstract(summary: str) -> str:
-    """The abstract alone: arXiv puts "arXiv:ID Announce Type: new Abstract:" before it."""
+    """Return the abstract without "arXiv:ID Announce Type: new Abstract:", which arXiv puts before it."""
     if summary.startswith("arXiv:"):
         return summary.partition("Abstract:")[2].strip() or summary
     return summary
@@ -173,11 +165,11 @@ def _record(
     listed_on: date | None,
     as_of: date | None,
 ) -> PaperRecord | Rejection:
-    named = _text(entry, f"{_ATOM}id")
+    id_text = _text(entry, f"{_ATOM}id")
     title = sanitize.title(entry.findtext(f"{_ATOM}title"))
-    arxiv_id, version = sanitize.arxiv_id(named.removeprefix("oai:"))
+    arxiv_id, version = sanitize.arxiv_id(id_text.removeprefix("oai:"))
     if not arxiv_id:
-        return Rejection(NO_ID, None, named[:100])
+        return Rejection(NO_ID, None, id_text[:100])
     if not title:
         return Rejection(NO_TITLE, None, arxiv_id)
     return PaperRecord(
@@ -188,7 +180,7 @@ def _record(
         abstract=sanitize.clean_text(abstract),
         authors=tuple(sanitize.latex_to_text(name) for name in people[: sanitize.AUTHORS_KEPT]),
         author_count=len(people),
-        categories=sanitize.words([found.get("term", "") for found in entry.findall(f"{_ATOM}category")]),
+        categories=sanitize.words([element.get("term", "") for element in entry.findall(f"{_ATOM}category")]),
         published_on=published_on,
         withdrawn=withdrawn,
         listed_on=listed_on,
@@ -197,12 +189,12 @@ def _record(
 
 
 def window(day: date) -> tuple[datetime, datetime]:
-    """When what arXiv announces with this date was submitted: between two afternoons in New York."""
+    """Return the time span in which the papers that arXiv announces on a date were submitted."""
     return _cutoff(calendar.announcement_before(day)), _cutoff(day)
 
 
 def _cutoff(day: date) -> datetime:
-    """Announced on the evening before `day`; that evening's list closed on a working day at 14:00."""
+    """Return the deadline for the announcement of `day`: 14:00 in New York on the working day before it."""
     closing = day - timedelta(days=1)
     while closing.weekday() >= calendar.SATURDAY:
         closing -= timedelta(days=1)
@@ -210,65 +202,67 @@ def _cutoff(day: date) -> datetime:
 
 
 def query_of(state: SourceState) -> str:
-    """What a source asks the query API: its own query, or any of its categories."""
+    """Return a source's query for the query API: its own one, or any of its categories."""
     own = state.config.get("query")
     return str(own) if own else " OR ".join(f"cat:{name}" for name in state.config.get("categories", ()))
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """The announcements since the watermark, by the query API; the newest by the feed, where it is one's."""
+    """Yield the announcements since the watermark, from the query API or from the daily feed."""
     today = now.date()
     if state.kind is SourceKind.ARXIV_FEED:
-        async for piece in _fetch_feed(client, state, today):
-            yield piece
+        async for page in _fetch_feed(client, state, today):
+            yield page
         return
     for day in days_to_fetch(state, today):
-        parsed = await _announced(client, state, day) if calendar.announces(day) else ParseResult(0, ())
+        parsed = (
+            await _fetch_announcement(client, state, day) if calendar.announces(day) else ParseResult(0, ())
+        )
         yield FetchedPage(parsed, watermark=min(day, today - timedelta(days=2)))
 
 
 async def _fetch_feed(client: Client, state: SourceState, today: date) -> AsyncIterator[FetchedPage]:
-    """The feed has one announcement and no history: days that were missed are asked of the query API.
+    """Yield the announcements since the watermark. The feed has only the newest, the query API the others.
 
-    Where that fails the announcement counts all the same, and both are asked for again.
+    If the query API fails, the newest announcement is still stored, and the next poll requests both again.
     """
-    newest = await _newest(client, state)
-    known = {record.listed_on for record in newest.parsed.records if record.listed_on}
+    newest = await _fetch_newest(client, state)
+    days_in_feed = {record.listed_on for record in newest.parsed.records if record.listed_on}
     yesterday = today - timedelta(days=1)
     try:
         for day in unread_days(state, today):
-            if calendar.announces(day) and day not in known:
-                yield FetchedPage(await _announced(client, state, day), watermark=day)
+            if calendar.announces(day) and day not in days_in_feed:
+                yield FetchedPage(await _fetch_announcement(client, state, day), watermark=day)
     except SourceError:
         yield FetchedPage(newest.parsed)
         raise
-    yield replace(newest, watermark=max(known | {yesterday}))
+    yield replace(newest, watermark=max(days_in_feed | {yesterday}))
 
 
-async def _newest(client: Client, state: SourceState) -> FetchedPage:
+async def _fetch_newest(client: Client, state: SourceState) -> FetchedPage:
     names = "+".join(str(name) for name in state.config.get("categories", ()))
-    reply = await client.get(FEED_URL + names, etag=state.etag, last_modified=state.last_modified)
-    parsed = parse_feed(reply.body) if reply.changed else ParseResult(0, ())
-    return FetchedPage(parsed, etag=reply.etag, last_modified=reply.last_modified)
+    response = await client.get(FEED_URL + names, etag=state.etag, last_modified=state.last_modified)
+    parsed = parse_feed(response.body) if response.changed else ParseResult(0, ())
+    return FetchedPage(parsed, etag=response.etag, last_modified=response.last_modified)
 
 
-async def _announced(client: Client, state: SourceState, day: date) -> ParseResult:
+async def _fetch_announcement(client: Client, state: SourceState, day: date) -> ParseResult:
     since, until = window(day)
     span = f"submittedDate:[{since:%Y%m%d%H%M} TO {until:%Y%m%d%H%M}]"
     parsed = ParseResult()
-    for start in range(0, SLICE * MOST_SLICES, SLICE):
-        reply = await client.get(
+    for start in range(0, PAGE_ENTRIES * MOST_PAGES, PAGE_ENTRIES):
+        response = await client.get(
             QUERY_URL,
             params={
                 "search_query": f"({query_of(state)}) AND {span}",
                 "sortBy": "submittedDate",
                 "sortOrder": "ascending",
                 "start": start,
-                "max_results": SLICE,
+                "max_results": PAGE_ENTRIES,
             },
         )
-        page = parse(reply.body, day)
+        page = parse(response.body, day)
         parsed += page
-        if page.rows < SLICE:
+        if page.rows < PAGE_ENTRIES:
             break
     return parsed

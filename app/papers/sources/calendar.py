@@ -1,4 +1,4 @@
-"""PURE. Days on which the sources have nothing: silence is explained, not taken for a fault."""
+"""PURE. The days on which sources have no papers, so that an empty day is not taken for a fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARXIV_HOLIDAYS = {
 
 
 def no_papers_reason(kind: SourceKind, day: date) -> str:
-    """The sentence that explains why this source has no papers on this day; "" when it should have some."""
+    """Return a sentence on why a source has no papers on a day, or "" if it should have some."""
     weekend = day.weekday() >= SATURDAY
     if kind is SourceKind.HUGGINGFACE and weekend:
         return f"Hugging Face lists few or no papers on a {day:%A}."
@@ -30,12 +30,12 @@ def no_papers_reason(kind: SourceKind, day: date) -> str:
 
 
 def announces(day: date) -> bool:
-    """Whether arXiv has an announcement with this day's date."""
+    """Return whether arXiv has an announcement with this date."""
     return not no_papers_reason(SourceKind.ARXIV_FEED, day)
 
 
 def announcement_before(day: date) -> date:
-    """The last day before this one on which arXiv announced papers."""
+    """Return the last day before this one on which arXiv announced papers."""
     day -= timedelta(days=1)
     while not announces(day):
         day -= timedelta(days=1)

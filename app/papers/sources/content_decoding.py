@@ -1,4 +1,4 @@
-"""PURE. The body of an HTTP answer, decoded in bounded memory."""
+"""PURE. Decode the body of an HTTP response in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import zlib
 
 from app.errors import UnreadableAnswer
 
-ACCEPTED = "gzip"  # what we ask for in Accept-Encoding
+ACCEPTED = "gzip"  # the value of Accept-Encoding
 _GZIP, _PLAIN = ("gzip", "x-gzip"), ("", "identity")
 
 
 class Body:
-    """Decode a body piece by piece. Neither what is sent nor what it decodes to may exceed `limit` bytes.
+    """A body that is decoded chunk by chunk. Neither its raw nor its decoded size may exceed `limit` bytes.
 
-    One coding at most is understood: gzip within gzip makes gigabytes of a few kilobytes. Bytes after the end
-    of the compressed data are ignored.
+    At most one coding is supported: gzip within gzip can expand a few kilobytes to gigabytes. Bytes after the
+    end of the compressed data are ignored.
     """
 
     def __init__(self, encoding: str, limit: int) -> None:
         coding = encoding.strip().lower()
         if coding not in (*_GZIP, *_PLAIN):
-            raise UnreadableAnswer(f"The answer is encoded as {coding[:40]!r}, and {ACCEPTED} was asked for.")
+            raise UnreadableAnswer(f"The answer is encoded as {coding[:40]!r}, but {ACCEPTED} was requested.")
         self._limit = limit
         self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if coding in _GZIP else None
         self._received = 0
         self._content = bytearray()
 
     def feed(self, chunk: bytes) -> None:
-        """Add what came in. Raise UnreadableAnswer when it is too much, or not what it is said to be."""
+        """Add received bytes. Raises UnreadableAnswer if the body is too large or cannot be decompressed."""
         self._received += len(chunk)
         self._content += self._decode(chunk)
         if max(self._received, len(self._content)) > self._limit:
@@ -44,7 +44,7 @@ class Body:
             raise UnreadableAnswer(f"The answer cannot be decompressed: {error}.") from None
 
     def finish(self) -> bytes:
-        """Return the whole body, or raise UnreadableAnswer where its end is missing."""
+        """Return the whole body. Raises UnreadableAnswer if its end is missing."""
         if self._gunzip and self._received and not self._gunzip.eof:
             raise UnreadableAnswer("The answer was cut off: its compressed data has no end.")
         return bytes(self._content)

@@ -1,4 +1,4 @@
-"""Run asynchronous work that ends in time: at its deadline, and when the service stops."""
+"""Run asynchronous work that ends at a deadline, or when the service stops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from app.errors import Stopping
 
-TICK = 0.2  # seconds until it is noticed that the service stops
+TICK = 0.2  # seconds between two checks whether the service stops
 
 T = TypeVar("T")
 
@@ -25,14 +25,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def wait_for(work: Awaitable[T], seconds: float, stopping: Event) -> T:
-    """Return what `work` returns. Raise TimeoutError after `seconds`, Stopping when the service stops."""
+    """Return the result of `work`. Raise TimeoutError after `seconds`, Stopping when the service stops."""
     task = asyncio.ensure_future(work)
-    ends = monotonic() + seconds
+    deadline = monotonic() + seconds
     try:
         while not task.done():
             if stopping.is_set():
                 raise Stopping
-            if (left := ends - monotonic()) <= 0:
+            if (left := deadline - monotonic()) <= 0:
                 raise TimeoutError
             await asyncio.wait({task}, timeout=min(left, TICK))
         return task.result()
@@ -43,21 +43,21 @@ async def wait_for(work: Awaitable[T], seconds: float, stopping: Event) -> T:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Return what `work` returns. Its thread is left behind when the caller is cancelled.
+    """Run `work` in a thread and return its result. The thread is abandoned if the caller is cancelled.
 
-    `asyncio.run` waits at its end for the threads of `asyncio.to_thread`. Use this one for work that takes
+    `asyncio.run` waits at its end for the threads of `asyncio.to_thread`. Use `in_thread` for work that takes
     long, cannot be interrupted and changes nothing.
     """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
+    future: asyncio.Future[T] = loop.create_future()
 
-    def settle(result: T | None, error: Exception | None) -> None:
-        if answer.cancelled():
+    def set_outcome(result: T | None, error: Exception | None) -> None:
+        if future.cancelled():
             return
         if error:
-            answer.set_exception(error)
+            future.set_exception(error)
         else:
-            answer.set_result(cast("T", result))
+            future.set_result(cast("T", result))
 
     def run_work() -> None:
         result, fault = None, None
@@ -66,14 +66,14 @@ async def in_thread(work: Callable[[], T]) -> T:
         except Exception as error:
             fault = error
         with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(settle, result, fault)
+            loop.call_soon_threadsafe(set_outcome, result, fault)
 
     Thread(target=run_work, name="abandonable", daemon=True).start()
-    return await answer
+    return await future
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop that does not wait at its end for names that are still being resolved.
+    """An event loop that does not wait at its end for pending name resolution.
 
     The resolver of the operating system takes half a minute to give up.
     """

@@ -1,8 +1,8 @@
-"""Hugging Face Daily Papers: what its API answers, and how its days are asked for.
+"""Hugging Face Daily Papers: parse the answers of its API, and fetch them day by day.
 
-A row is `{paper: {…}, numComments, submittedBy, …}`, or the inner object alone (search results), or bare
-figures `{date, arxiv_id, title, upvotes, comments}` (archives of it). Each optional field may be missing
-or of a wrong type. The outer `publishedAt` is New York time stamped Z and is never used.
+A row is `{paper: {…}, numComments, submittedBy, …}`, or the inner object alone (search results), or only
+figures `{date, arxiv_id, title, upvotes, comments}` (third-party archives). Each optional field may be
+missing or have a wrong type. The outer `publishedAt` is New York time marked as Z and is never used.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from app.text import sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 URL = "https://huggingface.co/api/daily_papers"
-PAGE_ROWS = 100  # the most that the API gives at once; with fewer it cuts long days silently
+PAGE_ROWS = 100  # the API's maximum; with fewer it silently truncates long days
 MOST_PAGES = 50
 NO_ID = "the row has no arXiv id"
 NO_TITLE = "the row has no title"
 
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
-    """PURE. The papers of an answer. `day` is the day asked for: it counts where a row does not say."""
-    found, rejections = json_rows.parse_rows(data)
+    """PURE. Return the papers of an answer. `day` is the requested day, for rows that have none."""
+    rows, rejections = json_rows.parse_rows(data)
     records: list[PaperRecord] = []
-    places: Counter[date] = Counter()
-    for number, row in found:
-        made = _record(number, json_rows.unwrap_literal(row), day)
-        if isinstance(made, Rejection):
-            rejections.append(made)
+    ranks: Counter[date] = Counter()
+    for number, row in rows:
+        result = _record(number, json_rows.unwrap_literal(row), day)
+        if isinstance(result, Rejection):
+            rejections.append(result)
             continue
-        if made.listed_on:
-            places[made.listed_on] += 1
-            made = replace(made, rank=places[made.listed_on])
-        records.append(made)
+        if result.listed_on:
+            ranks[result.listed_on] += 1
+            result = replace(result, rank=ranks[result.listed_on])
+        records.append(result)
     rejected = sum(rejection.row is not None for rejection in rejections)
     return ParseResult(len(records) + rejected, tuple(records), tuple(rejections))
 
@@ -80,11 +80,11 @@ def _text(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
 def _people(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
     listed = paper.get("authors")
     authors = [a for a in listed if isinstance(a, dict | str)] if isinstance(listed, list) else []
-    shown = sanitize.names([a for a in authors if isinstance(a, str) or not a.get("hidden")])
-    by, outer = paper.get("submittedOnDailyBy"), row.get("submittedBy")
-    submitter = sanitize.one_line(by.get("user") or by.get("name")) if isinstance(by, dict) else ""
+    visible = sanitize.names([a for a in authors if isinstance(a, str) or not a.get("hidden")])
+    inner, outer = paper.get("submittedOnDailyBy"), row.get("submittedBy")
+    submitter = sanitize.one_line(inner.get("user") or inner.get("name")) if isinstance(inner, dict) else ""
     return {
-        "authors": shown[: sanitize.AUTHORS_KEPT],
+        "authors": visible[: sanitize.AUTHORS_KEPT],
         "author_count": len(authors),
         "submitted_by": submitter
         or (sanitize.one_line(outer.get("name")) if isinstance(outer, dict) else ""),
@@ -109,9 +109,9 @@ def _links(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Every day since the watermark, and always the day before and the day itself: they still change.
+    """Yield one page per day since the watermark, always with yesterday and today, which still change.
 
-    A day that cannot be read is asked for again next time; it must not keep today's papers from readers.
+    A day that cannot be read is requested again by the next poll. It does not delay the papers of today.
     """
     today = now.date()
     fault: SourceError | None = None
@@ -125,7 +125,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
             if error.retry_at:
                 break
             continue
-        # A day is read to its end when it was read once after the day that followed it had begun.
+        # A day is read completely once it is read after the following day has begun.
         yield FetchedPage(_ranked(parsed), watermark=None if fault else min(day, today - timedelta(days=2)))
     if fault:
         raise fault
@@ -133,14 +133,14 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
 
 async def _pages(client: Client, day: date) -> AsyncIterator[ParseResult]:
     for page in range(MOST_PAGES):
-        reply = await client.get(URL, params={"date": day.isoformat(), "limit": PAGE_ROWS, "p": page})
-        parsed = parse(reply.body, day)
+        response = await client.get(URL, params={"date": day.isoformat(), "limit": PAGE_ROWS, "p": page})
+        parsed = parse(response.body, day)
         yield parsed
-        if not parsed.rows or 'rel="next"' not in reply.headers.get("link", ""):
+        if not parsed.rows or 'rel="next"' not in response.headers.get("link", ""):
             return
 
 
 def _ranked(parsed: ParseResult) -> ParseResult:
-    """The places counted over all pages of a day."""
-    ranked = (replace(record, rank=place) for place, record in enumerate(parsed.records, 1))
+    """Return the records with their ranks over all pages of a day."""
+    ranked = (replace(record, rank=rank) for rank, record in enumerate(parsed.records, 1))
     return replace(parsed, records=tuple(ranked))

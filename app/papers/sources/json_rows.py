@@ -1,6 +1,6 @@
-"""PURE. JSON in the containers it comes in, opened: an array, an object around one, or one row a line.
+"""PURE. Read rows of JSON from an array, an object that holds one, or JSON lines.
 
-What can be read is read. A row that cannot is one rejection; an answer that was cut off is one, too.
+Each row that cannot be read is a rejection. A truncated answer is one, too, after its complete rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.types import Rejection
 
 CUT_OFF = "the answer was cut off"
 BROKEN = "the answer is broken from here on"
-MOST_ENTRIES = 2_000  # of a feed: as many as arXiv gives at once
+MOST_ENTRIES = 2_000  # of a feed: arXiv's maximum
 TOO_MANY = "the feed has too many entries"
 NOT_JSON = "the row is not JSON"
 NOT_AN_OBJECT = "the row is not an object"
@@ -26,46 +26,46 @@ _CONTAINERS = ("data", "papers", "results", "items", "rows")
 _DECODER = json.JSONDecoder()
 _BETWEEN = re.compile(r"[\s,]*")
 
-Row = tuple[int, Any]  # its number, from 1, and what it is
+Row = tuple[int, Any]  # its number, from 1, and its value
 
 
 def text_of(data: bytes | str) -> str:
-    """The answer as text; bytes that are not UTF-8 become the replacement character."""
+    """Return an answer as text. Bytes that are not UTF-8 become the replacement character."""
     return data.removeprefix("\ufeff") if isinstance(data, str) else data.decode("utf-8-sig", "replace")
 
 
-def refuse_markup(text: str, wanted: str) -> None:
-    """Raise when a web page stands where data was asked for: a login form, a proxy's error page."""
+def refuse_markup(text: str, expected: str) -> None:
+    """Raise UnreadableAnswer if a text is empty or a web page, such as a login form or a proxy's error."""
     if not text.strip():
-        raise UnreadableAnswer(f"The answer is empty; {wanted} was expected.")
+        raise UnreadableAnswer(f"The answer is empty; {expected} was expected.")
     if re.match(r"\s*<(!doctype html|html|head|body)\b", text[:2_000], re.IGNORECASE):
-        raise UnreadableAnswer(f"The answer is a web page (perhaps a login form), not {wanted}.")
+        raise UnreadableAnswer(f"The answer is a web page (perhaps a login form), not {expected}.")
 
 
 def too_many(count: int, most: int = MOST_ENTRIES) -> Rejection:
-    """Return the rejection of the entries of a feed that are over a limit."""
+    """Return the rejection for a feed with more entries than a limit."""
     return Rejection(TOO_MANY, None, f"the first {most:,} of {count:,} were read")
 
 
 def parse_rows(data: bytes | str) -> tuple[list[Row], list[Rejection]]:
-    """The rows of an answer, as they are, and what could not be read."""
+    """Return the rows of an answer, and rejections for what could not be read."""
     text = text_of(data)
     refuse_markup(text, "JSON")
     try:
-        return _opened(json.loads(text)), []
+        return _rows_in(json.loads(text)), []
     except (ValueError, RecursionError) as error:
-        found = _salvage(text)
-        if not found[0]:
+        rows, rejections = _salvage(text)
+        if not rows:
             raise UnreadableAnswer(f"The answer is not JSON: {str(error)[:200]}") from None
-        return found
+        return rows, rejections
 
 
-def _opened(answer: Any) -> list[Row]:
+def _rows_in(answer: Any) -> list[Row]:
     if isinstance(answer, list):
         return list(enumerate(answer, 1))
     if not isinstance(answer, dict):
         raise UnreadableAnswer(
-            f"The answer is JSON, but a lone {type(answer).__name__} and not a list of rows."
+            f"The answer is JSON, but a single {type(answer).__name__} and not a list of rows."
         )
     for name in _CONTAINERS:
         if isinstance(answer.get(name), list):
@@ -76,17 +76,17 @@ def _opened(answer: Any) -> list[Row]:
 
 
 def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
-    """The complete rows of an array that was cut off, or the rows of a file that has one on each line."""
+    """Return the complete rows of a truncated array, or the rows of JSON lines."""
     start = text.lstrip()
     if start.startswith("[") or re.match(r'\{\s*"[^"]*"\s*:.*\[', start.partition("\n{")[0][:300], re.DOTALL):
-        rows = list(enumerate(_complete(text, text.find("[") + 1), 1))
-        if rows and not _is_lines(start):
+        rows = list(enumerate(_complete_values(text, text.find("[") + 1), 1))
+        if rows and not _is_json_lines(start):
             reason = BROKEN if text.rstrip().endswith("]" if start[0] == "[" else "}") else CUT_OFF
             return rows, [Rejection(reason, None, f"{len(rows)} complete rows were read")]
-    return _lines(text)
+    return _parse_lines(text)
 
 
-def _is_lines(start: str) -> bool:
+def _is_json_lines(start: str) -> bool:
     first, _, rest = start.partition("\n")
     try:
         return isinstance(json.loads(first), dict) and bool(rest.strip())
@@ -94,17 +94,17 @@ def _is_lines(start: str) -> bool:
         return False
 
 
-def _complete(text: str, place: int) -> Iterator[Any]:
+def _complete_values(text: str, position: int) -> Iterator[Any]:
     while True:
-        place = _BETWEEN.match(text, place).end()  # type: ignore[union-attr]  # it matches nothing, too
+        position = _BETWEEN.match(text, position).end()  # type: ignore[union-attr]  # it matches "", too
         try:
-            value, place = _DECODER.raw_decode(text, place)
+            value, position = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
             return
         yield value
 
 
-def _lines(text: str) -> tuple[list[Row], list[Rejection]]:
+def _parse_lines(text: str) -> tuple[list[Row], list[Rejection]]:
     rows: list[Row] = []
     rejections = []
     for number, line in enumerate((part for part in text.split("\n") if part.strip()), 1):
@@ -116,7 +116,7 @@ def _lines(text: str) -> tuple[list[Row], list[Rejection]]:
 
 
 def unwrap_literal(row: Any) -> Any:
-    """A row that some archive stored as the text of a Python literal, or of JSON, as the value it was."""
+    """Return the value of a row that an archive stored as the text of a Python literal or of JSON."""
     if not isinstance(row, str) or not row.lstrip().startswith("{") or len(row) > _REPR_CHARS:
         return row
     try:
@@ -126,7 +126,7 @@ def unwrap_literal(row: Any) -> Any:
     if _depth(row) > _REPR_DEPTH:
         return row
     try:
-        return ast.literal_eval(row)  # literals only: nothing is ever run
+        return ast.literal_eval(row)  # literals only: no code is run
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return row
 

@@ -13,15 +13,15 @@ NO_TITLE = "the row has no title"
 
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
-    """The papers of a file. A row without a date counts as listed on `day`."""
-    found, rejections = json_rows.parse_rows(data)
+    """Return the papers of a file. A row without a date counts as listed on `day`."""
+    rows, rejections = json_rows.parse_rows(data)
     records: list[PaperRecord] = []
-    for number, row in found:
-        made = _record(number, json_rows.unwrap_literal(row), day)
-        if isinstance(made, PaperRecord):
-            records.append(made)
+    for number, row in rows:
+        result = _record(number, json_rows.unwrap_literal(row), day)
+        if isinstance(result, PaperRecord):
+            records.append(result)
         else:
-            rejections.append(made)
+            rejections.append(result)
     rejected = sum(rejection.row is not None for rejection in rejections)
     return ParseResult(len(records) + rejected, tuple(records), tuple(rejections))
 
@@ -33,11 +33,11 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
     if not title:
         return Rejection(NO_TITLE, number, sanitize.one_line(str(row.get("id") or "")[:100]))
     doi = sanitize.doi(row.get("doi"))
-    named, version = sanitize.arxiv_id(row.get("arxiv_id") or row.get("id"))
+    arxiv_id, version = sanitize.arxiv_id(row.get("arxiv_id") or row.get("id"))
     people = sanitize.names(row.get("authors"))
     return PaperRecord(
         title=title,
-        arxiv_id=named or sanitize.arxiv_id_of_doi(doi),
+        arxiv_id=arxiv_id or sanitize.arxiv_id_of_doi(doi),
         version=version,
         doi="" if sanitize.arxiv_id_of_doi(doi) else doi,
         abstract=sanitize.clean_text(row.get("abstract") or row.get("summary")),

@@ -1,4 +1,4 @@
-"""PURE. What the fetching half of a source is told, and what it hands back piece by piece."""
+"""PURE. The input of fetching from a source, and the pages that it yields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.types import ParseResult, SourceKind
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """A source as its row in the database has it, and what the settings say about it."""
+    """The configuration and progress of a source, from its row and the settings."""
 
     kind: SourceKind
     backfill_days: int
@@ -23,7 +23,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """A piece that was read. When it is stored, `watermark` is the last day read to its end."""
+    """A page that was fetched. Once it is stored, `watermark` is the last day that was read completely."""
 
     parsed: ParseResult
     watermark: date | None = None
@@ -32,12 +32,12 @@ class FetchedPage:
 
 
 def unread_days(state: SourceState, today: date) -> list[date]:
-    """The days before today that were not read to their end: a new source reaches as far back as is set."""
+    """Return the days before today that were not read completely; for a new source, `backfill_days` days."""
     oldest = today - timedelta(days=state.backfill_days)
     start = state.watermark + timedelta(days=1) if state.watermark else oldest
     return [start + timedelta(days=n) for n in range((today - start).days)]
 
 
 def days_to_fetch(state: SourceState, today: date) -> list[date]:
-    """The same, with yesterday and today among them in any case: they still change."""
+    """Return the unread days, and always yesterday and today, which still change."""
     return sorted({*unread_days(state, today), today - timedelta(days=1), today})

@@ -74,7 +74,7 @@ class SourceList(BaseModel):
 def list_sources(app: Paperboy, _key: CanRead) -> SourceList:
     """Every source, in the order of their names."""
     with app.db.read() as session:
-        return SourceList(items=[_shown(source) for source in source_registry.listed(session)])
+        return SourceList(items=[_shown(source) for source in source_registry.all_sources(session)])
 
 
 @router.post("", status_code=201, responses=problems.responses(409))

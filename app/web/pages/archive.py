@@ -19,7 +19,7 @@ from app.errors import InvalidInterest, NotFound
 from app.papers import queries
 from app.papers.queries import PaperFilter
 from app.relevance import query_language
-from app.relevance.archive_search import ArchiveSearch, SearchPage, find_by_reference
+from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.web import paper_cards
 from app.web.api.values import Day
 from app.web.errors import ErrorPage
@@ -144,7 +144,7 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
         capacity.search_limit.hit(visitor(request))
     with app.db.read() as session:
         try:
-            if number := find_by_reference(session, form.q):
+            if number := queries.find_by_reference(session, form.q):
                 return RedirectResponse(f"/paper/{number}", status_code=303)
         except NotFound as error:
             missing = str(error)

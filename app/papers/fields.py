@@ -1,0 +1,83 @@
+"""PURE. Field-by-field precedence between the records of one paper, and its content hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from app.types import PaperRecord, SourceKind
+
+FIELDS = (
+    "title",
+    "abstract",
+    "authors",
+    "categories",
+    "keywords",
+    "tldr",
+    "url",
+    "pdf_url",
+    "code_url",
+    "project_url",
+    "thumbnail_url",
+)
+SECOND_HAND = (SourceKind.PAGE, SourceKind.FEED)  # they garble formulas, so they only fill empty fields
+_SOURCE_RANK = {
+    SourceKind.PAGE: 0,
+    SourceKind.FEED: 1,
+    SourceKind.JSONL: 2,
+    SourceKind.HUGGINGFACE: 3,
+    SourceKind.ARXIV_FEED: 4,
+    SourceKind.ARXIV: 5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a paper that records may change, and the version of each."""
+
+    values: Mapping[str, Any]
+    versions: Mapping[str, str]
+    author_count: int = 0
+    published_on: date | None = None
+
+
+def from_record(record: PaperRecord, kind: SourceKind) -> Fields:
+    """Return the fields of a record, each with a version made of the record's day and kind of source."""
+    values = {name: getattr(record, name) for name in FIELDS}
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    as_of = record.as_of or record.listed_on or record.published_on or date.min
+    version = f"{0 if kind in SECOND_HAND else 1}.{as_of.isoformat()}.{_SOURCE_RANK[kind]}"
+    versions = {name: version for name, value in values.items() if value}
+    return Fields(values, versions, max(record.author_count, len(record.authors)), record.published_on)
+
+
+def combine(a: Fields, b: Fields) -> Fields:
+    """Combine two sets of fields: for each field the newer value, never an empty one.
+
+    Equally new values are ordered by the values themselves, so the result does not depend on the order of any
+    number of calls. The author count is the larger one, the day of publication the earlier one.
+    """
+    values, versions = {}, {}
+    for name in FIELDS:
+        newer = max((a, b), key=lambda fields: _precedence(fields, name))
+        values[name] = newer.values[name]
+        if name in newer.versions:
+            versions[name] = newer.versions[name]
+    days = [day for day in (a.published_on, b.published_on) if day]
+    return Fields(values, versions, max(a.author_count, b.author_count), min(days, default=None))
+
+
+def _precedence(fields: Fields, name: str) -> tuple[str, str]:
+    value = fields.values[name]
+    return fields.versions.get(name, ""), json.dumps(value) if value else ""
+
+
+def content_hash(fields: Fields) -> str:
+    """Return a hash of what readers see. Empty fields are left out, so that a new column changes no hash."""
+    filled = {name: value for name, value in fields.values.items() if value}
+    filled |= {"author_count": fields.author_count, "published_on": str(fields.published_on)}
+    return hashlib.sha256(json.dumps(filled, sort_keys=True).encode()).hexdigest()
