@@ -23,7 +23,7 @@ from app import clock, main, subscribers
 from app.application import Application
 from app.cli import demo
 from app.cli.demo import sample_subscribers
-from app.cli.demo.smtp_server import Postbox
+from app.cli.demo.smtp_server import DemoMailServer
 from app.delivery import ledger
 from app.links import Purpose
 from app.storage.models import DeliveryState
@@ -45,8 +45,11 @@ def lived_through() -> Iterator[tuple[Application, str]]:
     bound = live.free_socket()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     unknown, greylisted = [sample_subscribers.UNKNOWN], [sample_subscribers.GREYLISTED]
-    with tempfile.TemporaryDirectory() as folder, Postbox(unknown=unknown, greylisted=greylisted) as postbox:
-        app = demo.build(Path(folder) / "demo", postbox.port, url)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        DemoMailServer(unknown=unknown, greylisted=greylisted) as mail_server,
+    ):
+        app = demo.build(Path(folder) / "demo", mail_server.port, url)
         try:
             moment, _ = demo.replay_sample(app, Console(quiet=True))
             clock.travel(moment)

@@ -32,7 +32,6 @@ PURE = (
     "digests.ranking",
     "digests.selection",
     "digests.wording",
-    "doctor.tags",
     "links",
     "papers.bibliography",
     "papers.dedupe",

@@ -172,4 +172,4 @@ def test_the_doctor_reports_a_missing_digest(app: Application) -> None:
         lose_a_row(session)
     found = {each.check: each for each in service_state.check(app.db, ModelStore(), NOW)}
     assert found["ledger"].level is doctor.Level.ERROR
-    assert "1 digest due and missing" in found["ledger"].said
+    assert "1 digest due and missing" in found["ledger"].message

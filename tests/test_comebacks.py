@@ -15,7 +15,7 @@ from app.cli import cli
 from app.delivery import suppression
 from app.storage.models import AuditEntry, Subscriber, SubscriberState
 from tests import shelves
-from tests.bounces.mails import LETTER, dsn, vacation
+from tests.bounces.mails import PERSONAL_MAIL, dsn, vacation
 from tests.conftest import NOW, SECRET
 
 US = "bounce+00112233445566778899aabbccddeeff01234567@paperboy.test"
@@ -25,8 +25,12 @@ ALICE = "alice@example.org"
 @pytest.fixture
 def mails(tmp_path: Path) -> Path:
     """A folder with three mails, of which one is hostile."""
-    said = "smtp; 550 5.1.1 \x1b[31m[bold]no such user"
-    for name, mail in (("gone", dsn(US, said=said)), ("away", vacation(US)), ("letter", LETTER)):
+    diagnostic = "smtp; 550 5.1.1 \x1b[31m[bold]no such user"
+    for name, mail in (
+        ("gone", dsn(US, diagnostic=diagnostic)),
+        ("away", vacation(US)),
+        ("letter", PERSONAL_MAIL),
+    ):
         (tmp_path / f"{name}.eml").write_bytes(mail)
     return tmp_path
 
@@ -36,13 +40,13 @@ def test_a_line_a_file(mails: Path) -> None:
     files = [str(mails / f"{name}.eml") for name in ("gone", "away", "letter")]
     ran = CliRunner().invoke(cli, ["bounces", *files, "--json"], env={"PAPERBOY_SECRET_KEYS": "weak"})
     assert ran.exit_code == 0
-    told = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [(each["file"], each["reason"], each["hard"], each["kind"]) for each in told] == [
+    results = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [(result["file"], result["reason"], result["hard"], result["kind"]) for result in results] == [
         (files[0], "userunknown", True, "bounce"),
         (files[1], "vacation", None, "vacation"),
         (files[2], "undefined", None, "unknown"),
     ]
-    assert (told[0]["recipient"], told[0]["status"]) == (ALICE, "5.1.1")
+    assert (results[0]["recipient"], results[0]["status"]) == (ALICE, "5.1.1")
 
 
 def test_several_recipients_stand_in_one_line(mails: Path) -> None:
@@ -60,12 +64,16 @@ def test_a_file_that_cannot_be_read_has_its_own_line(mails: Path) -> None:
     files = [str(mails / "missing.eml"), str(mails), str(mails / "gone.eml")]
     ran = CliRunner().invoke(cli, ["bounces", *files, "--json"])
     assert ran.exit_code == 1
-    told = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [each.get("error") for each in told] == ["No such file or directory", "Is a directory", None]
+    results = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [result.get("error") for result in results] == [
+        "No such file or directory",
+        "Is a directory",
+        None,
+    ]
 
 
 def test_people_get_a_table(mails: Path) -> None:
-    """In which foreign words neither colour the terminal nor pass for markup."""
+    """Untrusted text is printed without control characters and markup."""
     ran = CliRunner().invoke(cli, ["bounces", str(mails / "gone.eml"), str(mails / "missing.eml")])
     assert ran.exit_code == 1
     assert "\x1b" not in ran.stdout

@@ -24,7 +24,7 @@ from app import clock, main
 from app.application import Application
 from app.cli import cli, demo, sample
 from app.cli.demo import inbox, report, sample_subscribers
-from app.cli.demo.smtp_server import HOST, Postbox
+from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.digests import reconciliation
 from app.papers import sources
 from app.papers.sources.http_client import HttpTransport
@@ -89,7 +89,7 @@ def test_the_demo_runs_once_and_all_is_well(tmp_path: Path, monkeypatch: pytest.
     assert told.stdout.startswith("Sent on 2026-"), "the command that it ends with is ready to be used"
 
 
-def test_live_asks_the_real_sources(app: Application, postbox: Postbox) -> None:
+def test_live_asks_the_real_sources(app: Application, smtp_server: DemoMailServer) -> None:
     """Hugging Face's answer of today becomes mail within a day; arXiv, which is down, stops nothing."""
     answer = (sample.FOLDER / "huggingface" / "2026-03-31.json").read_bytes()
 
@@ -99,13 +99,13 @@ def test_live_asks_the_real_sources(app: Application, postbox: Postbox) -> None:
         return httpx.Response(200, content=answer if request.url.params["date"] == "2026-03-31" else b"[]")
 
     wire = HttpTransport(httpx.MockTransport(world), _at_once)
-    settings = app.settings.model_copy(update={"smtp_host": HOST, "smtp_port": postbox.port})
+    settings = app.settings.model_copy(update={"smtp_host": HOST, "smtp_port": smtp_server.port})
     connected = replace(app, settings=settings, http=wire)
     now = datetime(2026, 3, 31, 12, tzinfo=UTC)
     end, brought = demo.run_live(connected, now, Console(quiet=True))
     assert end - now == timedelta(days=1)
     assert sum(brought.values(), IngestSummary()).papers_new == 7
-    assert "alice@example.org" in {letter.recipient for letter in postbox.letters}
+    assert "alice@example.org" in {mail.recipient for mail in smtp_server.mails}
 
 
 async def _at_once(_seconds: float) -> None:
@@ -116,14 +116,14 @@ async def _at_once(_seconds: float) -> None:
 def well() -> report.Report:
     """An outcome with nothing wrong in it."""
     balance = reconciliation.Reconciliation(3, {DeliveryState.SENT: 2, DeliveryState.SKIPPED: 1})
-    return report.Report(brought={}, papers=1, shared=0, errors=[], mailboxes=[], balance=balance, letters=2)
+    return report.Report(summaries={}, papers=1, shared=0, errors=[], mailboxes=[], balance=balance, mails=2)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"letters": 0}, "no mail arrived"),
-        ({"letters": 1}, "2 digests count as sent, but 1 mails arrived"),
+        ({"mails": 0}, "no mail arrived"),
+        ({"mails": 1}, "the ledger has 2 sent digests, but 1 mails arrived"),
         (
             {"balance": reconciliation.Reconciliation(4, {DeliveryState.SENT: 2}, missing=2)},
             "2 digests due and missing",
@@ -142,9 +142,9 @@ def test_what_is_wrong_is_said(well: report.Report, change: dict[str, object], s
 
 
 @pytest.fixture
-def postbox() -> Iterator[Postbox]:
-    """A postbox that listens."""
-    with Postbox(unknown=["trent@example.org"], greylisted=["heidi@example.org"]) as box:
+def smtp_server() -> Iterator[DemoMailServer]:
+    """A smtp_server that listens."""
+    with DemoMailServer(unknown=["trent@example.org"], greylisted=["heidi@example.org"]) as box:
         yield box
 
 
@@ -157,43 +157,43 @@ def mail_to(address: str) -> EmailMessage:
     return mail
 
 
-def send(postbox: Postbox, address: str) -> None:
-    with smtplib.SMTP(HOST, postbox.port) as relay:
+def send(smtp_server: DemoMailServer, address: str) -> None:
+    with smtplib.SMTP(HOST, smtp_server.port) as relay:
         relay.send_message(mail_to(address))
 
 
-def test_the_postbox_keeps_what_it_takes(postbox: Postbox) -> None:
+def test_the_smtp_server_keeps_what_it_takes(smtp_server: DemoMailServer) -> None:
     """A mail can be read as HTML, as text and by its headers."""
-    send(postbox, "alice@example.org")
-    letter = postbox.letter(1)
-    assert letter is not None
-    assert (letter.recipient, letter.subject) == ("alice@example.org", "Two papers for you")
-    assert "plain words" in letter.text
-    assert "<b>bold</b>" in letter.html
-    assert ("To", "alice@example.org") in letter.headers
-    assert postbox.letter(0) is postbox.letter(2) is None
+    send(smtp_server, "alice@example.org")
+    mail = smtp_server.mail(1)
+    assert mail is not None
+    assert (mail.recipient, mail.subject) == ("alice@example.org", "Two papers for you")
+    assert "plain words" in mail.text
+    assert "<b>bold</b>" in mail.html
+    assert ("To", "alice@example.org") in mail.headers
+    assert smtp_server.mail(0) is smtp_server.mail(2) is None
 
 
-def test_the_postbox_puts_strangers_off_once(postbox: Postbox) -> None:
+def test_the_smtp_server_puts_strangers_off_once(smtp_server: DemoMailServer) -> None:
     """A greylisted mail is taken when it comes again."""
     with pytest.raises(smtplib.SMTPRecipientsRefused, match="451"):
-        send(postbox, "heidi@example.org")
-    send(postbox, "heidi@example.org")
-    assert len(postbox.letters) == 1
+        send(smtp_server, "heidi@example.org")
+    send(smtp_server, "heidi@example.org")
+    assert len(smtp_server.mails) == 1
 
 
-def test_the_postbox_refuses_whom_it_does_not_know(postbox: Postbox) -> None:
+def test_the_smtp_server_refuses_whom_it_does_not_know(smtp_server: DemoMailServer) -> None:
     """The sender learns with which status."""
     with pytest.raises(smtplib.SMTPRecipientsRefused, match=r"550.*5\.1\.1"):
-        send(postbox, "trent@example.org")
+        send(smtp_server, "trent@example.org")
 
 
 @pytest.fixture
-def browser(app: Application, postbox: Postbox) -> TestClient:
+def browser(app: Application, smtp_server: DemoMailServer) -> TestClient:
     """The web app with the inbox beside it, and one mail in it."""
-    send(postbox, "alice@example.org")
+    send(smtp_server, "alice@example.org")
     site = main.create_app(app)
-    inbox.install(site, postbox, [report.MailboxSummary("frank@example.org", 0, 0, 0, "nothing fits")])
+    inbox.install(site, smtp_server, [report.MailboxSummary("frank@example.org", 0, 0, 0, "nothing fits")])
     return TestClient(site)
 
 
@@ -227,10 +227,10 @@ def test_a_mail_may_do_nothing_but_be_read(browser: TestClient) -> None:
     assert answer.headers["x-frame-options"] == "SAMEORIGIN"
 
 
-def test_a_mail_can_be_taken_home(browser: TestClient, postbox: Postbox) -> None:
+def test_a_mail_can_be_taken_home(browser: TestClient, smtp_server: DemoMailServer) -> None:
     """The very bytes that travelled."""
     answer = browser.get("/demo/inbox/1/mail.eml")
-    assert answer.content == postbox.letters[0].raw
+    assert answer.content == smtp_server.mails[0].raw
     assert answer.headers["content-type"] == "message/rfc822"
 
 

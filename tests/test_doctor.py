@@ -1,4 +1,4 @@
-"""The doctor looks at everything, and says how to mend what is wrong; its parts have tests of their own."""
+"""The doctor runs all checks, and says how to fix what is wrong. Each check has its own tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.nameserver import NameServer
 
 @pytest.fixture
 def names() -> Iterator[NameServer]:
-    """What the world knows of paperboy.io."""
+    """The DNS records of paperboy.io."""
     with NameServer() as server:
         server.set("paperboy.io", "MX", "10 mail.paperboy.io.")
         server.set("paperboy.io", "TXT", "v=spf1 a:mail.paperboy.io -all")
@@ -42,7 +42,7 @@ def names() -> Iterator[NameServer]:
 
 @pytest.fixture
 def settings(settings: Settings, names: NameServer, tmp_path: Path) -> Iterator[Settings]:
-    """A service that could be somebody's, with a relay that answers and a key that is published."""
+    """A realistic service, with a relay that answers and a published key."""
     dkim.create(dkim.Algorithm.ED25519, tmp_path / "key.pem")
     named = (f"s1:{tmp_path / 'key.pem'}",)
     name, record = dkim.load(named)[0].record("paperboy.io")
@@ -58,16 +58,16 @@ def settings(settings: Settings, names: NameServer, tmp_path: Path) -> Iterator[
         yield settings.model_copy(update=changed)
 
 
-def examine(app: Application, now: datetime, names: NameServer, **changed: object) -> dict[str, Finding]:
-    """The findings by check, with some settings changed."""
+def run_doctor(app: Application, now: datetime, names: NameServer, **changed: object) -> dict[str, Finding]:
+    """Return the findings by check, with some settings changed."""
     settings = app.settings.model_copy(update=changed)
-    found = doctor.run_checks(settings, now, service=temporary_service(), resolver=names.resolver)
-    assert all(finding.fix for finding in found if finding.level is not Level.OK)
-    return {finding.check: finding for finding in found}
+    findings = doctor.run_checks(settings, now, service=temporary_service(), resolver=names.resolver)
+    assert all(finding.fix for finding in findings if finding.level is not Level.OK)
+    return {finding.check: finding for finding in findings}
 
 
-def remembered(app: Application, now: datetime) -> dict[str, Finding]:
-    """The findings in the database alone."""
+def check_database(app: Application, now: datetime) -> dict[str, Finding]:
+    """Return the findings about the database by check."""
     return {finding.check: finding for finding in service_state.check(app.db, model_store.ModelStore(), now)}
 
 
@@ -79,9 +79,11 @@ def test_a_healthy_service_has_no_finding_but_good_ones(
         shelves.source(session, now).polled_at = now
     with job_runs.record(app.db, "refresh", now):
         pass
-    found = examine(app, now, names)
-    assert {finding.check: finding.said for finding in found.values() if finding.level is not Level.OK} == {}
-    assert [*found] == [
+    findings = run_doctor(app, now, names)
+    assert {
+        finding.check: finding.message for finding in findings.values() if finding.level is not Level.OK
+    } == {}
+    assert [*findings] == [
         "settings",
         "base_url",
         "from_address",
@@ -121,12 +123,12 @@ def test_nothing_is_changed_by_looking(app: Application, now: datetime, names: N
     """No reader is unsubscribed, nothing is sent to the relay, and the database is as it was."""
     with app.db.write() as session:
         shelves.reader(session, "alice@example.org", [], now + timedelta(days=1))
-    before = _everything(app)
-    examine(app, now, names)
-    assert _everything(app) == before
+    before = _all_rows(app)
+    run_doctor(app, now, names)
+    assert _all_rows(app) == before
 
 
-def _everything(app: Application) -> dict[str, list[tuple[object, ...]]]:
+def _all_rows(app: Application) -> dict[str, list[tuple[object, ...]]]:
     tables = Subscriber.metadata.sorted_tables
     with app.db.read() as session:
         return {str(each): [tuple(row) for row in session.execute(each.select())] for each in tables}
@@ -136,47 +138,49 @@ def test_others_that_are_silent_do_not_hold_up_the_doctor(
     app: Application, now: datetime, names: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All is looked at together, and each part has an end."""
-    monkeypatch.setattr(relay, "PATIENCE", 1.0)
+    monkeypatch.setattr(relay, "TIMEOUT", 1.0)
     monkeypatch.setattr(database, "CONNECT_SECONDS", "2")
     names.silent = True
     started = monotonic()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         url = f"postgresql+psycopg://paperboy@127.0.0.1:{port}/paperboy"
-        found = examine(app, now, names, smtp_port=port, database_url=url)
+        findings = run_doctor(app, now, names, smtp_port=port, database_url=url)
     assert monotonic() - started < 60
-    assert [found[each].level for each in ("relay", "database")] == [Level.ERROR] * 2
-    assert found["dns"].level is Level.WARNING
-    assert found["one-click"].level is Level.OK
+    assert [findings[each].level for each in ("relay", "database")] == [Level.ERROR] * 2
+    assert findings["dns"].level is Level.WARNING
+    assert findings["one-click"].level is Level.OK
 
 
 def test_what_cannot_be_looked_at_is_a_finding(app: Application, now: datetime, names: NameServer) -> None:
     """The other parts are looked at all the same."""
-    found = examine(app, now, names, dkim_keys=("s1:/nowhere/key.pem",))
-    assert found["dkim key s1"].level is Level.ERROR
-    assert (found["mail"].level, "/nowhere/key.pem" in found["mail"].said) == (Level.ERROR, True)
-    assert found["relay"].level is Level.OK
+    findings = run_doctor(app, now, names, dkim_keys=("s1:/nowhere/key.pem",))
+    assert findings["dkim key s1"].level is Level.ERROR
+    assert (findings["mail"].level, "/nowhere/key.pem" in findings["mail"].message) == (Level.ERROR, True)
+    assert findings["relay"].level is Level.OK
 
 
 def test_the_web_app_is_asked_by_network_only_when_told_to(
     app: Application, now: datetime, names: NameServer
 ) -> None:
     """Not by accident, from a machine that must not reach out."""
-    assert "online" not in examine(app, now, names)
+    assert "online" not in run_doctor(app, now, names)
     settings = app.settings.model_copy(update={"base_url": "http://paperboy.test"})
-    found = doctor.run_checks(
+    findings = doctor.run_checks(
         settings, now, service=temporary_service(), resolver=names.resolver, online=HttpTransport()
     )
-    assert found[-1].check == "online"
+    assert findings[-1].check == "online"
 
 
 def test_nobody_reads_a_password_in_a_finding(app: Application, now: datetime, names: NameServer) -> None:
     """Findings are pasted into issues."""
     url = "postgresql+psycopg://paperboy:hunter2hunter2@127.0.0.1:1/none"
-    found = examine(app, now, names, database_url=url, smtp_username="me", smtp_password="hunter2hunter2")
-    assert "hunter2" not in str(found)
-    assert found["database"].level is Level.ERROR
-    assert "schedule" not in found
+    findings = run_doctor(
+        app, now, names, database_url=url, smtp_username="me", smtp_password="hunter2hunter2"
+    )
+    assert "hunter2" not in str(findings)
+    assert findings["database"].level is Level.ERROR
+    assert "schedule" not in findings
 
 
 # --- what the database remembers
@@ -186,10 +190,10 @@ def test_a_database_that_was_not_migrated_is_found(app: Application, now: dateti
     """Nothing in it is asked then."""
     with app.db.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = 'older'"))
-    found = remembered(app, now)
-    assert found["database"].level is Level.ERROR
-    assert "paperboy migrate" in found["database"].fix
-    assert "schedule" not in found
+    findings = check_database(app, now)
+    assert findings["database"].level is Level.ERROR
+    assert "paperboy migrate" in findings["database"].fix
+    assert "schedule" not in findings
 
 
 def test_sources_that_fail_sleep_or_are_old_are_found(app: Application, now: datetime) -> None:
@@ -205,35 +209,35 @@ def test_sources_that_fail_sleep_or_are_old_are_found(app: Application, now: dat
             row = shelves.source(session, now, name=name)
             for field, value in fields.items():
                 setattr(row, field, value)
-    found = remembered(app, now)
-    levels = {name: found[f"source {name}"].level for name in ("failing", "hiccup", "sleeping", "old")}
+    findings = check_database(app, now)
+    levels = {name: findings[f"source {name}"].level for name in ("failing", "hiccup", "sleeping", "old")}
     assert levels == {
         "failing": Level.ERROR,
         "hiccup": Level.WARNING,
         "sleeping": Level.WARNING,
         "old": Level.WARNING,
     }
-    assert "503" in found["source failing"].said
-    assert "source files" not in found
+    assert "503" in findings["source failing"].message
+    assert "source files" not in findings
 
 
 def test_a_service_without_sources_is_found(app: Application, now: datetime) -> None:
     """It would never have anything to send."""
-    assert remembered(app, now)["sources"].level is Level.WARNING
+    assert check_database(app, now)["sources"].level is Level.WARNING
 
 
 def test_a_failed_job_is_found_until_it_works_again(app: Application, now: datetime) -> None:
     """Only the newest run of a job says how it is."""
     with job_runs.record(app.db, "refresh", now) as run:
         run.fail("arxiv", "it answered 503")
-    assert remembered(app, now)["job refresh"].level is Level.WARNING
+    assert check_database(app, now)["job refresh"].level is Level.WARNING
     with job_runs.record(app.db, "refresh", now):
         pass
-    assert remembered(app, now)["job refresh"].level is Level.OK
+    assert check_database(app, now)["job refresh"].level is Level.OK
 
 
 @pytest.mark.parametrize(
-    ("late", "said"),
+    ("late", "span"),
     [
         (timedelta(minutes=20), "20 minutes"),
         (timedelta(minutes=119), "119 minutes"),
@@ -241,22 +245,22 @@ def test_a_failed_job_is_found_until_it_works_again(app: Application, now: datet
         (timedelta(minutes=333315), "231 days"),
     ],
 )
-def test_a_digest_that_is_late_is_found(app: Application, now: datetime, late: timedelta, said: str) -> None:
+def test_a_digest_that_is_late_is_found(app: Application, now: datetime, late: timedelta, span: str) -> None:
     """Nobody runs the schedule; for how long is said as people say it."""
     with app.db.write() as session:
         shelves.reader(session, "alice@example.org", [], now - late)
-    finding = remembered(app, now)["schedule"]
+    finding = check_database(app, now)["schedule"]
     assert finding.level is Level.ERROR
-    assert f"due for {said}:" in finding.said
+    assert f"due for {span}:" in finding.message
 
 
 def test_a_pause_is_found_with_its_reason(app: Application, now: datetime) -> None:
     """Whoever wonders why nothing leaves reads it here."""
     with app.db.write() as session:
         ledger.pause(session, "the relay refuses us", now)
-    finding = remembered(app, now)["sending"]
+    finding = check_database(app, now)["sending"]
     assert finding.level is Level.WARNING
-    assert "the relay refuses us" in finding.said
+    assert "the relay refuses us" in finding.message
 
 
 def test_what_the_doctor_names_can_be_typed(app: Application, now: datetime) -> None:
@@ -265,25 +269,25 @@ def test_what_the_doctor_names_can_be_typed(app: Application, now: datetime) -> 
         row = shelves.source(session, now, name="A lab's blog")
         row.paused, row.next_poll_at = True, now
         ledger.pause(session, "a wrong key", now, "2026-11-20")
-    found = remembered(app, now)
-    command = found["source A lab's blog"].fix.split("`")[1]
+    findings = check_database(app, now)
+    command = findings["source A lab's blog"].fix.split("`")[1]
     assert shlex.split(command) == ["paperboy", "sources", "resume", "A lab's blog"]
-    assert "`paperboy sending resume --edition 2026-11-20`" in found["sending"].fix
+    assert "`paperboy sending resume --edition 2026-11-20`" in findings["sending"].fix
 
 
 def test_a_model_that_is_missing_or_corrupt_is_found(app: Application, now: datetime) -> None:
     """The picks are worse without it, and nobody would notice."""
-    assert "young" in remembered(app, now)["model"].said
+    assert "too small" in check_database(app, now)["model"].message
     with app.db.write() as session:
         shelves.archive(session, model_store.MIN_PAPERS, now)
-    assert remembered(app, now)["model"].level is Level.WARNING
+    assert check_database(app, now)["model"].level is Level.WARNING
     pipeline.learn(app, now)
-    assert remembered(app, now)["model"].said.startswith("model 1 is in use, learned from 300 papers")
+    assert check_database(app, now)["model"].message.startswith("model 1 is in use, trained on 300 papers")
     with app.db.write() as session:
         session.exec(select(TrainedModel)).one().data = b"gone"
     torn, instead = (
         each for each in service_state.check(app.db, model_store.ModelStore(), now) if each.check == "model"
     )
-    assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model learn` to make a new one")
-    assert "model 1 of 2026-11-20 09:30 UTC is not used: The stored bytes" in torn.said
-    assert (instead.level, "shipped" in instead.said) == (Level.WARNING, True)
+    assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model learn` to train a new one")
+    assert "model 1 of 2026-11-20 09:30 UTC is not used: Its bytes" in torn.message
+    assert (instead.level, "bundled" in instead.message) == (Level.WARNING, True)

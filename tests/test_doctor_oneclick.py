@@ -1,4 +1,4 @@
-"""The doctor leaves by one click, as mail programs do, and finds what would keep a reader from it."""
+"""The doctor unsubscribes by one click, as mail programs do, and finds what prevents it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def reader(app: Application, now: datetime) -> int:
 
 
 @pytest.fixture
-def look(app: Application, reader: int, now: datetime) -> Callable[[ASGIApp], list[Finding]]:
-    """A function that tries the way out of a site."""
+def run_check(app: Application, reader: int, now: datetime) -> Callable[[ASGIApp], list[Finding]]:
+    """Return a function that checks one-click unsubscribing of a site."""
     way_out = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader, now))
     return lambda site: list(oneclick.check(app, site, reader, way_out))
 
 
-Look = Callable[[ASGIApp], list[Finding]]
+RunCheck = Callable[[ASGIApp], list[Finding]]
 
 
-def test_the_way_out_of_our_own_web_app_works(app: Application, look: Look) -> None:
+def test_the_way_out_of_our_own_web_app_works(app: Application, run_check: RunCheck) -> None:
     """By both kinds of forms, and not by opening the link."""
-    (finding,) = look(main.create_app(app))
+    (finding,) = run_check(main.create_app(app))
     assert finding.level is Level.OK
-    assert "urlencoded and multipart" in finding.said
+    assert "urlencoded and multipart" in finding.message
 
 
 def answering(
@@ -64,24 +64,24 @@ def answering(
 
 
 @pytest.mark.parametrize(
-    ("in_front", "told"),
+    ("in_front", "expected"),
     [
-        (answering(303, {"Location": "/goodbye"}), "is sent on to /goodbye"),
-        (answering(401), "without a login is answered with HTTP 401"),
-        (answering(200), "answered well, and does not unsubscribe"),
+        (answering(303, {"Location": "/goodbye"}), "is redirected to /goodbye"),
+        (answering(401), "without a login fails with HTTP 401"),
+        (answering(200), "succeeds, but does not unsubscribe"),
         (answering(404, method="GET"), "cannot be opened: HTTP 404"),
     ],
 )
 def test_what_keeps_readers_from_leaving_is_found(
-    in_front: Callable[[Application], ASGIApp], told: str, app: Application, look: Look
+    in_front: Callable[[Application], ASGIApp], expected: str, app: Application, run_check: RunCheck
 ) -> None:
     """A redirect, a login, an answer without a deed, a link that leads nowhere."""
-    found = look(in_front(app))
-    assert all(finding.level is Level.ERROR and finding.fix for finding in found)
-    assert any(told in finding.said for finding in found)
+    findings = run_check(in_front(app))
+    assert all(finding.level is Level.ERROR and finding.fix for finding in findings)
+    assert any(expected in finding.message for finding in findings)
 
 
-def test_a_form_that_is_not_understood_is_found(app: Application, look: Look) -> None:
+def test_a_form_that_is_not_understood_is_found(app: Application, run_check: RunCheck) -> None:
     """Mail programs send either kind."""
     behind = main.create_app(app)
 
@@ -92,12 +92,12 @@ def test_a_form_that_is_not_understood_is_found(app: Application, look: Look) ->
         else:
             await behind(scope, receive, send)
 
-    (finding,) = look(site)
-    assert (finding.level, "POST (multipart)" in finding.said) == (Level.ERROR, True)
+    (finding,) = run_check(site)
+    assert (finding.level, "POST (multipart)" in finding.message) == (Level.ERROR, True)
 
 
 def test_a_link_that_unsubscribes_whoever_opens_it_is_found(
-    app: Application, look: Look, reader: int, now: datetime
+    app: Application, run_check: RunCheck, reader: int, now: datetime
 ) -> None:
     """Scanners of mails open every link."""
 
@@ -107,8 +107,8 @@ def test_a_link_that_unsubscribes_whoever_opens_it_is_found(
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"bye"})
 
-    (finding,) = look(site)
-    assert (finding.level, "scanners" in finding.said) == (Level.ERROR, True)
+    (finding,) = run_check(site)
+    assert (finding.level, "scanners" in finding.message) == (Level.ERROR, True)
 
 
 def test_a_request_is_as_by_network(app: Application, reader: int, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""The doctor asks for the web app where its links lead, when it is told to."""
+"""The doctor requests the web app at its base URL, on request."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.settings import Settings
 Serve = Callable[[httpx.Request], httpx.Response]
 
 
-def look(settings: Settings, now: datetime, serve: Serve) -> Finding:
-    """The finding about a web app that answers so."""
+def run_check(settings: Settings, now: datetime, serve: Serve) -> Finding:
+    """Return the finding about a web app with these answers."""
 
     async def at_once(_seconds: float) -> None:
         pass
@@ -35,7 +35,7 @@ def test_a_web_app_that_answers_is_well(settings: Settings, now: datetime) -> No
         assert str(request.url) == "https://paperboy.test/healthz"
         return httpx.Response(200, json={"status": "ok"})
 
-    assert look(settings, now, serve).level is Level.OK
+    assert run_check(settings, now, serve).level is Level.OK
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_something_else_in_its_place_is_found(
     answer: httpx.Response, settings: Settings, now: datetime
 ) -> None:
     """A proxy that does not pass on, asks for a login, or serves another site."""
-    finding = look(settings, now, lambda _: answer)
+    finding = run_check(settings, now, lambda _: answer)
     assert (finding.level, "PAPERBOY_BASE_URL" in finding.fix) == (Level.ERROR, True)
 
 
@@ -61,8 +61,8 @@ def test_a_web_app_that_cannot_be_reached_is_found(settings: Settings, now: date
     def serve(_request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("certificate verify failed")
 
-    finding = look(settings, now, serve)
-    assert (finding.level, "certificate verify failed" in finding.said) == (Level.ERROR, True)
+    finding = run_check(settings, now, serve)
+    assert (finding.level, "certificate verify failed" in finding.message) == (Level.ERROR, True)
 
 
 def test_an_address_without_https_is_not_asked(settings: Settings, now: datetime) -> None:
@@ -71,5 +71,5 @@ def test_an_address_without_https_is_not_asked(settings: Settings, now: datetime
     def serve(_request: httpx.Request) -> httpx.Response:
         raise AssertionError("it was asked")
 
-    finding = look(settings.model_copy(update={"base_url": "http://127.0.0.1:8000"}), now, serve)
+    finding = run_check(settings.model_copy(update={"base_url": "http://127.0.0.1:8000"}), now, serve)
     assert (finding.level, "PAPERBOY_BASE_URL" in finding.fix) == (Level.WARNING, True)

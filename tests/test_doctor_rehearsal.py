@@ -1,4 +1,4 @@
-"""The doctor sends one digest to itself, by a whole service that lives for this moment only."""
+"""The doctor sends a test digest to itself from a temporary service."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from app.doctor.smtp_sink import ReceivedMail, Sink
 from app.settings import Settings, SmtpSecurity
 
 
-def look(settings: Settings, sink: Sink | None = None) -> dict[str, Finding]:
-    """The findings by check."""
+def run_check(settings: Settings, sink: Sink | None = None) -> dict[str, Finding]:
+    """Return the findings by check."""
     return {finding.check: finding for finding in test_mail.check(settings, temporary_service(), sink)}
 
 
@@ -32,17 +32,17 @@ def test_a_digest_is_sent_and_left(settings: Settings) -> None:
             "smtp_password": "secret",
         }
     )
-    found = look(elsewhere, sink)
-    assert {finding.level for finding in found.values()} == {Level.OK}
-    (mail,) = sink.taken
+    findings = run_check(elsewhere, sink)
+    assert {finding.level for finding in findings.values()} == {Level.OK}
+    (mail,) = sink.received
     assert mail.recipient == test_mail.READER
     assert mail.raw.count(b"arxiv.org/abs/") > 10
 
 
 def test_a_web_app_below_a_path_can_be_left(settings: Settings) -> None:
     """The proxy in front of it takes the path off."""
-    found = look(settings.model_copy(update={"base_url": "https://example.org/paperboy"}))
-    assert found["one-click"].level is Level.OK
+    findings = run_check(settings.model_copy(update={"base_url": "https://example.org/paperboy"}))
+    assert findings["one-click"].level is Level.OK
 
 
 def test_nothing_is_left_behind(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,31 +50,31 @@ def test_nothing_is_left_behind(settings: Settings, tmp_path: Path, monkeypatch:
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    look(settings)
+    run_check(settings)
     assert list(folder.iterdir()) == []
     assert not Path(settings.journal_dir).exists()
 
 
 def test_a_mail_that_cannot_be_made_is_found(settings: Settings, tmp_path: Path) -> None:
     """With what the settings or the ledger say of it."""
-    unusable = look(settings.model_copy(update={"dkim_keys": (f"s1:{tmp_path / 'none'}",)}))
+    unusable = run_check(settings.model_copy(update={"dkim_keys": (f"s1:{tmp_path / 'none'}",)}))
     assert [*unusable] == ["mail"]
-    assert (unusable["mail"].level, "s1" in unusable["mail"].said) == (Level.ERROR, True)
-    broken = look(settings.model_copy(update={"from_address": "a\x7fb@paperboy.test"}))
+    assert (unusable["mail"].level, "s1" in unusable["mail"].message) == (Level.ERROR, True)
+    broken = run_check(settings.model_copy(update={"from_address": "a\x7fb@paperboy.test"}))
     assert [*broken] == ["mail"]
-    assert "control character" in broken["mail"].said or "cannot be" in broken["mail"].said
+    assert "control character" in broken["mail"].message or "cannot be" in broken["mail"].message
 
 
 def test_a_mail_that_does_not_arrive_is_found(settings: Settings) -> None:
     """What was sent has to be there."""
 
     class Losing(Sink):
-        def take(self, mail: ReceivedMail) -> None:
+        def receive(self, mail: ReceivedMail) -> None:
             pass
 
-    found = look(settings, Losing())
-    assert [*found] == ["mail"]
-    assert found["mail"].level is Level.ERROR
+    findings = run_check(settings, Losing())
+    assert [*findings] == ["mail"]
+    assert findings["mail"].level is Level.ERROR
 
 
 def test_the_sink_keeps_every_octet() -> None:
@@ -85,5 +85,5 @@ def test_the_sink_keeps_every_octet() -> None:
             b"EHLO me\r\nMAIL FROM:<a@b.c> SIZE=9\r\nRCPT TO:<d@e.f>\r\nDATA\r\n" + body + b".\r\nQUIT\r\n"
         )
         answers = client.makefile("rb").read()
-    assert sink.taken == [ReceivedMail("a@b.c", "d@e.f", body.replace(b"..dot", b".dot"))]
+    assert sink.received == [ReceivedMail("a@b.c", "d@e.f", body.replace(b"..dot", b".dot"))]
     assert answers.endswith(b"250 2.0.0 kept\r\n221 2.0.0 bye\r\n")

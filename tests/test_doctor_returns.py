@@ -1,4 +1,4 @@
-"""The doctor looks whether bounces can be read; none of them is read by looking."""
+"""The doctor checks that bounces can be read, without reading them."""
 
 from __future__ import annotations
 
@@ -18,33 +18,35 @@ from app.storage.models import Scope
 from tests.imapserver import ImapServer
 
 
-def look(settings: Settings, now: datetime, **changed: object) -> dict[str, Finding]:
-    """The findings by check, with some settings changed."""
+def run_check(settings: Settings, now: datetime, **changed: object) -> dict[str, Finding]:
+    """Return the findings by check, with some settings changed."""
     database = Database(settings.database_url)
-    told = list(bounces.check(settings.model_copy(update=changed), database, now))
+    findings = list(bounces.check(settings.model_copy(update=changed), database, now))
     database.dispose()
-    found = {finding.check: finding for finding in told}
-    assert all(finding.fix for finding in found.values() if finding.level is not Level.OK)
-    return found
+    assert all(finding.fix for finding in findings if finding.level is not Level.OK)
+    return {finding.check: finding for finding in findings}
 
 
 def test_a_service_that_nobody_tells_of_bounces_is_warned(app: Application, now: datetime) -> None:
     """Until there is a key for a webhook; one that was revoked is none."""
-    assert look(app.settings, now)["bounces"].level is Level.WARNING
+    assert run_check(app.settings, now)["bounces"].level is Level.WARNING
     with app.db.write() as session:
         api_keys.create(session, "relay", [Scope.BOUNCES], now)
-    assert look(app.settings, now)["bounces"].level is Level.OK
+    assert run_check(app.settings, now)["bounces"].level is Level.OK
     with app.db.write() as session:
         api_keys.revoke(session, "relay", now)
-    assert look(app.settings, now)["bounces"].level is Level.WARNING
+    assert run_check(app.settings, now)["bounces"].level is Level.WARNING
 
 
 def test_a_mailbox_is_opened(settings: Settings, now: datetime) -> None:
     """What is in it stays as it was."""
     with ImapServer() as server:
         server.put(b"Subject: a bounce\r\n\r\nno such user\r\n")
-        found = look(settings, now, bounce_mailbox=server.url)
-        assert (found["bounce_mailbox"].level, "1 mails wait" in found["bounce_mailbox"].said) == (
+        findings = run_check(settings, now, bounce_mailbox=server.url)
+        assert (
+            findings["bounce_mailbox"].level,
+            "mails waiting: 1" in findings["bounce_mailbox"].message,
+        ) == (
             Level.OK,
             True,
         )
@@ -54,7 +56,7 @@ def test_a_mailbox_is_opened(settings: Settings, now: datetime) -> None:
 def test_a_mailbox_that_refuses_us_is_found(settings: Settings, now: datetime) -> None:
     """And the password is not shown."""
     with ImapServer() as server:
-        finding = look(settings, now, bounce_mailbox=f"imap://me:hunter2@127.0.0.1:{server.port}")[
+        finding = run_check(settings, now, bounce_mailbox=f"imap://me:hunter2@127.0.0.1:{server.port}")[
             "bounce_mailbox"
         ]
     assert finding.level is Level.ERROR
@@ -65,11 +67,14 @@ def test_a_mailbox_that_is_not_there_is_found(
     settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or that does not answer: that is not waited for."""
-    assert look(settings, now, bounce_mailbox="imap://a:b@127.0.0.1:1")["bounce_mailbox"].level is Level.ERROR
-    monkeypatch.setattr(bounces, "PATIENCE", 0.2)
+    assert (
+        run_check(settings, now, bounce_mailbox="imap://a:b@127.0.0.1:1")["bounce_mailbox"].level
+        is Level.ERROR
+    )
+    monkeypatch.setattr(bounces, "TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"imap://a:b@127.0.0.1:{silent.getsockname()[1]}"
-        assert look(settings, now, bounce_mailbox=url)["bounce_mailbox"].level is Level.ERROR
+        assert run_check(settings, now, bounce_mailbox=url)["bounce_mailbox"].level is Level.ERROR
 
 
 @pytest.mark.parametrize(
@@ -91,7 +96,9 @@ def test_a_folder_is_looked_into(settings: Settings, now: datetime, tmp_path: Pa
     """What is in it stays; a folder that is none is found."""
     (tmp_path / "bounces").mkdir()
     (tmp_path / "bounces" / "1.eml").write_bytes(b"Subject: a bounce\r\n\r\n")
-    assert look(settings, now, bounce_folder=str(tmp_path / "bounces"))["bounce_folder"].level is Level.OK
+    assert (
+        run_check(settings, now, bounce_folder=str(tmp_path / "bounces"))["bounce_folder"].level is Level.OK
+    )
     assert [each.name for each in (tmp_path / "bounces").iterdir()] == ["1.eml"]
     for wrong in (tmp_path / "none", tmp_path / "bounces" / "1.eml"):
-        assert look(settings, now, bounce_folder=str(wrong))["bounce_folder"].level is Level.ERROR
+        assert run_check(settings, now, bounce_folder=str(wrong))["bounce_folder"].level is Level.ERROR

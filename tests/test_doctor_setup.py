@@ -1,4 +1,4 @@
-"""The doctor finds settings that are mistyped, or that cannot be right."""
+"""The doctor finds settings that are misspelt or wrong."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from app.mail import dkim
 from app.settings import Settings
 
 
-def look(settings: Settings, **changed: object) -> dict[str, Finding]:
-    """The findings by check, with some settings changed."""
+def run_check(settings: Settings, **changed: object) -> dict[str, Finding]:
+    """Return the findings by check, with some settings changed."""
     return {finding.check: finding for finding in configuration.check(settings.model_copy(update=changed))}
 
 
@@ -31,7 +31,7 @@ def look(settings: Settings, **changed: object) -> dict[str, Finding]:
 )
 def test_what_is_set_wrongly_is_found(changed: dict[str, object], check: str, settings: Settings) -> None:
     """With what to do about it."""
-    finding = look(settings, **changed)[check]
+    finding = run_check(settings, **changed)[check]
     assert finding.level is Level.WARNING
     assert f"PAPERBOY_{check.upper()}" in finding.fix
 
@@ -44,14 +44,14 @@ def test_a_mistyped_name_is_found_with_the_right_one(tmp_path: Path) -> None:
     env = tmp_path / ".env"
     env.write_text("# PAPERBOY_COMMENT=1\nPAPERBOY_FROM_ADRESS=a@b.c\npaperboy_site_name=Ours\nOTHER=1\n")
     environ = {"PAPERBOY_SMPT_HOST": "mail", "paperboy_smtp_prot": "25", "PAPERBOY_SMTP_USERNAME": "me"}
-    found = {finding.check: finding for finding in configuration.unknown_settings(environ, env)}
-    assert {check: finding.fix for check, finding in found.items()} == {
+    findings = {finding.check: finding for finding in configuration.unknown_settings(environ, env)}
+    assert {check: finding.fix for check, finding in findings.items()} == {
         "setting PAPERBOY_SMPT_HOST": "did you mean PAPERBOY_SMTP_HOST?",
         "setting paperboy_smtp_prot": "did you mean PAPERBOY_SMTP_PORT?",
         "setting PAPERBOY_FROM_ADRESS": "did you mean PAPERBOY_FROM_ADDRESS?",
     }
-    assert "the environment" in found["setting PAPERBOY_SMPT_HOST"].said
-    assert str(env) in found["setting PAPERBOY_FROM_ADRESS"].said
+    assert "the environment" in findings["setting PAPERBOY_SMPT_HOST"].message
+    assert str(env) in findings["setting PAPERBOY_FROM_ADRESS"].message
 
 
 def test_a_name_like_no_other_is_found_without_its_value(tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ def test_a_name_like_no_other_is_found_without_its_value(tmp_path: Path) -> None
 def test_a_journal_that_cannot_be_written_is_found(settings: Settings, tmp_path: Path) -> None:
     """Nothing is sent without one; a folder that is still to be made is no fault, and not made by looking."""
     (tmp_path / "file").write_text("")
-    blocked = look(settings, journal_dir=str(tmp_path / "file" / "journal"))["journal_dir"]
+    blocked = run_check(settings, journal_dir=str(tmp_path / "file" / "journal"))["journal_dir"]
     assert (blocked.level, "PAPERBOY_JOURNAL_DIR" in blocked.fix) == (Level.ERROR, True)
     (tmp_path / "other").write_text("")
-    assert look(settings, journal_dir=str(tmp_path / "other"))["journal_dir"].level is Level.ERROR
-    assert look(settings, journal_dir=str(tmp_path / "new" / "journal"))["journal_dir"].level is Level.OK
+    assert run_check(settings, journal_dir=str(tmp_path / "other"))["journal_dir"].level is Level.ERROR
+    assert run_check(settings, journal_dir=str(tmp_path / "new" / "journal"))["journal_dir"].level is Level.OK
     assert not (tmp_path / "new").exists()
 
 
@@ -79,16 +79,16 @@ def test_a_key_that_signs_is_well(settings: Settings, tmp_path: Path) -> None:
     """Of either kind."""
     for algorithm in dkim.Algorithm:
         dkim.create(algorithm, tmp_path / algorithm)
-        found = look(settings, dkim_keys=(f"s1:{tmp_path / algorithm}",))["dkim key s1"]
-        assert (found.level, algorithm in found.said) == (Level.OK, True)
+        findings = run_check(settings, dkim_keys=(f"s1:{tmp_path / algorithm}",))["dkim key s1"]
+        assert (findings.level, algorithm in findings.message) == (Level.OK, True)
 
 
 def test_a_key_that_cannot_sign_is_found(settings: Settings, tmp_path: Path) -> None:
     """It is not there, or not a key; the others are looked at all the same."""
     (tmp_path / "text").write_text("no key")
-    found = look(settings, dkim_keys=(f"gone:{tmp_path}/gone", f"text:{tmp_path}/text"))
-    assert found["dkim key gone"].level is found["dkim key text"].level is Level.ERROR
-    assert "paperboy key dkim" in found["dkim key gone"].fix
+    findings = run_check(settings, dkim_keys=(f"gone:{tmp_path}/gone", f"text:{tmp_path}/text"))
+    assert findings["dkim key gone"].level is findings["dkim key text"].level is Level.ERROR
+    assert "paperboy key dkim" in findings["dkim key gone"].fix
 
 
 def test_a_key_that_others_can_read_is_found(settings: Settings, tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_a_key_that_others_can_read_is_found(settings: Settings, tmp_path: Path)
     path = tmp_path / "a key"
     dkim.create(dkim.Algorithm.ED25519, path)
     path.chmod(0o640)
-    found = look(settings, dkim_keys=(f"s1:{path}",))["dkim key s1"]
-    assert (found.level, f"chmod 600 '{path}'" in found.fix) == (Level.WARNING, True)
+    findings = run_check(settings, dkim_keys=(f"s1:{path}",))["dkim key s1"]
+    assert (findings.level, f"chmod 600 '{path}'" in findings.fix) == (Level.WARNING, True)
 
 
 def test_a_short_key_is_found(settings: Settings, tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_a_short_key_is_found(settings: Settings, tmp_path: Path) -> None:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
     )
-    found = look(settings, dkim_keys=(f"s1:{path}",))["dkim key s1"]
-    assert (found.level, "1024 bits" in found.said) == (Level.WARNING, True)
+    findings = run_check(settings, dkim_keys=(f"s1:{path}",))["dkim key s1"]
+    assert (findings.level, "1024 bits" in findings.message) == (Level.WARNING, True)
 
 
 def test_signing_only_at_the_hour_is_found(settings: Settings, tmp_path: Path) -> None:
@@ -118,6 +118,6 @@ def test_signing_only_at_the_hour_is_found(settings: Settings, tmp_path: Path) -
     dkim.create(dkim.Algorithm.ED25519, tmp_path / "key")
     keys = (f"s1:{tmp_path / 'key'}",)
     check = "compose_ahead_minutes"
-    assert look(settings, compose_ahead_minutes=0)[check].level is Level.OK
-    assert look(settings, compose_ahead_minutes=0, dkim_keys=keys)[check].level is Level.WARNING
-    assert look(settings, compose_ahead_minutes=20, dkim_keys=keys)[check].level is Level.OK
+    assert run_check(settings, compose_ahead_minutes=0)[check].level is Level.OK
+    assert run_check(settings, compose_ahead_minutes=0, dkim_keys=keys)[check].level is Level.WARNING
+    assert run_check(settings, compose_ahead_minutes=20, dkim_keys=keys)[check].level is Level.OK

@@ -78,7 +78,7 @@ def test_its_examples_find_something_in_the_demo() -> None:
     texts = "".join(file.path.read_text().lower() for file in sample.sample_files())
     assert len(asked) == 2
     assert all(each in texts for each in [*asked, paper])
-    wanted = {person.email: person.wants for person in sample_subscribers.SUBSCRIBERS}[reader]
+    wanted = {person.email: person.preferences for person in sample_subscribers.SUBSCRIBERS}[reader]
     assert set(asked) <= {wish.text for wish in wanted.interests}, "and it was sent"
 
 

@@ -1,7 +1,7 @@
-"""A bounce becomes an event, and what follows from it: hard ones suppress at once, soft ones add up.
+"""Record bounces and complaints, and suppress addresses: at once for hard bounces, after several soft ones.
 
-Each delivery counts once for each kind of event, however often it is told of: by the relay's answer, a
-notice in the mailbox, the same notice again, and a webhook.
+Each kind of event is recorded once per delivery, even if it is reported several times: by the relay's reply,
+a notice in the mailbox, and a webhook.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from app.text import sanitize
 from app.types import SendOutcome, SendResult
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
-COMPLAINT, OPT_OUT, REFUSED_US = "complaint", "opt_out", "refused_us"
-_REACHED = (State.PENDING, State.ACTIVE, State.PAUSED)
+COMPLAINT, OPT_OUT, SENDER_REJECTION = "complaint", "opt_out", "refused_us"
+_MAILED_STATES = (State.PENDING, State.ACTIVE, State.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class BouncedDelivery:
-    """The delivery that a notice is about, and its reader."""
+    """The delivery that a notice is about, and its subscriber."""
 
     delivery_id: int
     subscriber_id: int
@@ -40,88 +40,93 @@ class BouncedDelivery:
 
 
 def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> BouncedDelivery | None:
-    """Whose mail a notice is about, by what only we can have made; None where nothing proves it.
+    """Return the delivery that a notice is about, or None if the notice does not prove it.
 
-    Our signed return path proves it alone. A Message-ID of ours, which a relay hands back by webhook, only
-    together with the reader's address. They are found by way of the reader, who has an index: Message-IDs,
-    in the table that grows fastest, have none.
+    Our signed return path is proof. A Message-ID of ours, as relays report it by webhook, is proof together
+    with the subscriber's address. Addresses are indexed; Message-IDs are not.
     """
     for path in notice.return_paths:
         with suppress(LinkForged):
-            return _the_one(session, col(Delivery.id) == signer.delivery_of(path))
+            return _delivery_where(session, col(Delivery.id) == signer.delivery_of(path))
     if not (notice.message_id and notice.recipient):
         return None
-    named = col(Delivery.message_id) == notice.message_id
-    return _the_one(session, named & (col(Subscriber.email) == notice.recipient.lower()))
+    has_message_id = col(Delivery.message_id) == notice.message_id
+    return _delivery_where(session, has_message_id & (col(Subscriber.email) == notice.recipient.lower()))
 
 
-def _the_one(session: Session, which: ColumnElement[bool]) -> BouncedDelivery | None:
-    named = select(col(Delivery.id), col(Subscriber.id), Subscriber.email)
-    joined = named.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
-    row = session.exec(joined.where(which)).first()
+def _delivery_where(session: Session, condition: ColumnElement[bool]) -> BouncedDelivery | None:
+    columns = select(col(Delivery.id), col(Subscriber.id), Subscriber.email)
+    query = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
+    row = session.exec(query.where(condition)).first()
     return BouncedDelivery(row[0] or 0, row[1] or 0, row[2]) if row else None
 
 
 def record_refusal(
-    session: Session, delivery_id: int, subscriber_id: int, answer: SendResult, now: datetime
+    session: Session, delivery_id: int, subscriber_id: int, result: SendResult, now: datetime
 ) -> None:
-    """Draw the consequences of the relay's last word on a delivery. Nothing follows where it was our fault.
+    """Record the bounce of a delivery that failed at the relay, unless the failure was our fault.
 
-    For the ledger, for each delivery that ended in failure.
+    The ledger calls this for each failed delivery.
     """
-    said = f"{answer.code or ''} {answer.text}".strip()
-    if answer.outcome is SendOutcome.HARD_BOUNCE:
-        record_hard(session, delivery_id, subscriber_id, said, now)
-    elif answer.outcome in (SendOutcome.SOFT_BOUNCE, SendOutcome.MAILBOX_FULL):
-        record_soft(session, delivery_id, subscriber_id, said, now)
+    diagnostic = f"{result.code or ''} {result.text}".strip()
+    if result.outcome is SendOutcome.HARD_BOUNCE:
+        record_hard(session, delivery_id, subscriber_id, diagnostic, now)
+    elif result.outcome in (SendOutcome.SOFT_BOUNCE, SendOutcome.MAILBOX_FULL):
+        record_soft(session, delivery_id, subscriber_id, diagnostic, now)
 
 
-def record_hard(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
-    """The address takes no mail: it is suppressed at once. False when that was known already."""
-    if not _noted(session, HARD, delivery_id, subscriber_id, said, now):
+def record_hard(
+    session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
+) -> bool:
+    """Record a hard bounce and suppress the address. Return False if it was recorded before."""
+    if not _record_event(session, HARD, delivery_id, subscriber_id, diagnostic, now):
         return False
-    _give_up(session, subscriber_id, f"bounced: {said}", now)
+    _suppress_subscriber(session, subscriber_id, f"bounced: {diagnostic}", now)
     return True
 
 
-def record_soft(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
-    """This mail came back; enough of them within weeks, and the address is suppressed, too."""
-    if not _noted(session, SOFT, delivery_id, subscriber_id, said, now):
+def record_soft(
+    session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
+) -> bool:
+    """Record a soft bounce. Suppress the address if there are enough of them."""
+    if not _record_event(session, SOFT, delivery_id, subscriber_id, diagnostic, now):
         return False
-    moments = since_success(session, subscriber_id, now)
+    moments = soft_bounces_since_success(session, subscriber_id, now)
     if scoring.exceeds_threshold(moments, now):
-        told = f"{len(moments)} mails came back since {min(moments):%Y-%m-%d}: {said}"
-        _noted(session, HARD, delivery_id, subscriber_id, told, now)
-        _give_up(session, subscriber_id, told, now)
+        reason = f"{len(moments)} mails bounced since {min(moments):%Y-%m-%d}: {diagnostic}"
+        _record_event(session, HARD, delivery_id, subscriber_id, reason, now)
+        _suppress_subscriber(session, subscriber_id, reason, now)
     return True
 
 
 def record_sender_rejection(
-    session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime
+    session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """This mail came back for what we or it are: it is written down, and says nothing of the reader."""
-    return _noted(session, REFUSED_US, delivery_id, subscriber_id, said, now)
+    """Record a rejection of the sender or the content. It says nothing about the address."""
+    return _record_event(session, SENDER_REJECTION, delivery_id, subscriber_id, diagnostic, now)
 
 
 def record_complaint(
-    session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime
+    session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """The reader called it spam: no mail of any kind goes there again."""
-    if not _noted(session, COMPLAINT, delivery_id, subscriber_id, said, now):
+    """Record a spam complaint and suppress the address for all kinds of mail."""
+    if not _record_event(session, COMPLAINT, delivery_id, subscriber_id, diagnostic, now):
         return False
-    reader = session.get_one(Subscriber, subscriber_id)
-    if reader.state is not State.ERASED:
-        suppression.suppress(session, reader.email, "its reader called a mail spam", now)
+    subscriber = session.get_one(Subscriber, subscriber_id)
+    if subscriber.state is not State.ERASED:
+        suppression.suppress(session, subscriber.email, "the subscriber marked a mail as spam", now)
     return True
 
 
-def record_opt_out(session: Session, delivery_id: int, subscriber_id: int, said: str, now: datetime) -> bool:
-    """The reader wants no more; where that was known already, they may have come back since."""
-    return _noted(session, OPT_OUT, delivery_id, subscriber_id, said, now)
+def record_opt_out(
+    session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
+) -> bool:
+    """Record an opt-out. Return False if it was recorded before: the subscriber may be back since."""
+    return _record_event(session, OPT_OUT, delivery_id, subscriber_id, diagnostic, now)
 
 
-def since_success(session: Session, subscriber_id: int, now: datetime) -> Sequence[datetime]:
-    """When the mails were due that came back softly since one last arrived, or an operator trusted again."""
+def soft_bounces_since_success(session: Session, subscriber_id: int, now: datetime) -> Sequence[datetime]:
+    """Return when mails with soft bounces were due, since the last delivered mail or lifted suppression."""
     soft = select(col(Delivery.due_at)).join(Event, col(Event.delivery_id) == Delivery.id)
     soft = soft.where(Event.subscriber_id == subscriber_id, Event.kind == SOFT)
     success = _last_success(session, subscriber_id, now)
@@ -129,24 +134,24 @@ def since_success(session: Session, subscriber_id: int, now: datetime) -> Sequen
 
 
 def _last_success(session: Session, subscriber_id: int, now: datetime) -> datetime | None:
-    came_back = exists().where(col(Event.delivery_id) == Delivery.id, col(Event.kind).in_((HARD, SOFT)))
-    arrived = select(func.max(Delivery.due_at)).where(
+    bounced = exists().where(col(Event.delivery_id) == Delivery.id, col(Event.kind).in_((HARD, SOFT)))
+    delivered = select(func.max(Delivery.due_at)).where(
         Delivery.subscriber_id == subscriber_id,
         Delivery.state == DeliveryState.SENT,
         col(Delivery.sent_at) <= now - scoring.ASSUME_DELIVERED_AFTER,
-        ~came_back,
+        ~bounced,
     )
-    trusted = select(func.max(Event.at)).where(Event.subscriber_id == subscriber_id, Event.kind == TRUSTED)
-    known = (session.exec(arrived).one(), session.exec(trusted).one())
-    return max((at for at in known if at), default=None)
+    lifted = select(func.max(Event.at)).where(Event.subscriber_id == subscriber_id, Event.kind == TRUSTED)
+    moments = (session.exec(delivered).one(), session.exec(lifted).one())
+    return max((at for at in moments if at), default=None)
 
 
-def _noted(
-    session: Session, kind: str, delivery_id: int, subscriber_id: int, said: str, now: datetime
+def _record_event(
+    session: Session, kind: str, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Write an event down, unless it is known; whether it is new.
+    """Record an event unless it was recorded before. Return whether it is new.
 
-    No address stays in a server's words: they may be told after their reader was erased, and name others.
+    Addresses are removed from the diagnostic: the subscriber may be erased, and it may name other people.
     """
     row = insert_or_ignore(
         session,
@@ -156,19 +161,19 @@ def _noted(
         kind=kind,
         subscriber_id=subscriber_id,
         delivery_id=delivery_id,
-        detail=sanitize.redact_addresses(said),
+        detail=sanitize.redact_addresses(diagnostic),
         key=f"{kind}:{delivery_id}",
     )
     return row is not None
 
 
-def _give_up(session: Session, subscriber_id: int, reason: str, now: datetime) -> None:
-    mine = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
-    reader = session.exec(mine.execution_options(populate_existing=True)).one()
-    if reader.state is State.ERASED:
+def _suppress_subscriber(session: Session, subscriber_id: int, reason: str, now: datetime) -> None:
+    query = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
+    subscriber = session.exec(query.execution_options(populate_existing=True)).one()
+    if subscriber.state is State.ERASED:
         return  # there is no address any more
-    # The list outlives an erasure: no address may stand in the words that it keeps.
-    suppression.suppress(session, reader.email, sanitize.redact_addresses(reason), now)
-    if reader.state in _REACHED:
-        reader.state, reader.ended_at, reader.next_due_at = State.BOUNCING, now, None
-        session.add(reader)
+    # The suppression outlives an erasure, so its reason must not contain an address.
+    suppression.suppress(session, subscriber.email, sanitize.redact_addresses(reason), now)
+    if subscriber.state in _MAILED_STATES:
+        subscriber.state, subscriber.ended_at, subscriber.next_due_at = State.BOUNCING, now, None
+        session.add(subscriber)

@@ -1,4 +1,4 @@
-"""The folder that a mail server drops notices into: one file each, or a Maildir."""
+"""A folder into which a mail server writes notices: one file each, or a Maildir."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from types import TracebackType
 
 from app.bounces.mime_parser import MAX_BYTES
 
-KEPT = "kept"
-SETTLED = 10  # seconds: a file that changed lately may still be being written
+SET_ASIDE = "kept"  # name of the folder for mails that are not notices
+MIN_AGE = 10  # seconds: a file that changed more recently may still be incomplete
 
 
 class Folder:
-    """Files are removed when they were processed. What is no notice is put aside, never deleted.
+    """A source of notices. Processed files are deleted; files that are not notices are set aside.
 
-    In a Maildir, what is in `new` is whole, and what is put aside goes to `cur` with a flag. Elsewhere a file
-    is left alone until it has rested for a while, and what is put aside goes to a folder named `kept`.
+    In a Maildir, files in `new` are complete, and files that are set aside move to `cur` with a flag. In
+    other folders, a file is read when it has not changed for MIN_AGE seconds, and set aside in `kept`.
     """
 
     name = "the folder"
@@ -37,56 +37,56 @@ class Folder:
     ) -> None:
         pass
 
-    def waiting(self, most: int) -> Sequence[str]:
-        """The names of files to be read, the oldest first; OSError where the folder cannot be read."""
-        place = self._path / "new" if self._maildir else self._path
-        seen = ((self._ready_since(file), file.name) for file in place.iterdir())
-        return [name for _, name in sorted((at, name) for at, name in seen if at is not None)[:most]]
+    def pending(self, limit: int) -> Sequence[str]:
+        """Return the names of files to read, oldest first. Raises OSError if the folder cannot be read."""
+        folder = self._path / "new" if self._maildir else self._path
+        files = ((self._ready_since(file), file.name) for file in folder.iterdir())
+        return [name for _, name in sorted((at, name) for at, name in files if at is not None)[:limit]]
 
-    def raw(self, name: str) -> bytes | None:
-        """The bytes of a file, as many as are looked at; None where it cannot be read."""
+    def fetch(self, name: str) -> bytes | None:
+        """Return at most MAX_BYTES of a file, or None if it cannot be read."""
         try:
-            with open(self._file(name), "rb", opener=_opened_itself) as file:
+            with open(self._file(name), "rb", opener=_open_regular) as file:
                 return file.read(MAX_BYTES)
         except OSError:
             return None
 
     def remove(self, names: Sequence[str]) -> None:
-        """Delete what was processed."""
+        """Delete files that were processed."""
         for name in names:
             self._file(name).unlink(missing_ok=True)
 
-    def keep(self, names: Sequence[str]) -> None:
-        """Put aside what a person should look at."""
+    def set_aside(self, names: Sequence[str]) -> None:
+        """Move files that an operator should look at."""
         for name in names:
-            aside = self._path / "cur" / f"{name}:2,F" if self._maildir else self._aside(name)
-            aside.parent.mkdir(exist_ok=True)
-            with suppress(FileNotFoundError):  # somebody has looked already
-                self._file(name).rename(aside)
+            target = self._path / "cur" / f"{name}:2,F" if self._maildir else self._unused_path(name)
+            target.parent.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):  # an operator has removed it
+                self._file(name).rename(target)
 
     def _file(self, name: str) -> Path:
         return self._path / "new" / name if self._maildir else self._path / name
 
-    def _aside(self, name: str) -> Path:
-        """A place of its own: a mail server may give a name again. In a Maildir no two have the same."""
-        aside, number = self._path / KEPT / name, 1
-        while aside.exists():
+    def _unused_path(self, name: str) -> Path:
+        """Return a path in the folder `kept` that is not in use: mail servers may reuse a name."""
+        path, number = self._path / SET_ASIDE / name, 1
+        while path.exists():
             number += 1
-            aside = aside.with_name(f"{name}.{number}")
-        return aside
+            path = path.with_name(f"{name}.{number}")
+        return path
 
     def _ready_since(self, file: Path) -> float | None:
-        """When a file was written; None for one that is no mail, not whole yet, or gone again."""
+        """Return when a file was written, or None if it is not a mail, not complete yet, or already gone."""
         try:
-            seen = file.lstat()
+            status = file.lstat()
         except FileNotFoundError:
             return None
-        if file.name.startswith(".") or not stat.S_ISREG(seen.st_mode):
+        if file.name.startswith(".") or not stat.S_ISREG(status.st_mode):
             return None
-        rested = self._now.timestamp() - seen.st_mtime >= SETTLED
-        return seen.st_mtime if rested or self._maildir else None
+        complete = self._maildir or self._now.timestamp() - status.st_mtime >= MIN_AGE
+        return status.st_mtime if complete else None
 
 
-def _opened_itself(path: str, flags: int) -> int:
-    """Never what a link leads to, and never waiting for a pipe: others may write to the folder."""
+def _open_regular(path: str, flags: int) -> int:
+    """Open a file without following links or blocking on a pipe: others may write to the folder."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

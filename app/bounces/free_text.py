@@ -1,6 +1,6 @@
-"""PURE. What a notice says in words: where the returned mail begins, whom it is about, what it quotes.
+"""PURE. Parse notices in free text: recipients, the quoted SMTP reply, the start of the returned mail.
 
-Half of the world's mail servers return mail in words of their own instead of in the fields of RFC 3464.
+About half of all mail servers write free text instead of the fields of RFC 3464.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from app.text.sanitize import EMAIL_ADDRESS, LOCAL_PART
 
 MAX_RECIPIENTS = 50
 
-# A line that begins with the address it is about: "<alice@example.org>: host …", "-> alice@example.org".
-_ABOUT = re.compile(
+# A line that begins with a recipient's address: "<alice@example.org>: host …", "-> alice@example.org".
+_RECIPIENT = re.compile(
     r"[ \t>*-]{0,12}(?:(?:recipient|for|user|address|rcpt)[:\s]{1,20})?[<\[(\"']{0,2}"
     r"(" + LOCAL_PART + r"@[A-Za-z0-9][A-Za-z0-9.-]{1,250})[>\])\"']{0,2}(?=[\s:,.;(]|$)",
     re.IGNORECASE,
 )
 _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]{1,40}):")
-_OF_A_MAIL = {"received", "return-path", "message-id", "dkim-signature", "x-originating-ip", "mime-version"}
-_OF_A_REPORT = {
+_MAIL_HEADERS = {
+    "received",
+    "return-path",
+    "message-id",
+    "dkim-signature",
+    "x-originating-ip",
+    "mime-version",
+}
+_REPORT_FIELDS = {
     "reporting-mta",
     "final-recipient",
     "original-recipient",
@@ -40,14 +47,14 @@ _COPY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RecipientDiagnostic:
-    """What was said about one recipient."""
+    """The part of a text that is about one recipient."""
 
     recipient: str
-    said: str
+    text: str
 
 
 def strip_returned_message(text: str) -> str:
-    """What the server says, without the mail, or its headers, that it returns behind it."""
+    """Return the server's own text, without the returned mail, or its headers, that follow."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if number and ((number > 2 and _COPY.match(line)) or _begins_a_mail(lines, number)):
@@ -56,61 +63,59 @@ def strip_returned_message(text: str) -> str:
 
 
 def _begins_a_mail(lines: Sequence[str], number: int) -> bool:
-    """Whether a block of headers begins here that only a whole mail has."""
+    """Return whether the headers of a mail begin at this line."""
     names = set()
     for line in lines[number : number + 12]:
-        found = _HEADER.match(line)
-        if found:
-            names.add(found[1].lower())
+        if header := _HEADER.match(line):
+            names.add(header[1].lower())
         elif not line[:1].isspace() or not names:
             break
     first = _HEADER.match(lines[number])
-    return bool(first and len(names) > 1 and names & _OF_A_MAIL and not names & _OF_A_REPORT)
+    return bool(first and len(names) > 1 and names & _MAIL_HEADERS and not names & _REPORT_FIELDS)
 
 
-def about(text: str, ours: Collection[str]) -> list[RecipientDiagnostic]:
-    """Recipients in the order in which they are named, each with the words up to the next one.
+def recipient_diagnostics(text: str, ours: Collection[str]) -> list[RecipientDiagnostic]:
+    """Return the recipients in order, each with the text up to the next one.
 
-    `ours` are the addresses to which the notice came: it tells of a mail that they sent.
+    `ours` are the addresses to which the notice was sent. They sent the returned mail, so they are skipped.
     """
-    found: dict[str, list[str]] = {}
+    lines_by_address: dict[str, list[str]] = {}
     current: list[str] = []
     for line in text.split("\n"):
-        named = _ABOUT.match(line)
-        address = named[1].strip(".").lower() if named else ""
+        match = _RECIPIENT.match(line)
+        address = match[1].strip(".").lower() if match else ""
         if address and "." in address.rpartition("@")[2] and address not in ours:
-            if len(found) >= MAX_RECIPIENTS:
+            if len(lines_by_address) >= MAX_RECIPIENTS:
                 break
-            current = found.setdefault(address, [])
+            current = lines_by_address.setdefault(address, [])
         current.append(line)
-    if found:
-        return [RecipientDiagnostic(address, "\n".join(lines)) for address, lines in found.items()]
-    return [RecipientDiagnostic(address, text) for address in _any_address(text, ours)]
+    if lines_by_address:
+        return [RecipientDiagnostic(address, "\n".join(lines)) for address, lines in lines_by_address.items()]
+    addresses = (match[0].lower() for match in EMAIL_ADDRESS.finditer(text[:20_000]))
+    first = [address for address in addresses if address not in ours][:1]
+    return [RecipientDiagnostic(address, text) for address in first]
 
 
-def _any_address(text: str, ours: Collection[str]) -> list[str]:
-    seen = (found[0].lower() for found in EMAIL_ADDRESS.finditer(text[:20_000]))
-    return [address for address in seen if address not in ours][:1]
-
-
-_ANSWER = re.compile(
+_SMTP_REPLY = re.compile(
     r"(?:^|[:>\])][ \t]{1,20}|\b(?:said|out|was|reply|response|reason|with):?[ \t]{0,20}|<<<[ \t]{0,20})"
     r"[\"'(]?(?=[45][0-7]\d[ -][^\n]{3})",
     re.IGNORECASE,
 )
 
 
-def answer_in(text: str) -> str:
-    """The first refusal by SMTP that a text quotes, to the end of its paragraph; empty without one."""
+def quoted_smtp_reply(text: str) -> str:
+    """Return the first SMTP refusal in a text, up to the end of its paragraph, or an empty string."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
-        if found := _ANSWER.search(line.strip()):
-            return " ".join([line.strip()[found.end() :], *_rest_of(lines[number + 1 : number + 9])])
+        if match := _SMTP_REPLY.search(line.strip()):
+            return " ".join(
+                [line.strip()[match.end() :], *_rest_of_paragraph(lines[number + 1 : number + 9])]
+            )
     return ""
 
 
-def _rest_of(lines: Sequence[str]) -> list[str]:
-    """Lines up to the end of the paragraph, or to the next command of a transcript."""
+def _rest_of_paragraph(lines: Sequence[str]) -> list[str]:
+    """Return the lines up to the end of the paragraph, or up to the next command of an SMTP transcript."""
     rest = []
     for line in lines:
         if not line.strip() or line.lstrip().startswith((">>>", "In:", "---")):

@@ -1,7 +1,7 @@
-"""PURE. The bytes of a mail that came back → notices: who, why, and whether it is for good.
+"""PURE. Parse a returned mail into notices: the recipient, the reason, and whether it is permanent.
 
-Delivery status notices (RFC 3464), feedback reports (RFC 5965), automatic answers (RFC 3834), and what mail
-servers write in words of their own. Nothing in it is believed as to *whose* mail it was: see `events`.
+Understands delivery status notices (RFC 3464), feedback reports (RFC 5965), automatic replies (RFC 3834) and
+free text. A notice does not prove which of our mails it is about: see `events.find_delivery`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ from app.delivery.smtp.responses import Reason
 from app.links import RETURN_PATH_DIGITS
 from app.text import sanitize
 
-MAX_READ = 16_000  # characters, of what is said about all recipients of a mail
-MAX_SAID = 500  # characters of a server's words that are kept
-_TO_US = ("delivered-to", "x-original-to", "to", "envelope-to", "x-envelope-to", "x-delivered-to", "cc")
+MAX_READ = 16_000  # characters of diagnostics that are read, for all recipients of a mail together
+MAX_DIAGNOSTIC = 500  # characters of a diagnostic that are stored
+_RECIPIENT_HEADERS = (
+    "delivered-to",
+    "x-original-to",
+    "to",
+    "envelope-to",
+    "x-envelope-to",
+    "x-delivered-to",
+    "cc",
+)
 _FEEDBACK = "message/feedback-report"
 _STATUS_KINDS = ("message/delivery-status", "message/global-delivery-status")
 _RETURNED_KINDS = ("message/rfc822", "message/global", "text/rfc822-headers", "text/rfc822-header",
@@ -30,123 +38,125 @@ _MESSAGE_ID = re.compile(r"<[^<>\s]{1,200}>")
 
 
 class Kind(StrEnum):
-    """What a mail that came back is."""
+    """The type of a notice."""
 
-    BOUNCE = "bounce"  # it was not delivered, and will not be
-    DELAYED = "delayed"  # it was not delivered yet
-    DELIVERED = "delivered"  # it was
-    COMPLAINT = "complaint"  # its reader called it spam
-    OPT_OUT = "opt-out"  # its reader wants no more
-    REPORT = "report"  # on our signatures and the like, not a reader's word
-    VACATION = "vacation"  # somebody's automatic answer
-    UNKNOWN = "unknown"  # not a notice, as far as can be told
+    BOUNCE = "bounce"  # not delivered, and not retried
+    DELAYED = "delayed"  # not delivered yet
+    DELIVERED = "delivered"
+    COMPLAINT = "complaint"  # the subscriber marked it as spam
+    OPT_OUT = "opt-out"  # the subscriber wants no more mail
+    REPORT = "report"  # on authentication and the like, not by the subscriber
+    VACATION = "vacation"  # an automatic reply
+    UNKNOWN = "unknown"  # not recognised as a notice
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a mail tells of one recipient. Every text is foreign, and on one line."""
+    """The information that a returned mail has about one recipient. All texts are untrusted and one line."""
 
     kind: Kind
     recipient: str = ""
-    status: str = ""  # enhanced, of RFC 3463
+    status: str = ""  # enhanced status code (RFC 3463)
     reason: Reason = Reason.UNDEFINED
-    hard: bool | None = None  # None: it is no bounce
-    said: str = ""
-    action: str = ""  # of RFC 3464, or the type of a feedback report
-    return_paths: tuple[str, ...] = ()  # what may be a return path of ours, the most trusted first
-    message_id: str = ""  # of the mail that came back
+    hard: bool | None = None  # None: not a bounce
+    diagnostic: str = ""
+    action: str = ""  # action field of RFC 3464, or the type of a feedback report
+    return_paths: tuple[str, ...] = ()  # that look like ours, the most trusted first
+    message_id: str = ""  # of the returned mail
 
 
-def read(raw: bytes) -> tuple[Notice, ...]:
-    """What a mail tells, one notice a recipient; at least one, if only that it is no notice."""
+def parse(raw: bytes) -> tuple[Notice, ...]:
+    """Parse a mail into one notice per recipient. A mail that is not a notice gives one of kind UNKNOWN."""
     mail = mime_parser.parse(raw)
-    found = _read(mail, 3) or (Notice(Kind.UNKNOWN),)
+    notices = _parse_mail(mail, 3) or (Notice(Kind.UNKNOWN),)
     paths, message_id = tuple(dict.fromkeys(_return_paths(mail))), _message_id(mail)
     return tuple(
         replace(
             notice,
             recipient=one_line(notice.recipient, 320),
-            said=one_line(notice.said, MAX_SAID),
+            diagnostic=one_line(notice.diagnostic, MAX_DIAGNOSTIC),
             action=one_line(notice.action, 40),
             return_paths=paths,
             message_id=message_id,
         )
-        for notice in found[: free_text.MAX_RECIPIENTS]
+        for notice in notices[: free_text.MAX_RECIPIENTS]
     )
 
 
-def _read(mail: Part, depth: int) -> tuple[Notice, ...]:
-    for reader in (_complaints, _delivery_reports, _automatic_answer, _in_words):
-        if found := reader(mail):
-            return found
-    # Somebody forwarded a notice as an attachment.
-    inner = (whole for part in mail.walk() if part.kind == "message/rfc822" for whole in part.parts)
-    return next((found for each in inner if depth and (found := _read(each, depth - 1))), ())
+def _parse_mail(mail: Part, depth: int) -> tuple[Notice, ...]:
+    for parser in (_parse_complaint, _parse_delivery_report, _parse_automatic_reply, _parse_free_text):
+        if notices := parser(mail):
+            return notices
+    # A notice may have been forwarded as an attachment.
+    attached = (inner for part in mail.walk() if part.kind == "message/rfc822" for inner in part.parts)
+    nested = (_parse_mail(inner, depth - 1) for inner in attached if depth)
+    return next((notices for notices in nested if notices), ())
 
 
 # --- feedback reports
 
 
-def _complaints(mail: Part) -> tuple[Notice, ...]:
+def _parse_complaint(mail: Part) -> tuple[Notice, ...]:
     report = next((part for part in mail.walk() if part.kind == _FEEDBACK), None)
-    returned = _returned(mail)
+    returned = _returned_mail(mail)
     if report is None:
         if re.match(r"complaint about message from", mail.header("subject"), re.IGNORECASE) and returned:
-            who = returned.header("x-hmxmroriginalrecipient") or returned.header("to")
-            return (_complaint("abuse", who, mail.header("subject")),)
+            recipient = returned.header("x-hmxmroriginalrecipient") or returned.header("to")
+            return (_complaint("abuse", recipient, mail.header("subject")),)
         return ()
-    fields = _fields(_lines(report))
+    fields = _fields(_field_text(report))
     kinds = fields.get("feedback-type", ["abuse"])
-    named = fields.get("original-rcpt-to") or fields.get("removal-recipient") or []
-    if not named and returned:
-        named = [returned.header("to")]
-    words = _words(mail)
+    recipients = fields.get("original-rcpt-to") or fields.get("removal-recipient") or []
+    if not recipients and returned:
+        recipients = [returned.header("to")]
+    text = _readable_text(mail)
     return tuple(
-        _complaint(kinds[0], address, words) for address in (named or [""])[: free_text.MAX_RECIPIENTS]
+        _complaint(kinds[0], recipient, text)
+        for recipient in (recipients or [""])[: free_text.MAX_RECIPIENTS]
     )
 
 
-def _complaint(kind: str, who: str, said: str) -> Notice:
-    kind = kind.strip().lower()
-    found = sanitize.EMAIL_ADDRESS.search(who)
-    what = {"opt-out": Kind.OPT_OUT, "opt-out-list": Kind.OPT_OUT, "abuse": Kind.COMPLAINT}.get(
-        kind, Kind.REPORT
+def _complaint(feedback_type: str, recipient: str, text: str) -> Notice:
+    feedback_type = feedback_type.strip().lower()
+    address = sanitize.EMAIL_ADDRESS.search(recipient)
+    kind = {"opt-out": Kind.OPT_OUT, "opt-out-list": Kind.OPT_OUT, "abuse": Kind.COMPLAINT}.get(
+        feedback_type, Kind.REPORT
     )
-    return Notice(what, found[0] if found else "", "", Reason.FEEDBACK, None, said, kind)
+    return Notice(kind, address[0] if address else "", "", Reason.FEEDBACK, None, text, feedback_type)
 
 
 # --- delivery status notices
 
 
-_ARRIVED = ("delivered", "relayed", "expanded", "deliverable")
+_DELIVERED_ACTIONS = ("delivered", "relayed", "expanded", "deliverable")
 
 
-def _delivery_reports(mail: Part) -> tuple[Notice, ...]:
-    """From the report's own part or, where broken MIME left none, from its fields in the text."""
+def _parse_delivery_report(mail: Part) -> tuple[Notice, ...]:
+    """Parse the part of the report, or, if broken MIME has none, report fields in the text."""
     reports = [part for part in mail.walk() if part.kind in _STATUS_KINDS]
-    words = _words(mail)
-    texts = [_lines(part) for part in reports] or [whole for part in _readable(mail) if (whole := part.text)]
-    groups = [group for text in texts for group in _groups(text)]
-    several, most = len(groups) > 1, _share(len(groups))
-    said = (
-        {each.recipient: each.said for each in reversed(free_text.recipient_diagnostics(words, ()))}
-        if several
-        else {}
-    )
-    found = []
+    text = _readable_text(mail)
+    sources = [_field_text(part) for part in reports] or [part.text for part in _readable_parts(mail)]
+    groups = [group for source in sources for group in _recipient_groups(source)]
+    several, limit = len(groups) > 1, _diagnostic_limit(len(groups))
+    text_about = {}
+    if several:
+        diagnostics = free_text.recipient_diagnostics(text, ())
+        text_about = {diagnostic.recipient: diagnostic.text for diagnostic in reversed(diagnostics)}
+    notices = []
     for group in groups[: free_text.MAX_RECIPIENTS]:
-        who = _recipient(group)
-        elsewhere = said.get(who.lower(), "")[:most] if several else words
-        found.append(_reported(group, who, elsewhere, most))
-    return tuple(found)
+        recipient = _recipient(group)
+        context = text_about.get(recipient.lower(), "")[:limit] if several else text
+        notices.append(_group_notice(group, recipient, context, limit))
+    return tuple(notices)
 
 
-def _share(recipients: int) -> int:
-    """Return how many characters on each recipient are read: the meaning of 1,000 takes up to 20 ms."""
+def _diagnostic_limit(recipients: int) -> int:
+    """Return how many characters are read per recipient: classifying 1,000 takes up to 20 ms."""
     return MAX_READ // min(max(recipients, 1), free_text.MAX_RECIPIENTS)
 
 
-def _groups(text: str) -> Iterator[dict[str, list[str]]]:
+def _recipient_groups(text: str) -> Iterator[dict[str, list[str]]]:
+    """Yield the groups of fields that describe one recipient each (RFC 3464, 2.3)."""
     for block in re.split(r"\n[ \t]*\n", text):
         fields = _fields(block)
         recipient = {"final-recipient", "original-recipient", "x-actual-recipient"} & fields.keys()
@@ -157,40 +167,44 @@ def _groups(text: str) -> Iterator[dict[str, list[str]]]:
 def _recipient(group: dict[str, list[str]]) -> str:
     for name in ("final-recipient", "original-recipient", "x-actual-recipient"):
         for value in group.get(name, ()):
-            if found := sanitize.EMAIL_ADDRESS.search(value.partition(";")[2] or value):
-                return found[0]
+            if address := sanitize.EMAIL_ADDRESS.search(value.partition(";")[2] or value):
+                return address[0]
     return next(iter(group.get("final-recipient", [""]))).partition(";")[2].strip()
 
 
-def _reported(group: dict[str, list[str]], who: str, words: str, most: int) -> Notice:
+def _group_notice(group: dict[str, list[str]], recipient: str, context: str, limit: int) -> Notice:
+    """Make the notice of a group of fields. `context` is the free text about its recipient."""
     action = group.get("action", [""])[0].strip().lower().partition(" ")[0]
     status = responses.status_in(group.get("status", [""])[0])
-    said, own = _diagnosis(group, words)
-    said = said[:most]
-    if action in _ARRIVED or (status.startswith("2.") and action != "failed"):
-        return Notice(Kind.DELIVERED, who, status, Reason.DELIVERED, None, said, action)
+    diagnostic, own = _diagnostic(group, context)
+    diagnostic = diagnostic[:limit]
+    if action in _DELIVERED_ACTIONS or (status.startswith("2.") and action != "failed"):
+        return Notice(Kind.DELIVERED, recipient, status, Reason.DELIVERED, None, diagnostic, action)
     delayed, field = action == "delayed", "diagnostic-code" in group
-    meant = responses.diagnose(said, words, status=status, delayed=delayed, own=own, field=field)
-    if meant.reason is Reason.FILTERED and group.get("x-powermta-bouncecategory") == ["bad-mailbox"]:
-        meant = replace(meant, reason=Reason.USER_UNKNOWN, hard=not delayed)  # a field of PowerMTA's own
-    shown = said or words or group.get("status", [""])[0]
+    diagnosis = responses.diagnose(diagnostic, context, status=status, delayed=delayed, own=own, field=field)
+    if diagnosis.reason is Reason.FILTERED and group.get("x-powermta-bouncecategory") == ["bad-mailbox"]:
+        # PowerMTA's own field.
+        diagnosis = replace(diagnosis, reason=Reason.USER_UNKNOWN, hard=not delayed)
+    shown_text = diagnostic or context or group.get("status", [""])[0]
     kind = Kind.DELAYED if delayed else Kind.BOUNCE
-    return Notice(kind, who, meant.status or status, meant.reason, meant.hard, shown, action)
+    return Notice(
+        kind, recipient, diagnosis.status or status, diagnosis.reason, diagnosis.hard, shown_text, action
+    )
 
 
-def _diagnosis(group: dict[str, list[str]], words: str) -> tuple[str, bool]:
-    """What was answered, and whether it is the reporting server that says so, quoting no other."""
-    written = " ".join(group.get("diagnostic-code", []))
-    typed = re.match(r"\s{0,20}([\w-]{1,20})\s{0,20};\s{0,20}", written)
-    said = written[typed.end() :] if typed else written
-    own = typed[1].lower() != "smtp" if typed else not written
-    if re.search(r"[^\W\d]{3}", said):
-        return said, own
-    quoted = free_text.quoted_smtp_reply(words)
+def _diagnostic(group: dict[str, list[str]], context: str) -> tuple[str, bool]:
+    """Return the diagnostic, and whether it is the reporting server's own instead of a quoted reply."""
+    value = " ".join(group.get("diagnostic-code", []))
+    prefix = re.match(r"\s{0,20}([\w-]{1,20})\s{0,20};\s{0,20}", value)
+    diagnostic = value[prefix.end() :] if prefix else value
+    own = prefix[1].lower() != "smtp" if prefix else not value
+    if re.search(r"[^\W\d]{3}", diagnostic):
+        return diagnostic, own
+    quoted = free_text.quoted_smtp_reply(context)
     return quoted, own and not quoted
 
 
-# --- automatic answers
+# --- automatic replies
 
 
 _DELAYED = re.compile(r"\bdelay(?:ed)?\b|\bstill being retried\b", re.IGNORECASE)
@@ -210,8 +224,8 @@ _AWAY = re.compile(
 _FROM_A_DAEMON = re.compile(r"mailer-daemon|post_?master|mail delivery|mdaemon", re.IGNORECASE)
 
 
-def _automatic_answer(mail: Part) -> tuple[Notice, ...]:
-    """RFC 3834. A server that returns mail may mark that as an answer, too: then it names whom it failed."""
+def _parse_automatic_reply(mail: Part) -> tuple[Notice, ...]:
+    """Parse an automatic reply (RFC 3834), unless a mail server marked a bounce as one."""
     subject = mail.header("subject")
     automatic = mail.header("auto-submitted").lower().startswith("auto-replied") or any(
         mail.header(name)
@@ -222,94 +236,93 @@ def _automatic_answer(mail: Part) -> tuple[Notice, ...]:
     if daemon or not (automatic or away):
         return ()
     if responses.mentions_failure(subject[: away.start()] if away else subject):
-        return ()  # "Undeliverable: Automatic reply" tells of an answer that came back
-    found = sanitize.EMAIL_ADDRESS.search(mail.header("from"))
-    return (
-        Notice(Kind.VACATION, found[0] if found else "", "", Reason.VACATION, None, _words(mail) or subject),
-    )
+        return ()  # "Undeliverable: Automatic reply" is a bounce of an automatic reply
+    sender = sanitize.EMAIL_ADDRESS.search(mail.header("from"))
+    text = _readable_text(mail) or subject
+    return (Notice(Kind.VACATION, sender[0] if sender else "", "", Reason.VACATION, None, text),)
 
 
-# --- in words
+# --- free text
 
 
-def _in_words(mail: Part) -> tuple[Notice, ...]:
-    words = _words(mail)
-    failed = [found[0] for found in sanitize.EMAIL_ADDRESS.finditer(mail.header("x-failed-recipients"))]
-    if not failed and not _sounds_like_a_notice(mail, words):
+def _parse_free_text(mail: Part) -> tuple[Notice, ...]:
+    text = _readable_text(mail)
+    failed = [address[0] for address in sanitize.EMAIL_ADDRESS.finditer(mail.header("x-failed-recipients"))]
+    if not failed and not _looks_like_a_notice(mail, text):
         return ()
     ours = {
-        found[0].lower()
+        address[0].lower()
         for name in ("to", "delivered-to")
-        for found in sanitize.EMAIL_ADDRESS.finditer(mail.header(name))
+        for address in sanitize.EMAIL_ADDRESS.finditer(mail.header(name))
     }
-    told = free_text.recipient_diagnostics(words, ours)
-    if len(failed) == 1 or not told:
-        told = [
-            free_text.RecipientDiagnostic((failed or [each.recipient for each in told] or [""])[0], words)
-        ]
-    delayed = bool(_DELAYED.search(mail.header("subject")) or _ONLY_DELAYED.search(words))
-    around = words if len(told) == 1 else ""  # what is said of others says nothing of this one
-    most = _share(len(told))
-    told = [free_text.RecipientDiagnostic(each.recipient, each.said[:most]) for each in told]
-    return tuple(_worded(each, around, mail, delayed) for each in told)
-
-
-def _worded(each: free_text.RecipientDiagnostic, around: str, mail: Part, delayed: bool) -> Notice:
-    said = free_text.quoted_smtp_reply(each.said) or each.said
-    elsewhere = f"{each.said}\n{around}\n{mail.header('subject')}"
-    meaning = responses.diagnose(said, elsewhere, delayed=delayed)
-    kind = Kind.DELAYED if delayed else Kind.BOUNCE
-    return Notice(kind, each.recipient, meaning.status, meaning.reason, meaning.hard, said)
-
-
-def _sounds_like_a_notice(mail: Part, words: str) -> bool:
-    sender = f"{mail.header('from')} {mail.header('return-path')} {mail.header('sender')}"
-    empty = mail.header("return-path").strip() == "<>" or mail.header("from").strip() in ("<>", "")
-    said = responses.mentions_failure(mail.header("subject")) or responses.mentions_failure(words[:2000])
-    return bool(
-        (empty or _FROM_A_DAEMON.search(sender) or responses.mentions_failure(mail.header("subject")))
-        and said
+    diagnostics = free_text.recipient_diagnostics(text, ours)
+    if len(failed) == 1 or not diagnostics:
+        recipients = failed or [diagnostic.recipient for diagnostic in diagnostics] or [""]
+        diagnostics = [free_text.RecipientDiagnostic(recipients[0], text)]
+    delayed = bool(_DELAYED.search(mail.header("subject")) or _ONLY_DELAYED.search(text))
+    context = text if len(diagnostics) == 1 else ""  # otherwise it is about other recipients, too
+    limit = _diagnostic_limit(len(diagnostics))
+    return tuple(
+        _free_text_notice(diagnostic.recipient, diagnostic.text[:limit], context, mail, delayed)
+        for diagnostic in diagnostics
     )
 
 
-# --- what all of them use
+def _free_text_notice(recipient: str, text: str, context: str, mail: Part, delayed: bool) -> Notice:
+    reply = free_text.quoted_smtp_reply(text) or text
+    elsewhere = f"{text}\n{context}\n{mail.header('subject')}"
+    diagnosis = responses.diagnose(reply, elsewhere, delayed=delayed)
+    kind = Kind.DELAYED if delayed else Kind.BOUNCE
+    return Notice(kind, recipient, diagnosis.status, diagnosis.reason, diagnosis.hard, reply)
 
 
-def _readable(mail: Part) -> list[Part]:
-    """The parts that a person reads, up to the returned mail."""
-    found = []
+def _looks_like_a_notice(mail: Part, text: str) -> bool:
+    sender = f"{mail.header('from')} {mail.header('return-path')} {mail.header('sender')}"
+    no_sender = mail.header("return-path").strip() == "<>" or mail.header("from").strip() in ("<>", "")
+    subject_fails = responses.mentions_failure(mail.header("subject"))
+    return bool(
+        (no_sender or _FROM_A_DAEMON.search(sender) or subject_fails)
+        and (subject_fails or responses.mentions_failure(text[:2000]))
+    )
+
+
+# --- shared by all parsers
+
+
+def _readable_parts(mail: Part) -> list[Part]:
+    """Return the text parts before the returned mail: plain text if there is any, otherwise HTML."""
+    parts = []
     for part in mail.walk():
         if part.kind in _RETURNED_KINDS:
             break
         if part.kind in ("text/plain", "text/html"):
-            found.append(part)
-    plain = [part for part in found if part.kind == "text/plain" and part.text.strip()]
-    return plain or found
+            parts.append(part)
+    plain = [part for part in parts if part.kind == "text/plain" and part.text.strip()]
+    return plain or parts
 
 
-def _words(mail: Part) -> str:
-    return free_text.strip_returned_message("\n".join(part.text for part in _readable(mail)))[
-        : mime_parser.MAX_TEXT
-    ]
+def _readable_text(mail: Part) -> str:
+    text = "\n".join(part.text for part in _readable_parts(mail))
+    return free_text.strip_returned_message(text)[: mime_parser.MAX_TEXT]
 
 
-def _returned(mail: Part) -> Part | None:
-    """The mail that is returned, or its headers."""
+def _returned_mail(mail: Part) -> Part | None:
+    """Return the returned mail, or its headers."""
     for part in mail.walk():
         if part.kind in _RETURNED_KINDS:
             return part.parts[0] if part.parts else mime_parser.parse(part.body)
     return None
 
 
-def _lines(part: Part) -> str:
-    """A part made of fields. Some write its fields where the headers of the part belong."""
+def _field_text(part: Part) -> str:
+    """Return the fields of a report. Some servers write them as headers of the part."""
     stray = "\n".join(f"{name}: {value}" for name, values in part.headers.items() for value in values
                       if not name.startswith(("content-", "mime-")))  # fmt: skip
     return f"{stray}\n\n{part.text}" if stray else part.text
 
 
 def _fields(text: str) -> dict[str, list[str]]:
-    """Fields as RFC 3464 writes them, unfolded; lines that are none are passed over."""
+    """Parse unfolded fields (RFC 3464). Other lines are ignored."""
     fields: dict[str, list[str]] = {}
     values: list[str] = []
     for line in text.split("\n"):
@@ -325,34 +338,34 @@ def _fields(text: str) -> dict[str, list[str]]:
 
 
 def _return_paths(mail: Part) -> Iterator[str]:
-    """Addresses that have the form of our return paths: first those to which the notice came."""
-    texts = [value for name in _TO_US for value in mail.headers.get(name, ())]
+    """Yield addresses that look like our return paths, first those to which the notice was sent."""
+    texts = [value for name in _RECIPIENT_HEADERS for value in mail.headers.get(name, ())]
     texts += mail.headers.get("received", ())
     texts += [
         value
         for part in mail.walk()
         if part.kind == _FEEDBACK
-        for value in _fields(_lines(part)).get("original-mail-from", ())
+        for value in _fields(_field_text(part)).get("original-mail-from", ())
     ]
-    returned = _returned(mail)
+    returned = _returned_mail(mail)
     if returned:
         texts += returned.headers.get("return-path", ())
     for text in texts:
-        yield from verp_in(text)
+        yield from return_paths_in(text)
 
 
-def verp_in(text: str) -> Iterator[str]:
-    """Addresses that have the form of our return paths; the signer tells which are."""
-    return (found[0] for found in _VERP.finditer(text))
+def return_paths_in(text: str) -> Iterator[str]:
+    """Return addresses that look like our return paths. `LinkSigner` verifies them."""
+    return (match[0] for match in _VERP.finditer(text))
 
 
 def _message_id(mail: Part) -> str:
-    returned = _returned(mail)
-    found = _MESSAGE_ID.search(returned.header("message-id")) if returned else None
-    return found[0] if found else ""
+    returned = _returned_mail(mail)
+    match = _MESSAGE_ID.search(returned.header("message-id")) if returned else None
+    return match[0] if match else ""
 
 
-def one_line(text: str, most: int) -> str:
-    """Foreign text on one line, without control characters, and cut."""
-    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * most])
-    return " ".join(shown.split())[:most]
+def one_line(text: str, limit: int) -> str:
+    """Return untrusted text as one line of at most `limit` characters, without control characters."""
+    printable = "".join(char if char.isprintable() else " " for char in text[: 4 * limit])
+    return " ".join(printable.split())[:limit]

@@ -1,4 +1,4 @@
-"""What comes back is read: from the mailbox, the folder and webhooks; each notice is settled by itself."""
+"""Process bounce and complaint notices from IMAP, a folder or webhooks, one transaction per mail."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from app.text import sanitize
 from app.types import Rejection
 
 JOB = "bounces"
-LASTING = timedelta(minutes=30)  # much longer than MOST mails take
-MOST, AT_ONCE = 1000, 50  # mails a run, and until what was settled is removed
-# A notice that is none of ours is shown and kept; what is none at all is kept for a person to look at.
+LEASE = timedelta(minutes=30)  # much longer than MAX_MAILS take
+MAX_MAILS, BATCH_SIZE = 1000, 50  # mails per run, and mails between two removals
+# Mails with these outcomes are set aside for an operator.
 UNCLAIMED, UNKNOWN = "unclaimed", "unknown"
-_NOTHING_FOLLOWS = {
+_WITHOUT_CONSEQUENCES = {
     Kind.DELAYED: "delayed",
     Kind.DELIVERED: "delivered",
     Kind.VACATION: "automatic_answers",
@@ -42,184 +42,189 @@ log = structlog.get_logger(__name__)
 
 
 class NoticeSource(Protocol):
-    """Where mails wait to be read: a mailbox or a folder, open."""
+    """An open mailbox or folder with mails to read."""
 
     name: str
 
-    def waiting(self, most: int) -> Sequence[str]: ...
-    def raw(self, name: str) -> bytes | None: ...
+    def pending(self, limit: int) -> Sequence[str]: ...
+    def fetch(self, name: str) -> bytes | None: ...
     def remove(self, names: Sequence[str]) -> None: ...
-    def keep(self, names: Sequence[str]) -> None: ...
+    def set_aside(self, names: Sequence[str]) -> None: ...
 
 
 @dataclass(frozen=True)
 class BounceContext:
-    """What processing notices uses."""
+    """The dependencies of this module."""
 
     db: Database
     settings: Settings
     signer: LinkSigner
-    stopping: Event  # set when the process is to end: nothing new is begun
+    stopping: Event  # set when the process is to end
 
 
 def read(context: BounceContext, now: datetime) -> Counter[str]:
-    """Read what waits in the mailbox and in the folder of the settings, where they name any.
+    """Process the mails that wait in the mailbox and the folder of the settings. Return the outcomes.
 
-    A mail is removed when what it tells is written down, never before. Only one process reads at a time;
-    nothing is recorded of a moment at which nothing was waiting.
+    A mail is removed after its notices are committed. One process at a time does this. A run is recorded only
+    if mails were waiting or a source could not be opened.
     """
     if not (context.settings.bounce_mailbox or context.settings.bounce_folder):
         return Counter()
-    with locks.hold(context.db, JOB, now, LASTING) as mine, ExitStack() as open_boxes:
-        faults: list[tuple[str, Exception]] = []
-        boxes = list(_opened(context, now, open_boxes, faults)) if mine else []
-        if not (faults or any(names for _, names in boxes)):
+    with locks.hold(context.db, JOB, now, LEASE) as has_lock, ExitStack() as stack:
+        errors: list[tuple[str, Exception]] = []
+        sources = list(_open_sources(context, now, stack, errors)) if has_lock else []
+        if not (errors or any(names for _, names in sources)):
             return Counter()
         with job_runs.record(context.db, JOB, now) as run:
-            for name, fault in faults:
-                run.fail(name, fault)
-            for box, names in boxes:
-                _empty(context, now, box, names, run)
+            for name, error in errors:
+                run.fail(name, error)
+            for source, names in sources:
+                _process_source(context, now, source, names, run)
     return run.counts
 
 
-def _opened(
-    context: BounceContext, now: datetime, open_boxes: ExitStack, faults: list[tuple[str, Exception]]
+def _open_sources(
+    context: BounceContext, now: datetime, stack: ExitStack, errors: list[tuple[str, Exception]]
 ) -> Iterator[tuple[NoticeSource, Sequence[str]]]:
-    """Each box with what waits in it. One that cannot be opened does not keep the other from being read."""
-    for box in _boxes(context, now):
+    """Yield each source with its pending mails. If one cannot be opened, add an error and try the other."""
+    for source in _configured_sources(context, now):
         try:
-            opened = open_boxes.enter_context(box)
-            yield opened, opened.waiting(MOST)
+            opened = stack.enter_context(source)
+            yield opened, opened.pending(MAX_MAILS)
         except (MailboxError, OSError) as error:
-            if not context.stopping.is_set():  # which cuts the connection
-                faults.append((getattr(box, "name", ""), error))
+            if not context.stopping.is_set():  # stopping closes the connection
+                errors.append((getattr(source, "name", ""), error))
 
 
-def _boxes(context: BounceContext, now: datetime) -> Iterator[AbstractContextManager[NoticeSource]]:
+def _configured_sources(
+    context: BounceContext, now: datetime
+) -> Iterator[AbstractContextManager[NoticeSource]]:
     if context.settings.bounce_mailbox:
         yield bounces.Mailbox(context.settings.bounce_mailbox, stopping=context.stopping)
     if context.settings.bounce_folder:
         yield bounces.Folder(context.settings.bounce_folder, now)
 
 
-def _empty(
+def _process_source(
     context: BounceContext,
     now: datetime,
-    box: NoticeSource,
+    source: NoticeSource,
     names: Sequence[str],
     run: job_runs.JobRunRecorder,
 ) -> None:
     try:
-        for start in range(0, len(names), AT_ONCE):
+        for start in range(0, len(names), BATCH_SIZE):
             if context.stopping.is_set():
                 return
-            _empty_some(context, now, box, names[start : start + AT_ONCE], run)
+            _process_batch(context, now, source, names[start : start + BATCH_SIZE], run)
     except (MailboxError, OSError) as error:
         if not context.stopping.is_set():
-            run.fail(box.name, error)
+            run.fail(source.name, error)
 
 
-def _empty_some(
+def _process_batch(
     context: BounceContext,
     now: datetime,
-    box: NoticeSource,
+    source: NoticeSource,
     names: Sequence[str],
     run: job_runs.JobRunRecorder,
 ) -> None:
-    """Settle each mail in a transaction of its own; then remove those that are settled, and keep the rest."""
-    settled: list[str] = []
-    kept: list[str] = []
+    """Process each mail in its own transaction. Then remove the processed mails, and set the others aside."""
+    processed: list[str] = []
+    unprocessed: list[str] = []
     for name in names:
-        raw = box.raw(name)
-        if raw is None:  # it is asked for again the next time, and keeps no other from being read
+        raw = source.fetch(name)
+        if raw is None:  # the next run tries again
             run.add({"unread": 1})
-            run.reject([Rejection("it was not handed over", detail=f"{box.name}: {name}")])
+            run.reject([Rejection("the mail could not be fetched", detail=f"{source.name}: {name}")])
             continue
-        counts = _settled(context, raw, now, run)
+        counts = _process_mail(context, raw, now, run)
         recognised = not counts.keys() & {UNKNOWN, UNCLAIMED, "broken"}
-        (settled if recognised else kept).append(name)
+        (processed if recognised else unprocessed).append(name)
         run.add({"mails": 1, **counts})
-    box.remove(settled)
-    box.keep(kept)
+    source.remove(processed)
+    source.set_aside(unprocessed)
 
 
-def _settled(context: BounceContext, raw: bytes, now: datetime, run: job_runs.JobRunRecorder) -> Counter[str]:
-    """What a mail came to. One that breaks what reads it is kept, and does not stop the others."""
+def _process_mail(
+    context: BounceContext, raw: bytes, now: datetime, run: job_runs.JobRunRecorder
+) -> Counter[str]:
+    """Parse and apply a mail. Return the outcomes; a mail that raises an error is counted as broken."""
     try:
         counts, rejections = apply(context, bounces.parse_mail(raw), now)
     except SQLAlchemyError:
-        raise  # no mail's fault: the next one would fare no better
+        raise  # the database failed, not the mail
     except Exception as error:
-        log.exception("a mail in the mailbox of bounces could not be read")
-        counts, rejections = (
-            Counter(broken=1),
-            [Rejection("it could not be read", detail=_without_addresses(error))],
-        )
+        log.exception("bounce mail could not be processed")
+        detail = sanitize.redact_addresses(f"{error!r:.300}")
+        counts, rejections = Counter(broken=1), [Rejection("the mail could not be processed", detail=detail)]
     run.reject(rejections)
     return counts
-
-
-def _without_addresses(error: Exception) -> str:
-    return sanitize.redact_addresses(f"{error!r:.300}")
 
 
 def apply(
     context: BounceContext, notices: Sequence[Notice], now: datetime
 ) -> tuple[Counter[str], list[Rejection]]:
-    """Draw the consequences of notices in one transaction: what they were, and those that are nobody's."""
+    """Apply notices in one transaction. Return the outcomes, and a rejection for each unclaimed notice."""
     counts: Counter[str] = Counter()
     rejections = []
     with context.db.write() as session:
-        for notice, whose in _claimed(session, context.signer, notices):
-            outcome = _settle_one(session, notice, whose, now)
+        for notice, delivery in _one_notice_per_delivery(session, context.signer, notices):
+            outcome = _apply_notice(session, notice, delivery, now)
             counts[outcome] += 1
             if outcome == UNCLAIMED:
-                said = sanitize.redact_addresses(f"{notice.said:.300}")
-                rejections.append(Rejection("nobody's", detail=f"{_masked(notice.recipient)}: {said}"))
+                diagnostic = sanitize.redact_addresses(f"{notice.diagnostic:.300}")
+                detail = f"{_masked(notice.recipient)}: {diagnostic}"
+                rejections.append(Rejection("no delivery matches the notice", detail=detail))
     return counts, rejections
 
 
 def _masked(address: str) -> str:
-    """Return an address without its local part: the record of a run outlives a reader's erasure."""
+    """Return an address without its local part: the record of a run outlives a subscriber's erasure."""
     return f"…@{address.rpartition('@')[2]}" if "@" in address else "…"
 
 
-def _claimed(
+def _one_notice_per_delivery(
     session: Session, signer: LinkSigner, notices: Sequence[Notice]
 ) -> Iterator[tuple[Notice, BouncedDelivery | None]]:
-    """Each delivery with the one notice that counts for it; and what is nobody's."""
-    ours: dict[int, list[tuple[Notice, BouncedDelivery]]] = {}
+    """Yield notices without a delivery, then one notice for each delivery."""
+    by_delivery: dict[int, list[tuple[Notice, BouncedDelivery]]] = {}
     for notice in notices:
-        whose = None if notice.kind in _NOTHING_FOLLOWS else bounces.find_delivery(session, signer, notice)
-        if whose is None:
+        has_consequences = notice.kind not in _WITHOUT_CONSEQUENCES
+        delivery = bounces.find_delivery(session, signer, notice) if has_consequences else None
+        if delivery is None:
             yield notice, None
         else:
-            ours.setdefault(whose.delivery_id, []).append((notice, whose))
-    for claims in ours.values():
-        yield min(claims, key=_closeness)
+            by_delivery.setdefault(delivery.delivery_id, []).append((notice, delivery))
+    for candidates in by_delivery.values():
+        yield min(candidates, key=_precedence)
 
 
-def _closeness(claim: tuple[Notice, BouncedDelivery]) -> tuple[bool, bool]:
-    """One mail of ours, several notices: their address forwards to several. Theirs counts, or the mildest."""
-    notice, whose = claim
-    return notice.recipient.lower() != whose.email.lower(), notice.hard is True
+def _precedence(candidate: tuple[Notice, BouncedDelivery]) -> tuple[bool, bool]:
+    """Prefer the notice about the subscriber's own address, then soft ones.
+
+    An address that forwards to several others can cause several notices for one mail.
+    """
+    notice, delivery = candidate
+    return notice.recipient.lower() != delivery.email.lower(), notice.hard is True
 
 
-def _settle_one(session: Session, notice: Notice, whose: BouncedDelivery | None, now: datetime) -> str:
-    if notice.kind in _NOTHING_FOLLOWS:
-        return _NOTHING_FOLLOWS[notice.kind]
-    if whose is None:
+def _apply_notice(session: Session, notice: Notice, delivery: BouncedDelivery | None, now: datetime) -> str:
+    """Record a notice and its consequences. Return the outcome under which it is counted."""
+    if notice.kind in _WITHOUT_CONSEQUENCES:
+        return _WITHOUT_CONSEQUENCES[notice.kind]
+    if delivery is None:
         return UNCLAIMED
-    about = (session, whose.delivery_id, whose.subscriber_id, notice.said or notice.reason.value, now)
+    diagnostic = notice.diagnostic or notice.reason.value
+    event = (session, delivery.delivery_id, delivery.subscriber_id, diagnostic, now)
     if notice.kind in (Kind.COMPLAINT, Kind.OPT_OUT):
         opts_out = notice.kind is Kind.OPT_OUT
-        if not (bounces.record_opt_out if opts_out else bounces.record_complaint)(*about):
-            return "known"  # they may have come back since
-        subscribers.unsubscribe(session, whose.subscriber_id, now)
+        if not (bounces.record_opt_out if opts_out else bounces.record_complaint)(*event):
+            return "known"  # the subscriber may have resubscribed since
+        subscribers.unsubscribe(session, delivery.subscriber_id, now)
         return "opt_outs" if opts_out else "complaints"
     if notice.hard:
-        return "hard" if bounces.record_hard(*about) else "known"
+        return "hard" if bounces.record_hard(*event) else "known"
     if notice.reason in responses.NOT_ABOUT_RECIPIENT:
-        return "not_the_readers" if bounces.record_sender_rejection(*about) else "known"
-    return "soft" if bounces.record_soft(*about) else "known"
+        return "not_the_readers" if bounces.record_sender_rejection(*event) else "known"
+    return "soft" if bounces.record_soft(*event) else "known"

@@ -1,8 +1,8 @@
-"""PURE. What relays tell by webhook → notices. One reader a shape; what is not understood says so.
+"""PURE. Parse relays' webhooks into notices, with one function per provider.
 
-generic    ours: objects with recipient, kind, status, diagnostic, return_path, message_id
+generic    our own format: objects with recipient, kind, status, diagnostic, return_path, message_id
 ses        Amazon SES, as SNS delivers it (wrapped or raw)
-postmark   one event an object          sendgrid   a list of events          mailgun   event-data
+postmark   one event per object         sendgrid   a list of events          mailgun   event-data
 """
 
 from __future__ import annotations
@@ -11,103 +11,101 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from app.bounces import mime_parser
-from app.bounces.notices import MAX_SAID, Kind, Notice, one_line, read, verp_in
+from app.bounces import mime_parser, notices
+from app.bounces.notices import MAX_DIAGNOSTIC, Kind, Notice, one_line, return_paths_in
 from app.delivery.smtp import responses
 from app.delivery.smtp.responses import Reason
 
-MAX_ANSWER = 1_000  # characters of a server's answer: a line has at most 512
-MAX_EVENTS = 10_000  # at once; more than any relay puts into one body that we take
-# What a relay that calls a bounce permanent may know better than the words that it hands on.
-_UNSURE = frozenset({Reason.UNDEFINED, Reason.ON_HOLD, Reason.FILTERED, Reason.USER_UNKNOWN})
+MAX_REPLY = 1_000  # characters of an SMTP reply: a line has at most 512
+MAX_EVENTS = 10_000  # in one request; no relay sends as many in the largest body that we accept
+# Reasons for which the relay's own "permanent" or "temporary" counts, instead of the diagnostic.
+_UNCERTAIN = frozenset({Reason.UNDEFINED, Reason.ON_HOLD, Reason.FILTERED, Reason.USER_UNKNOWN})
 
 
-class Unreadable(ValueError):
-    """This is not the JSON of the shape."""
+class InvalidPayload(ValueError):
+    """The payload is not valid JSON of the provider's format."""
 
 
-def parse_webhook(shape: str, payload: bytes) -> tuple[Notice, ...]:
-    """What a relay tells; an empty tuple where it tells of nothing that comes back. Unreadable otherwise."""
+def parse_webhook(provider: str, payload: bytes) -> tuple[Notice, ...]:
+    """Parse a payload into notices; other events give none. Raises InvalidPayload for a malformed payload."""
     try:
-        return tuple(PROVIDERS[shape](json.loads(payload)))
-    except Unreadable:
+        return tuple(PROVIDERS[provider](json.loads(payload)))
+    except InvalidPayload:
         raise
     except (ValueError, RecursionError):
-        raise Unreadable("the body is not JSON") from None
+        raise InvalidPayload("the body is not JSON") from None
 
 
 def sns_confirmation_url(payload: bytes) -> str:
-    """The address that confirms a subscription which Amazon SNS asks for; empty where it does not."""
+    """Return the URL that confirms a subscription of Amazon SNS, if the payload requests one."""
     try:
-        told = json.loads(payload)
+        event = json.loads(payload)
     except (ValueError, RecursionError):
         return ""
-    asked = isinstance(told, dict) and told.get("Type") == "SubscriptionConfirmation"
-    return one_line(_text(told, "SubscribeURL"), 1000) if asked else ""
+    is_request = isinstance(event, dict) and event.get("Type") == "SubscriptionConfirmation"
+    return one_line(_text(event, "SubscribeURL"), 1000) if is_request else ""
 
 
-def read_mail(raw: bytes) -> tuple[Notice, ...]:
-    """What a mail tells. Amazon SNS, asked to, sends its JSON by mail."""
-    found = read(raw)
-    if found[0].kind is not Kind.UNKNOWN:
-        return found
+def parse_mail(raw: bytes) -> tuple[Notice, ...]:
+    """Parse a mail into notices. It may also contain a JSON event of Amazon SNS."""
+    parsed = notices.parse(raw)
+    if parsed[0].kind is not Kind.UNKNOWN:
+        return parsed
     lines = (line for part in mime_parser.parse(raw).walk() for line in part.text.split("\n"))
-    told = next((line for line in lines if line.startswith('{"') and "Type" in line), "")
+    event = next((line for line in lines if line.startswith('{"') and "Type" in line), "")
     try:
-        return tuple(_ses(json.loads(told))) or found
+        return tuple(_ses(json.loads(event))) or parsed
     except (ValueError, RecursionError):
-        return found
+        return parsed
 
 
-def _generic(told: Any) -> Iterator[Notice]:
-    for each in _objects(told):
-        kind = _text(each, "kind") or "bounce"
-        recipient, said = _text(each, "recipient"), _text(each, "diagnostic")
-        declared = each.get("hard") if isinstance(each.get("hard"), bool) else None
-        paths, message_id = (_text(each, "return_path"),), _text(each, "message_id")
+def _generic(payload: Any) -> Iterator[Notice]:
+    for event in _objects(payload):
+        kind = _text(event, "kind") or "bounce"
+        recipient, diagnostic = _text(event, "recipient"), _text(event, "diagnostic")
+        declared = event.get("hard") if isinstance(event.get("hard"), bool) else None
+        paths, message_id = (_text(event, "return_path"),), _text(event, "message_id")
         if kind == "bounce":
-            yield _bounce(recipient, said, _text(each, "status"), declared, paths, message_id)
+            yield _bounce(recipient, diagnostic, _text(event, "status"), declared, paths, message_id)
         elif kind in ("complaint", "unsubscribe"):
-            yield _complaint(recipient, kind == "unsubscribe", said, paths, message_id)
+            yield _complaint(recipient, kind == "unsubscribe", diagnostic, paths, message_id)
         elif kind == "delivered":
-            yield _delivered(recipient, said, paths, message_id)
+            yield _delivered(recipient, diagnostic, paths, message_id)
         else:
-            raise Unreadable("kind must be bounce, complaint, unsubscribe or delivered")
+            raise InvalidPayload("kind must be bounce, complaint, unsubscribe or delivered")
 
 
-def _ses(told: Any) -> Iterator[Notice]:
-    if isinstance(told, dict) and isinstance(told.get("Message"), str):  # SNS wraps it
-        told = json.loads(told["Message"]) if told["Message"].lstrip().startswith("{") else {}
-    for each in _objects(told):
-        mail = _object(each, "mail")
-        paths, message_id = (_text(mail, "source"),), _header_of(mail)
-        kind = _text(each, "notificationType") or _text(each, "eventType")
-        about = _object(each, kind[:1].lower() + kind[1:])
+def _ses(payload: Any) -> Iterator[Notice]:
+    if isinstance(payload, dict) and isinstance(payload.get("Message"), str):  # SNS wraps it
+        payload = json.loads(payload["Message"]) if payload["Message"].lstrip().startswith("{") else {}
+    for event in _objects(payload):
+        mail = _object(event, "mail")
+        paths, message_id = (_text(mail, "source"),), _ses_message_id(mail)
+        kind = _text(event, "notificationType") or _text(event, "eventType")
+        details = _object(event, kind[:1].lower() + kind[1:])
         if kind == "Bounce":
-            permanent = _text(about, "bounceType") == "Permanent"
-            for who in _objects(about.get("bouncedRecipients")):
-                said, status = _text(who, "diagnosticCode"), _text(who, "status")
-                yield _bounce(_text(who, "emailAddress"), said, status, permanent, paths, message_id)
+            permanent = _text(details, "bounceType") == "Permanent"
+            for recipient in _objects(details.get("bouncedRecipients")):
+                diagnostic, status = _text(recipient, "diagnosticCode"), _text(recipient, "status")
+                address = _text(recipient, "emailAddress")
+                yield _bounce(address, diagnostic, status, permanent, paths, message_id)
         elif kind == "Complaint":
-            for who in _objects(about.get("complainedRecipients")):
-                said = _text(about, "complaintFeedbackType") or "complaint"
-                yield _complaint(_text(who, "emailAddress"), False, said, paths, message_id)
+            for recipient in _objects(details.get("complainedRecipients")):
+                diagnostic = _text(details, "complaintFeedbackType") or "complaint"
+                yield _complaint(_text(recipient, "emailAddress"), False, diagnostic, paths, message_id)
         elif kind == "Delivery":
-            for recipient in _list(about.get("recipients")):
-                yield _delivered(str(recipient), _text(about, "smtpResponse"), paths, message_id)
+            for address in _list(details.get("recipients")):
+                yield _delivered(str(address), _text(details, "smtpResponse"), paths, message_id)
 
 
-def _header_of(mail: dict[str, Any]) -> str:
-    found = (_text(each, "value") for each in _objects(mail.get("headers")) if _is_message_id(each))
-    return next(found, "") or _text(_object(mail, "commonHeaders"), "messageId")
-
-
-def _is_message_id(header: dict[str, Any]) -> bool:
-    return _text(header, "name").lower() == "message-id"
+def _ses_message_id(mail: dict[str, Any]) -> str:
+    headers = _objects(mail.get("headers"))
+    values = (_text(header, "value") for header in headers if _text(header, "name").lower() == "message-id")
+    return next(values, "") or _text(_object(mail, "commonHeaders"), "messageId")
 
 
 _POSTMARK_HARD = {"HardBounce", "BadEmailAddress"}
-_POSTMARK_PASSING = {
+_POSTMARK_IGNORED = {
     "AutoResponder",
     "Transient",
     "Subscribe",
@@ -117,56 +115,55 @@ _POSTMARK_PASSING = {
 }
 
 
-def _postmark(told: Any) -> Iterator[Notice]:
-    for each in _objects(told):
-        record, kind = _text(each, "RecordType"), _text(each, "Type")
-        recipient = _text(each, "Email") or _text(each, "Recipient")
-        returned = read(_text(each, "Content").encode("utf-8", "replace"))[0]
+def _postmark(payload: Any) -> Iterator[Notice]:
+    for event in _objects(payload):
+        record, kind = _text(event, "RecordType"), _text(event, "Type")
+        recipient = _text(event, "Email") or _text(event, "Recipient")
+        returned = notices.parse(_text(event, "Content").encode("utf-8", "replace"))[0]
         paths, message_id = returned.return_paths, returned.message_id
-        said = _text(each, "Details") or _text(each, "Description")
+        diagnostic = _text(event, "Details") or _text(event, "Description")
         if record == "SpamComplaint" or kind == "SpamComplaint":
-            yield _complaint(recipient, False, said, paths, message_id)
+            yield _complaint(recipient, False, diagnostic, paths, message_id)
         elif record == "SubscriptionChange" or kind == "Unsubscribe":
-            if each.get("SuppressSending") is not False:
-                yield _complaint(recipient, True, said, paths, message_id)
+            if event.get("SuppressSending") is not False:
+                yield _complaint(recipient, True, diagnostic, paths, message_id)
         elif record == "Delivery":
-            yield _delivered(recipient, said, paths, message_id)
-        elif record == "Bounce" and kind not in _POSTMARK_PASSING:
-            yield _bounce(recipient, said, "", kind in _POSTMARK_HARD, paths, message_id)
+            yield _delivered(recipient, diagnostic, paths, message_id)
+        elif record == "Bounce" and kind not in _POSTMARK_IGNORED:
+            yield _bounce(recipient, diagnostic, "", kind in _POSTMARK_HARD, paths, message_id)
 
 
-def _sendgrid(told: Any) -> Iterator[Notice]:
-    for each in _objects(told):
-        kind, recipient = _text(each, "event"), _text(each, "email")
-        said, message_id = _text(each, "reason") or _text(each, "response"), _text(each, "smtp-id")
+def _sendgrid(payload: Any) -> Iterator[Notice]:
+    for event in _objects(payload):
+        kind, recipient = _text(event, "event"), _text(event, "email")
+        diagnostic, message_id = _text(event, "reason") or _text(event, "response"), _text(event, "smtp-id")
         if kind == "bounce":
-            declared = _text(each, "type") == "bounce"
-            yield _bounce(recipient, said, _text(each, "status"), declared, (), message_id)
+            declared = _text(event, "type") == "bounce"
+            yield _bounce(recipient, diagnostic, _text(event, "status"), declared, (), message_id)
         elif kind in ("spamreport", "unsubscribe", "group_unsubscribe"):
-            yield _complaint(recipient, kind != "spamreport", said or kind, (), message_id)
+            yield _complaint(recipient, kind != "spamreport", diagnostic or kind, (), message_id)
         elif kind == "delivered":
-            yield _delivered(recipient, said, (), message_id)
+            yield _delivered(recipient, diagnostic, (), message_id)
 
 
-def _mailgun(told: Any) -> Iterator[Notice]:
-    if not isinstance(told, dict):
-        raise Unreadable("an object with event-data is expected")
-    event = _object(told, "event-data")
+def _mailgun(payload: Any) -> Iterator[Notice]:
+    if not isinstance(payload, dict):
+        raise InvalidPayload("an object with event-data is expected")
+    event = _object(payload, "event-data")
     kind, recipient = _text(event, "event"), _text(event, "recipient")
-    status, named = (
-        _object(event, "delivery-status"),
-        _text(_object(_object(event, "message"), "headers"), "message-id"),
-    )
-    said = f"{_text(status, 'code')} {_text(status, 'message') or _text(status, 'description')}".strip()
-    message_id = f"<{named.strip('<>')}>" if named else ""
+    status = _object(event, "delivery-status")
+    description = _text(status, "message") or _text(status, "description")
+    diagnostic = f"{_text(status, 'code')} {description}".strip()
+    bare_message_id = _text(_object(_object(event, "message"), "headers"), "message-id")
+    message_id = f"<{bare_message_id.strip('<>')}>" if bare_message_id else ""
     paths = (_text(_object(event, "envelope"), "sender"),)
     if kind == "failed" and _text(event, "severity") == "permanent":
         declared = _text(event, "reason") in ("bounce", "suppress-bounce")
-        yield _bounce(recipient, said, _text(status, "enhanced-code"), declared, paths, message_id)
+        yield _bounce(recipient, diagnostic, _text(status, "enhanced-code"), declared, paths, message_id)
     elif kind in ("complained", "unsubscribed"):
-        yield _complaint(recipient, kind == "unsubscribed", said or kind, paths, message_id)
+        yield _complaint(recipient, kind == "unsubscribed", diagnostic or kind, paths, message_id)
     elif kind == "delivered":
-        yield _delivered(recipient, said, paths, message_id)
+        yield _delivered(recipient, diagnostic, paths, message_id)
 
 
 PROVIDERS: dict[str, Callable[[Any], Iterator[Notice]]] = {
@@ -179,59 +176,67 @@ PROVIDERS: dict[str, Callable[[Any], Iterator[Notice]]] = {
 
 
 def _bounce(
-    recipient: str, said: str, status: str, declared: bool | None, paths: tuple[str, ...], message_id: str
+    recipient: str,
+    diagnostic: str,
+    status: str,
+    declared: bool | None,
+    paths: tuple[str, ...],
+    message_id: str,
 ) -> Notice:
-    said = said[:MAX_ANSWER].removeprefix("smtp; ").removeprefix("smtp;")
-    meant = responses.diagnose(said, status=responses.status_in(status), field=True)
-    hard = meant.hard if declared is None or meant.reason not in _UNSURE else declared
-    reason = Reason.USER_UNKNOWN if hard and meant.reason in _UNSURE else meant.reason
-    return _notice(
-        Kind.BOUNCE, recipient, said, paths, message_id, status=meant.status, reason=reason, hard=hard
-    )
+    """Make a bounce. `declared` is whether the relay calls it permanent; None if it does not say."""
+    diagnostic = diagnostic[:MAX_REPLY].removeprefix("smtp; ").removeprefix("smtp;")
+    diagnosis = responses.diagnose(diagnostic, status=responses.status_in(status), field=True)
+    uncertain = diagnosis.reason in _UNCERTAIN
+    hard = declared if uncertain and declared is not None else diagnosis.hard
+    reason = Reason.USER_UNKNOWN if hard and uncertain else diagnosis.reason
+    details = {"status": diagnosis.status, "reason": reason, "hard": hard}
+    return _notice(Kind.BOUNCE, recipient, diagnostic, paths, message_id, **details)
 
 
-def _complaint(recipient: str, opts_out: bool, said: str, paths: tuple[str, ...], message_id: str) -> Notice:
+def _complaint(
+    recipient: str, opts_out: bool, diagnostic: str, paths: tuple[str, ...], message_id: str
+) -> Notice:
     kind = Kind.OPT_OUT if opts_out else Kind.COMPLAINT
-    return _notice(kind, recipient, said, paths, message_id, reason=Reason.FEEDBACK)
+    return _notice(kind, recipient, diagnostic, paths, message_id, reason=Reason.FEEDBACK)
 
 
-def _delivered(recipient: str, said: str, paths: tuple[str, ...], message_id: str) -> Notice:
-    status = responses.status_in(said)
-    return _notice(Kind.DELIVERED, recipient, said, paths, message_id, status=status, reason=Reason.DELIVERED)
+def _delivered(recipient: str, diagnostic: str, paths: tuple[str, ...], message_id: str) -> Notice:
+    details = {"status": responses.status_in(diagnostic), "reason": Reason.DELIVERED}
+    return _notice(Kind.DELIVERED, recipient, diagnostic, paths, message_id, **details)
 
 
 def _notice(
-    kind: Kind, recipient: str, said: str, paths: tuple[str, ...], message_id: str, **more: Any
+    kind: Kind, recipient: str, diagnostic: str, paths: tuple[str, ...], message_id: str, **details: Any
 ) -> Notice:
     return Notice(
         kind,
         one_line(recipient, 320),
-        said=one_line(said, MAX_SAID),
-        return_paths=tuple(found for path in paths for found in verp_in(path)),
+        diagnostic=one_line(diagnostic, MAX_DIAGNOSTIC),
+        return_paths=tuple(address for path in paths for address in return_paths_in(path)),
         message_id=one_line(message_id, 250),
-        **more,
+        **details,
     )
 
 
-def _objects(told: Any) -> list[dict[str, Any]]:
-    found = _list(told) if isinstance(told, list) else [told]
-    return [each for each in found if isinstance(each, dict)]
+def _objects(payload: Any) -> list[dict[str, Any]]:
+    items = _list(payload) if isinstance(payload, list) else [payload]
+    return [item for item in items if isinstance(item, dict)]
 
 
-def _list(told: Any) -> list[Any]:
-    found = told if isinstance(told, list) else []
-    if len(found) > MAX_EVENTS:  # whoever is told that all is well does not tell again
-        raise Unreadable(f"more than {MAX_EVENTS:,} events at once")
-    return found
+def _list(value: Any) -> list[Any]:
+    items = value if isinstance(value, list) else []
+    if len(items) > MAX_EVENTS:  # dropping some would lose them: the relay would not send them again
+        raise InvalidPayload(f"more than {MAX_EVENTS:,} events at once")
+    return items
 
 
-def _object(told: dict[str, Any], name: str) -> dict[str, Any]:
-    found = told.get(name)
-    return found if isinstance(found, dict) else {}
+def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
+    value = event.get(name)
+    return value if isinstance(value, dict) else {}
 
 
-def _text(told: dict[str, Any], name: str) -> str:
-    """A field as text; a surrogate that JSON smuggles in would break whatever stores it."""
-    found = told.get(name)
-    text = str(found) if isinstance(found, (str, int)) and not isinstance(found, bool) else ""
+def _text(event: dict[str, Any], name: str) -> str:
+    """Return a field as text. Lone surrogates, which JSON allows, are replaced so that it can be stored."""
+    value = event.get(name)
+    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
     return text[:20_000].encode("utf-8", "replace").decode()

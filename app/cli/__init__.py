@@ -1,20 +1,27 @@
-"""The command line: the same functions as the web, from a shell.
+"""The command line.
 
-Exit codes: 0 it worked, 1 something failed, 2 the command was used wrongly.
+Exit codes: 0 success, 1 something failed, 2 wrong usage.
 With --json there is one JSON document on standard output and nothing else; logs go to standard error.
 
-service      serve, worker, migrate
-doctor       doctor
-papers       ingest, preview, send, sources
-model        model learn, list
-explain      explain, backtest
-sending      sending status, pause, resume, cancel, release
-subscribers  subscribers add, import, export, show, forget
-keys         key create, list, revoke, secret
-bounces      bounces, suppressions list, add, lift
-output       what all commands use to print
-demo         demo
-sample       the recorded answers that the demo and the doctor read
+serve         run the web app, and by default the schedule
+worker        run the schedule without the web app
+migrate       migrate the database
+doctor        check this installation
+ingest        poll the sources, or read files
+sources       sources list, add, pause, resume
+model         model learn, list
+preview       show the digest for some interests
+backtest      show what interests would have brought over the last days
+explain       show why a paper was or was not sent
+send          compose and send the digests that are due
+sending       sending status, pause, resume, cancel, release
+subscribers   subscribers add, import, export, show, forget, new-links
+keys          key create, list, revoke, secret, dkim
+bounces       parse bounce mails
+suppressions  suppressions list, add, lift
+output        what all commands use: options, tables, JSON, errors
+demo          demo
+sample        the recorded files that the demo and the doctor read
 """
 
 from __future__ import annotations
@@ -23,7 +30,25 @@ from typing import Annotated
 
 import typer
 
-from app.cli import bounces, doctor, explain, keys, model, output, papers, sending, service, subscribers
+from app.cli import (
+    backtest,
+    bounces,
+    doctor,
+    explain,
+    ingest,
+    keys,
+    migrate,
+    model,
+    output,
+    preview,
+    send,
+    sending,
+    serve,
+    sources,
+    subscribers,
+    suppressions,
+    worker,
+)
 
 cli = typer.Typer(
     name="paperboy",
@@ -31,41 +56,41 @@ cli = typer.Typer(
     cls=output.Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 it worked, 1 something failed, 2 the command was used wrongly.",
+    epilog="Exit codes: 0 success, 1 something failed, 2 wrong usage.",
 )
 for command in (
-    service.serve,
-    service.worker,
-    service.migrate,
-    papers.ingest,
-    papers.preview,
-    papers.send,
+    serve.serve,
+    worker.worker,
+    migrate.migrate,
+    ingest.ingest,
+    preview.preview,
+    send.send,
     explain.explain,
-    explain.backtest,
+    backtest.backtest,
     bounces.bounces,
 ):
     cli.command()(command)
 cli.command("doctor")(doctor.doctor_command)
 cli.add_typer(sending.sending, name="sending")
-cli.add_typer(papers.sources, name="sources")
+cli.add_typer(sources.sources, name="sources")
 cli.add_typer(subscribers.subscribers, name="subscribers")
 cli.add_typer(model.models, name="model")
-cli.add_typer(bounces.suppressions, name="suppressions")
+cli.add_typer(suppressions.suppressions, name="suppressions")
 cli.add_typer(keys.keys, name="key")
 
 
 @cli.command("demo")
 def demo_command(
-    once: Annotated[bool, typer.Option("--once", help="End after the summary, for CI.")] = False,
-    live: Annotated[bool, typer.Option("--live", help="Ask the real sources, by network.")] = False,
-    port: Annotated[int, typer.Option(help="Where the web app is served, if it is free.")] = 8000,
+    once: Annotated[bool, typer.Option("--once", help="Exit after the summary, for CI.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Poll the real sources by network.")] = False,
+    port: Annotated[int, typer.Option(help="The port of the web app, if it is free.")] = 8000,
 ) -> None:
-    """See everything at work on a sample of real papers, without a network."""
-    from app.cli import demo  # its own mail server need not be loaded by every command
+    """Run the whole service on a sample of real papers, without a network."""
+    from app.cli import demo  # other commands do not need to load its mail server
 
     raise typer.Exit(demo.run(once=once, live=live, port=port))
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     cli()

@@ -1,4 +1,4 @@
-"""How the command line speaks: one clear line for an error, a table for people, JSON for machines."""
+"""Functions that all commands use: options, tables, JSON, one-line errors, opening the application."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -16,20 +17,24 @@ from rich.table import Table
 from sqlalchemy.exc import DBAPIError
 from typer.core import TyperGroup
 
-from app import doctor, logs, main, settings
+from app import doctor, logs, main
 from app.application import Application
 from app.errors import InvalidSettings, PaperboyError
 from app.papers import queries
-from app.settings import Settings
+from app.settings import Settings, load
 from app.storage import api_keys, database
+from app.types import Digest, Skip
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else.")]
+Day = Annotated[
+    datetime | None, typer.Option("--day", formats=["%Y-%m-%d"], help="The day, such as 2026-11-20.")
+]
 PIPE_WIDTH = 10_000
-ACTOR = "cli"  # the name under which the audit knows us
+ACTOR = "cli"  # in the audit log
 
 
 class Commands(TyperGroup):
-    """Says what went wrong in one line on standard error, and exits with 1."""
+    """Prints errors as one line on standard error, and exits with 1."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -42,14 +47,14 @@ class Commands(TyperGroup):
             fail(str(error))
 
 
-def fail(said: str) -> None:
-    """End with exit code 1."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"paperboy: {said}", markup=False)
+def fail(message: str) -> None:
+    """Print an error and end with exit code 1."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"paperboy: {message}", markup=False)
     raise typer.Exit(1)
 
 
 def out() -> Console:
-    """Standard output for people: colours on a terminal only, and no line broken in a pipe."""
+    """Return a console on standard output: colours on a terminal only, and no line breaks in a pipe."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
@@ -57,37 +62,44 @@ def out() -> Console:
 
 
 def err() -> Console:
-    """Standard error, for what is not the result."""
+    """Return a console on standard error, for progress and hints."""
     return Console(stderr=True, highlight=False)
 
 
 def print_json(document: Any) -> None:
-    """The one JSON document of a command."""
+    """Print the JSON document of a command."""
     typer.echo(json.dumps(document, ensure_ascii=False, indent=2, default=str))
 
 
+def digest_object(digest: Digest | Skip) -> dict[str, Any]:
+    """Return the JSON object of a digest. A skipped digest has its reason, and no sections."""
+    if isinstance(digest, Skip):
+        return {"skipped": digest.reason, **asdict(Digest(edition="", sections=()))}
+    return {"skipped": None, **asdict(digest)}
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """A table for people. What is foreign in it is shown as it is, not taken for markup."""
-    shown = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    """Print a table. Cells are escaped."""
+    printed = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        shown.add_column(column, overflow="fold")
+        printed.add_column(column, overflow="fold")
     for row in rows:
-        shown.add_row(*(escaped("" if cell is None else str(cell)) for cell in row))
-    out().print(shown)
+        printed.add_row(*(escaped("" if cell is None else str(cell)) for cell in row))
+    out().print(printed)
 
 
 def escaped(text: str) -> str:
-    """Foreign text for a terminal: neither markup nor control characters."""
-    return escape(plain(text))
+    """Escape untrusted text for a terminal: markup and control characters."""
+    return escape(strip_control_characters(text))
 
 
-def plain(text: str) -> str:
-    """Foreign text without what would steer a terminal."""
+def strip_control_characters(text: str) -> str:
+    """Replace characters that could control a terminal by spaces."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def moment(at: datetime | None) -> str:
-    """A moment for people."""
+def format_time(at: datetime | None) -> str:
+    """Format a time in UTC, or “–” for None."""
     return f"{at:%Y-%m-%d %H:%M} UTC" if at else "–"
 
 
@@ -95,14 +107,14 @@ def moment(at: datetime | None) -> str:
 def open_application(
     *, needs_secret: bool = True, log_level: str | None = "WARNING"
 ) -> Iterator[Application]:
-    """The application on a database that is up to date, made for one command."""
-    made = configured(needs_secret=needs_secret)
-    logs.configure(made, level=log_level)
-    app = main.build(made)
+    """Build the application for one command, and migrate its database if necessary."""
+    settings = load_settings(needs_secret=needs_secret)
+    logs.configure(settings, level=log_level)
+    app = main.build(settings)
     try:
-        current, newest = doctor.schema(app.db)
+        current, newest = doctor.schema_revisions(app.db)
         if current != newest:
-            database.migrate(made.database_url)
+            database.migrate(settings.database_url)
         yield app
     finally:
         app.db.dispose()
@@ -110,34 +122,34 @@ def open_application(
 
 @contextmanager
 def graceful_shutdown(app: Application) -> Iterator[None]:
-    """Ctrl-C and SIGTERM let the mails in flight get their answers; the second one does not wait."""
+    """On Ctrl-C or SIGTERM, let work in progress finish. A second signal ends the process at once."""
 
-    def ask(number: int, _frame: object) -> None:
+    def request_stop(number: int, _frame: object) -> None:
         app.stopping.set()
-        signal.signal(number, before[number])
+        signal.signal(number, handlers[number])
 
-    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        for number in before:
-            signal.signal(number, ask)
+        for number in handlers:
+            signal.signal(number, request_stop)
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
-def need_papers(app: Application) -> None:
-    """End with exit code 1 where there is nothing yet that could be foretold from."""
+def require_papers(app: Application) -> None:
+    """End with exit code 1 if there are no papers yet, so that a preview would be meaningless."""
     with app.db.read() as session:
         if queries.is_empty(session):
             fail("no paper has been ingested yet: run `paperboy ingest` first")
 
 
-def configured(*, needs_secret: bool = True) -> Settings:
-    """The settings. A command that sends no links does without a secret: one for its own time will do."""
+def load_settings(*, needs_secret: bool = True) -> Settings:
+    """Load the settings. A command that sends no links may run without a secret, and uses a temporary one."""
     try:
-        return settings.load()
+        return load()
     except InvalidSettings:
         if needs_secret:
             raise
-        return settings.load(secret_keys=(api_keys.new_secret(),))
+        return load(secret_keys=(api_keys.new_secret(),))

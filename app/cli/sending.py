@@ -1,4 +1,4 @@
-"""sending: what leaves and what does not, and the operator's hand on it."""
+"""sending: show the state of the ledger; pause, resume, cancel and resend."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from app.storage import audit_log
 from app.storage.models import DeliveryState, SendingPause
 from app.types import MailKind
 
-sending = typer.Typer(no_args_is_help=True, help="What leaves and what does not; pause, resume, cancel.")
+sending = typer.Typer(no_args_is_help=True, help="Show what is sent and what waits; pause, resume, cancel.")
 
-Which = Annotated[str, typer.Option("--edition", help="One edition, as 2026-11-20; otherwise all.")]
-Why = Annotated[str, typer.Option("--reason", help="For whoever finds it paused.")]
+Edition = Annotated[str, typer.Option("--edition", help="One edition, such as 2026-11-20; by default all.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason, shown to other operators.")]
 
-_NAMES = {
+_KIND_NAMES = {
     MailKind.CONFIRM: "Confirmations",
     MailKind.MANAGE: "Links to preferences",
     MailKind.EXPORT: "Links to download",
@@ -31,10 +31,10 @@ _NAMES = {
 
 
 @sending.command()
-def status(edition: Which = "", as_json: output.AsJson = False) -> None:
-    """How many digests were due and what became of them, what else waits, and what is paused, and why.
+def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
+    """Show how many digests were due and their states, which other mails wait, and what is paused and why.
 
-    Without an edition: the digests of yesterday, today and tomorrow, and beside them all mails.
+    Without an edition, this shows the digests of yesterday, today and tomorrow, and the totals of all mails.
     """
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
@@ -43,24 +43,26 @@ def status(edition: Which = "", as_json: output.AsJson = False) -> None:
             if edition
             else reconciliation.reconcile_recent(session, now)
         )
-        mails = {} if edition else ledger.totals(session)
+        totals = {} if edition else ledger.totals(session)
         pauses, waiting = ledger.pauses(session), [] if edition else ledger.waiting_mails(session)
-    others = [each for each in waiting if each.kind is not MailKind.DIGEST]
+    others = [mails for mails in waiting if mails.kind is not MailKind.DIGEST]
     if as_json:
-        shown = [pause.model_dump(exclude={"id"}) for pause in pauses]
-        rest = [each._asdict() for each in others]
-        said = {"balance": balance.as_dict(), "others": rest, "pauses": shown}
-        output.print_json(said if edition else {**said, "deliveries": mails})
+        document = {
+            "balance": balance.as_dict(),
+            "others": [mails._asdict() for mails in others],
+            "pauses": [pause.model_dump(exclude={"id"}) for pause in pauses],
+        }
+        output.print_json(document if edition else {**document, "deliveries": totals})
         return
-    _say_balance(balance, mails)
-    for each in others:
-        output.out().print(f"{_NAMES[each.kind]}: {say_waiting([each])}")
-    say_paused(pauses)
+    _print_balance(balance, totals)
+    for mails in others:
+        output.out().print(f"{_KIND_NAMES[mails.kind]}: {describe_waiting([mails])}")
+    print_pauses(pauses)
 
 
 @sending.command()
-def pause(reason: Why, edition: Which = ledger.ALL_EDITIONS) -> None:
-    """Let no mail leave from about this second on. What is due is composed and waits."""
+def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
+    """Stop sending within about a second. Digests that become due are composed and wait."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.pause(session, reason, now, edition)
@@ -69,71 +71,73 @@ def pause(reason: Why, edition: Which = ledger.ALL_EDITIONS) -> None:
 
 
 @sending.command()
-def resume(edition: Which = ledger.ALL_EDITIONS) -> None:
-    """Let mails leave again. An edition that was paused by itself stays so."""
+def resume(edition: Edition = ledger.ALL_EDITIONS) -> None:
+    """Resume sending. An edition that was paused separately stays paused."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not ledger.resume(session, edition):
             raise NotFound(f"{_named(edition).lower()} is not paused")
         audit_log.record(session, output.ACTOR, "sending.resume", edition, now)
-    output.out().print(f"{_named(edition)} goes on.")
+    output.out().print(f"{_named(edition)} is resumed.")
 
 
 @sending.command()
-def cancel(edition: Annotated[str, typer.Argument(help="The edition, as 2026-11-20.")]) -> None:
-    """End every mail of an edition that has not left. What is in flight gets its answer."""
+def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
+    """Cancel all unsent mails of an edition. Mails that are being sent are completed."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):
             raise NotFound(f"no digest of the edition {edition} was ever due")
         ended = ledger.cancel(session, edition)
         audit_log.record(session, output.ACTOR, "edition.cancel", edition, now, ended=ended)
-    mails = "mail" if ended == 1 else "mails"
-    output.out().print(f"{ended} {mails} of the edition {output.escaped(edition)} cancelled.")
+    noun = "mail" if ended == 1 else "mails"
+    output.out().print(f"{ended} {noun} of the edition {output.escaped(edition)} cancelled.")
 
 
 @sending.command()
 def release(delivery: Annotated[int, typer.Argument(help="The delivery's number.")]) -> None:
-    """Send a mail of unknown fate that is held once more, with the same name and the same bytes."""
+    """Resend a held mail whose outcome is unknown, with the same Message-ID and content."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.resend(session, delivery, now)
         audit_log.record(session, output.ACTOR, "delivery.release", delivery, now)
-    output.out().print(f"Delivery {delivery} leaves with the next run.")
+    output.out().print(f"Delivery {delivery} will be sent by the next run.")
 
 
-def _say_balance(balance: reconciliation.Reconciliation, mails: Mapping[DeliveryState, int]) -> None:
-    """Print a line for each state, beside it all mails in that state where they are given."""
+def _print_balance(balance: reconciliation.Reconciliation, totals: Mapping[DeliveryState, int]) -> None:
+    """Print the digests in each state, and the totals of all mails if they are given."""
     rows = [(name, n) for name, n in balance.as_dict().items() if name != "holds"]
-    if mails:
-        in_all = {state.value: number for state, number in mails.items()}
-        output.table(["state", "these days", "in all"], [(name, n, in_all.get(name, "")) for name, n in rows])
+    if totals:
+        by_name = {state.value: number for state, number in totals.items()}
+        columns = ["state", "digests, 3 days", "all mails"]
+        output.table(columns, [(name, n, by_name.get(name, "")) for name, n in rows])
     else:
-        output.table(["state", "how many"], rows)
+        output.table(["state", "digests"], rows)
     if not balance.holds:
         output.err().print(f"{balance.describe_faults()}: see `paperboy doctor`.")
 
 
-def say_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
-    """How many mails wait, and when they are tried."""
-    mails, first = sum(each.mails for each in waiting), min(each.next_attempt_at for each in waiting)
-    at = output.moment(first)
+def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
+    """Return how many mails wait, and when they are tried."""
+    count = sum(mails.mails for mails in waiting)
+    at = output.format_time(min(mails.next_attempt_at for mails in waiting))
     return (
         f"1 mail waits, to be tried at {at}"
-        if mails == 1
-        else f"{mails} mails wait, to be tried from {at} on"
+        if count == 1
+        else f"{count} mails wait, to be tried from {at} on"
     )
 
 
-def say_paused(pauses: list[SendingPause]) -> None:
-    """Each pause and its reason, and how it ends."""
-    for each in pauses:
-        only = "" if each.edition == ledger.ALL_EDITIONS else f" --edition {output.escaped(each.edition)}"
-        since, why = output.moment(each.since), output.escaped(each.reason)
-        output.err().print(f"{_named(each.edition)} is paused since {since}: {why}", soft_wrap=True)
-        output.err().print(f"  → when the reason is gone: paperboy sending resume{only}", soft_wrap=True)
+def print_pauses(pauses: list[SendingPause]) -> None:
+    """Print each pause with its reason and the command that ends it."""
+    for pause in pauses:
+        option = "" if pause.edition == ledger.ALL_EDITIONS else f" --edition {output.escaped(pause.edition)}"
+        since, reason = output.format_time(pause.since), output.escaped(pause.reason)
+        output.err().print(f"{_named(pause.edition)} has been paused since {since}: {reason}", soft_wrap=True)
+        output.err().print(
+            f"  → when the reason no longer applies: paperboy sending resume{option}", soft_wrap=True
+        )
 
 
 def _named(edition: str) -> str:
-    everything = edition == ledger.ALL_EDITIONS
-    return "Sending" if everything else f"The edition {output.escaped(edition)}"
+    return "Sending" if edition == ledger.ALL_EDITIONS else f"The edition {output.escaped(edition)}"

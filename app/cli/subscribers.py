@@ -1,4 +1,4 @@
-"""subscribers: add, import, export and show readers, make new links, forget what was learned from one."""
+"""subscribers: add, import, export and show subscribers, replace their links, delete their feedback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 subscribers = typer.Typer(
-    no_args_is_help=True, help="Add, import, export and show readers, and forget what they said."
+    no_args_is_help=True, help="Add, import, export and show subscribers; delete their feedback."
 )
 
 COLUMNS = (
@@ -33,12 +33,12 @@ COLUMNS = (
     "beyond", "muted",
 )  # fmt: skip
 EXPORTED = ("id", *COLUMNS, "state", "created_at", "confirmed_at", "consent_at", "consent_version")
-BETWEEN = ";"  # interests, and muted words
-Reader = Annotated[str, typer.Argument(help="The reader's address, or their number.")]
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run such a cell
+SEPARATOR = ";"  # between interests, and between muted queries
+SubscriberName = Annotated[str, typer.Argument(help="The subscriber's address or number.")]
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run such cells as formulas
 
 
-class As(StrEnum):
+class ExportFormat(StrEnum):
     CSV = "csv"
     JSON = "json"
 
@@ -53,38 +53,40 @@ class BadRow:
 
 @subscribers.command()
 def add(
-    email: Annotated[str, typer.Argument(help="The reader's address.")],
-    interest: Annotated[list[str], typer.Option(help="What they want to read about; once for each.")],
+    email: Annotated[str, typer.Argument(help="The subscriber's address.")],
+    interest: Annotated[list[str], typer.Option(help="An interest; repeat the option for more.")],
     cadence: Annotated[Cadence, typer.Option(help="How often.")] = Cadence.DAILY,
-    weekday: Annotated[int, typer.Option(help="Of a weekly digest: Monday is 0.", min=0, max=6)] = 0,
-    hour: Annotated[int | None, typer.Option(help="Their local hour.", min=0, max=23)] = None,
+    weekday: Annotated[int, typer.Option(help="The day of a weekly digest; Monday is 0.", min=0, max=6)] = 0,
+    hour: Annotated[int | None, typer.Option(help="The hour, in their time zone.", min=0, max=23)] = None,
     zone: Annotated[str | None, typer.Option(help="Their time zone, such as Europe/Berlin.")] = None,
-    min_papers: Annotated[int, typer.Option(help="Wait for as many.")] = 1,
-    max_papers: Annotated[int, typer.Option(help="At most as many.")] = 10,
+    min_papers: Annotated[int, typer.Option(help="The smallest number of papers to send.")] = 1,
+    max_papers: Annotated[int, typer.Option(help="The largest number of papers to send.")] = 10,
     when_empty: Annotated[
-        EmptyDigestPolicy, typer.Option(help="When nothing matches.")
+        EmptyDigestPolicy, typer.Option(help="What to do if nothing matches.")
     ] = EmptyDigestPolicy.SKIP,
-    beyond: Annotated[int | None, typer.Option(help="At most as many that trend beyond them.")] = None,
-    mute: Annotated[list[str] | None, typer.Option(help="What keeps a paper out; once for each.")] = None,
+    beyond: Annotated[
+        int | None, typer.Option(help="The largest number of trending papers outside the interests.")
+    ] = None,
+    mute: Annotated[list[str] | None, typer.Option(help="A muted query; repeat the option for more.")] = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Add a reader who agreed elsewhere. They are active at once: no confirmation is sent."""
+    """Add a subscriber who consented elsewhere. They are active at once; no confirmation is sent."""
     now = clock.utcnow()
     with output.open_application() as app:
-        given = {
+        options = {
             "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone,
             "min_papers": min_papers, "max_papers": max_papers, "when_empty": when_empty,
             "beyond": beyond, "muted": tuple(mute or ()),
         }  # fmt: skip
-        wants = _preferences(app, interest, given)
+        preferences = _preferences(app, interest, options)
         with app.db.write() as session:
-            reader = readers.get(session, readers.add(session, email, wants, now))
+            reader = readers.get(session, readers.add(session, email, preferences, now))
             audit_log.record(session, output.ACTOR, "subscriber.add", reader.id, now)
     if as_json:
         output.print_json({"id": reader.id, "email": reader.email, "next_due_at": reader.next_due_at})
     else:
-        due = output.moment(reader.next_due_at)
-        output.out().print(f"Added {output.escaped(reader.email)}; the first digest is due at {due}.")
+        due = output.format_time(reader.next_due_at)
+        output.out().print(f"Added {output.escaped(reader.email)}. The first digest is due at {due}.")
 
 
 @subscribers.command("import")
@@ -92,78 +94,78 @@ def import_readers(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="A CSV file.")],
     as_json: output.AsJson = False,
 ) -> None:
-    """Add the readers of a CSV file who agreed elsewhere. A bad row is skipped and shown.
+    """Add the subscribers of a CSV file, who consented elsewhere. Invalid rows are skipped and shown.
 
-    The first line names the columns: email and interests (separated by “;”) are needed; cadence, weekday,
-    hour, zone, min_papers, max_papers, when_empty, beyond and muted (separated by “;”, too) may be there.
-    Exit code 1 when a row was skipped.
+    The first line names the columns: email and interests (separated by “;”) are required; cadence, weekday,
+    hour, zone, min_papers, max_papers, when_empty, beyond and muted (separated by “;”) are optional.
+    Exit code 1 if a row was skipped.
     """
     with output.open_application() as app:
-        added, bad = _import(app, _rows(file), quiet=as_json)
+        added, skipped = _import(app, _rows(file), quiet=as_json)
     if as_json:
-        rejections = [{"file": str(file), "row": each.row, "reason": each.reason} for each in bad]
-        output.print_json({"added": added, "rejected": len(bad), "rejections": rejections})
+        rejections = [{"file": str(file), "row": row.row, "reason": row.reason} for row in skipped]
+        output.print_json({"added": added, "rejected": len(skipped), "rejections": rejections})
     else:
-        output.out().print(f"Readers added: {added}. Rows skipped: {len(bad)}.")
-        if bad:
-            output.table(["row", "why it was skipped"], [(each.row, each.reason) for each in bad])
-    if bad:
+        output.out().print(f"Subscribers added: {added}. Rows skipped: {len(skipped)}.")
+        if skipped:
+            output.table(["row", "reason"], [(row.row, row.reason) for row in skipped])
+    if skipped:
         raise typer.Exit(1)
 
 
 @subscribers.command()
 def export(
-    as_: Annotated[As, typer.Option("--as", help="The form.")] = As.CSV,
+    as_: Annotated[ExportFormat, typer.Option("--as", help="The format.")] = ExportFormat.CSV,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --as json.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="The same as --as csv.")] = False,
 ) -> None:
-    """Write every reader who was not erased to standard output."""
+    """Write all subscribers, except erased ones, to standard output."""
     if as_json and as_csv:
         raise typer.BadParameter("choose one of --json and --csv")
     with output.open_application() as app:
-        found = _exported(app)
-        if as_json or (as_ is As.JSON and not as_csv):
-            output.print_json(list(found))
+        rows = _exported(app)
+        if as_json or (as_ is ExportFormat.JSON and not as_csv):
+            output.print_json(list(rows))
         else:
-            _write_csv(found, sys.stdout)
+            _write_csv(rows, sys.stdout)
 
 
 @subscribers.command()
-def show(reader: Reader, as_json: output.AsJson = False) -> None:
-    """A reader's settings, interests, and what they said of papers."""
+def show(reader: SubscriberName, as_json: output.AsJson = False) -> None:
+    """Show a subscriber's settings, interests and feedback."""
     with output.open_application() as app, app.db.read() as session:
         row = readers.find(session, reader)
-        identity = row.id or 0
-        wishes = readers.interests_of(session, [identity]).get(identity, ())
-        said = readers.feedback_for_ranking(session, [identity]).get(identity, ())
-    known = row.model_dump(mode="json", include=set(EXPORTED))
-    known |= {"interests": [wish.text for wish in wishes], "next_due_at": row.next_due_at}
-    opinions = [{"title": each.title, "liked": each.liked, "at": each.at} for each in said]
+        subscriber_id = row.id or 0
+        interests = readers.interests_of(session, [subscriber_id]).get(subscriber_id, ())
+        feedback = readers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
+    document = row.model_dump(mode="json", include=set(EXPORTED))
+    document |= {"interests": [interest.text for interest in interests], "next_due_at": row.next_due_at}
+    opinions = [{"title": entry.title, "liked": entry.liked, "at": entry.at} for entry in feedback]
     if as_json:
-        output.print_json(known | {"ignored_authors": row.ignored_authors, "opinions": opinions})
+        output.print_json(document | {"ignored_authors": row.ignored_authors, "opinions": opinions})
         return
-    known |= {name: f"{BETWEEN} ".join(known[name]) for name in ("interests", "muted")}
-    output.table(["reader", ""], list(known.items()))
-    words = {True: "more like this", False: "less like this"}
-    rows = [(output.moment(each.at), words[each.liked], each.title) for each in said]
-    output.table(["said on", "", "of the paper"], rows)
+    document |= {name: f"{SEPARATOR} ".join(document[name]) for name in ("interests", "muted")}
+    output.table(["subscriber", ""], list(document.items()))
+    labels = {True: "more like this", False: "less like this"}
+    rows = [(output.format_time(entry.at), labels[entry.liked], entry.title) for entry in feedback]
+    output.table(["at", "feedback", "paper"], rows)
 
 
 @subscribers.command()
-def forget(reader: Reader) -> None:
-    """Forget all that a reader said of papers, and the papers that they pasted."""
+def forget(reader: SubscriberName) -> None:
+    """Delete a subscriber's feedback, and the papers that they pasted."""
     with output.open_application() as app, app.db.write() as session:
         row = readers.find(session, reader)
         readers.forget_feedback(session, row.id or 0)
         audit_log.record(session, output.ACTOR, "subscriber.forget", row.id, clock.utcnow())
-    output.out().print(f"Forgotten what {output.escaped(row.email)} said of papers.")
+    output.out().print(f"Deleted the feedback of {output.escaped(row.email)}.")
 
 
 @subscribers.command("new-links")
-def new_links(reader: Reader) -> None:
-    """Make every link that was mailed to a reader void, and mail new ones.
+def new_links(reader: SubscriberName) -> None:
+    """Invalidate all links that were mailed to a subscriber, and mail new ones.
 
-    The unsubscribe links of earlier mails still work. At most once an hour.
+    The unsubscribe links of earlier mails still work. This is possible once an hour.
     """
     now = clock.utcnow()
     with output.open_application() as app:
@@ -172,66 +174,64 @@ def new_links(reader: Reader) -> None:
             delivery_id = readers.new_links(session, row.id or 0, now)
             audit_log.record(session, output.ACTOR, "subscriber.new-links", row.id, now)
         sent = pipeline.send_pending(app, now, [delivery_id])
-    outcome = "were mailed" if sent["sent"] else "wait in the ledger: see `paperboy sending status`"
+    outcome = "were mailed" if sent["sent"] else "are waiting to be mailed: see `paperboy sending status`"
     output.out().print(f"The new links of {output.escaped(row.email)} {outcome}.", soft_wrap=True)
 
 
-def _preferences(app: Application, interests: Sequence[str], given: dict[str, Any]) -> Preferences:
-    """What was given, and the settings' own where nothing was."""
+def _preferences(app: Application, interests: Sequence[str], options: dict[str, Any]) -> Preferences:
+    """Make preferences from the given options, and defaults of the settings."""
     settings = app.settings
     defaults: dict[str, Any] = {
         "hour": settings.default_hour, "zone": settings.default_zone, "beyond": settings.default_beyond
     }  # fmt: skip
-    chosen = defaults | {name: value for name, value in given.items() if value is not None}
-    return Preferences(interests=tuple(Interest(text) for text in interests), **chosen)
+    values = defaults | {name: value for name, value in options.items() if value is not None}
+    return Preferences(interests=tuple(Interest(text) for text in interests), **values)
 
 
 def _rows(file: Path) -> list[dict[str, str]]:
     try:
-        # A spreadsheet program puts a mark at the beginning, and its own choice of separator.
-        return _named(file, file.read_text("utf-8-sig"))
+        # Spreadsheet programs write a byte order mark, and choose the separator by locale.
+        return _parse_csv(file, file.read_text("utf-8-sig"))
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{file} cannot be read as CSV in UTF-8: {error}") from None
 
 
-def _named(file: Path, text: str) -> list[dict[str, str]]:
+def _parse_csv(file: Path, text: str) -> list[dict[str, str]]:
     first = text.partition("\n")[0]
     separator = max(",;\t", key=first.count)
     rows = list(csv.DictReader(text.splitlines(keepends=True), delimiter=separator, strict=True))
     if not rows or not {"email", "interests"} <= set(rows[0]):
-        raise InvalidInput(
-            f"{file} needs a first line that names the columns, email and interests among them"
-        )
+        raise InvalidInput(f"{file} needs a first line that names its columns, including email and interests")
     return rows
 
 
 def _import(app: Application, rows: Sequence[dict[str, str]], *, quiet: bool) -> tuple[int, list[BadRow]]:
-    """Add each row by itself, so that a bad one takes nothing with it."""
-    added, bad, now = 0, [], clock.utcnow()
+    """Add each row in its own transaction. Return how many were added, and the rows that were skipped."""
+    added, skipped, now = 0, [], clock.utcnow()
     console = output.err()
     hidden = quiet or not console.is_terminal
     for number, row in enumerate(track(rows, "Importing", console=console, disable=hidden), start=2):
         try:
-            wants = _preferences(app, _listed(row["interests"] or ""), _given(row))
+            preferences = _preferences(app, _split(row["interests"] or ""), _options(row))
             with app.db.write() as session:
-                readers.add(session, row["email"] or "", wants, now)
+                readers.add(session, row["email"] or "", preferences, now)
             added += 1
         except PaperboyError as error:
-            bad.append(BadRow(number, str(error)))
+            skipped.append(BadRow(number, str(error)))
     with app.db.write() as session:
         audit_log.record(
-            session, output.ACTOR, "subscriber.import", f"{added} readers", now, skipped=len(bad)
+            session, output.ACTOR, "subscriber.import", f"{added} readers", now, skipped=len(skipped)
         )
-    return added, bad
+    return added, skipped
 
 
-def _listed(cell: str) -> tuple[str, ...]:
-    return tuple(text for part in cell.split(BETWEEN) if (text := part.strip()))
+def _split(cell: str) -> tuple[str, ...]:
+    return tuple(text for part in cell.split(SEPARATOR) if (text := part.strip()))
 
 
-def _given(row: dict[str, str]) -> dict[str, Any]:
-    """The other columns, each as what it is; an empty cell says nothing."""
-    kinds: dict[str, Callable[[str], Any]] = {
+def _options(row: dict[str, str]) -> dict[str, Any]:
+    """Parse the optional columns. Empty cells are ignored."""
+    parsers: dict[str, Callable[[str], Any]] = {
         "cadence": Cadence,
         "weekday": int,
         "hour": int,
@@ -240,45 +240,45 @@ def _given(row: dict[str, str]) -> dict[str, Any]:
         "max_papers": int,
         "when_empty": EmptyDigestPolicy,
         "beyond": int,
-        "muted": _listed,
+        "muted": _split,
     }
-    given = {}
-    for name, kind in kinds.items():
+    options = {}
+    for name, parse in parsers.items():
         cell = (row.get(name) or "").strip()
         try:
             if cell:
-                given[name] = kind(cell)
+                options[name] = parse(cell)
         except ValueError:
             raise InvalidInput(f"{name} cannot be “{cell[:40]}”", field=name) from None
-    return given
+    return options
 
 
 def _exported(app: Application) -> Iterator[dict[str, Any]]:
-    """Every reader who was not erased, a few hundred at a time."""
-    last = 0
+    """Yield all subscribers, except erased ones, reading 500 at a time."""
+    last_id = 0
     while True:
         with app.db.read() as session:
-            living = select(Subscriber).where(Subscriber.state != SubscriberState.ERASED)
-            page = living.where(col(Subscriber.id) > last).order_by(col(Subscriber.id)).limit(500)
+            query = select(Subscriber).where(Subscriber.state != SubscriberState.ERASED)
+            page = query.where(col(Subscriber.id) > last_id).order_by(col(Subscriber.id)).limit(500)
             rows = session.exec(page).all()
-            wishes = readers.interests_of(session, [row.id or 0 for row in rows])
+            interests = readers.interests_of(session, [row.id or 0 for row in rows])
         for row in rows:
-            texts = [wish.text for wish in wishes.get(row.id or 0, ())]
+            texts = [interest.text for interest in interests.get(row.id or 0, ())]
             yield {"id": row.id, "email": row.email, "interests": texts} | row.model_dump(
                 mode="json", include=set(EXPORTED) - {"id", "email", "interests"}
             )
         if not rows:
             return
-        last = rows[-1].id or 0
+        last_id = rows[-1].id or 0
 
 
-def _write_csv(found: Iterator[dict[str, Any]], to: TextIO) -> None:
-    writer = csv.writer(to, lineterminator="\n")
+def _write_csv(rows: Iterator[dict[str, Any]], file: TextIO) -> None:
+    writer = csv.writer(file, lineterminator="\n")
     writer.writerow(EXPORTED)
-    for reader in found:
+    for row in rows:
         for name in ("interests", "muted"):
-            reader[name] = f"{BETWEEN} ".join(reader[name])
-        writer.writerow([_cell(reader[name]) for name in EXPORTED])
+            row[name] = f"{SEPARATOR} ".join(row[name])
+        writer.writerow([_cell(row[name]) for name in EXPORTED])
 
 
 def _cell(value: object) -> str:

@@ -1,18 +1,17 @@
-"""Checks of this installation. Each finding says what is wrong and how to mend it.
+"""Checks of this installation. Each finding says what is wrong and how to fix it.
 
-findings          what a check returns
-configuration     the settings: names, files, folders
-service_state     the database, and what happened in it lately
+findings          the result of a check
+configuration     the settings: names, addresses, folders, DKIM keys
+service_state     the database and its records: sources, jobs, late digests, pauses, models
 bounces           whether bounce notices can be read
 relay             what the relay announces, and its TLS
-dns_records       SPF, DKIM, DMARC, MX and PTR records, as others see them
-dns_lookup        DNS queries with a deadline
+dns_records       the MX, SPF, DKIM, DMARC and PTR records
+dns_lookup        DNS queries with a deadline; the tag=value lists of DKIM and DMARC records
 spf               SPF evaluation
-tags              the tag=value lists of DKIM and DMARC records
-web_reachability  whether the web app answers where links lead; by network, only when asked for
-test_mail         send a digest to a mail server of our own, in a temporary service
+web_reachability  whether the web app answers at the base URL; uses the network, only on request
+test_mail         send a digest to a mail server of our own, from a temporary service
 smtp_sink         that mail server
-message_checks    what a receiver would look at in the mail
+message_checks    the bytes of the received digest
 oneclick          unsubscribe by its one-click link
 """
 
@@ -27,17 +26,17 @@ import dns.resolver
 from app.doctor import bounces, configuration, dns_records, relay, service_state, test_mail, web_reachability
 from app.doctor.configuration import unknown_settings
 from app.doctor.findings import Finding, Level, error
-from app.doctor.service_state import lateness, schema
+from app.doctor.service_state import lateness, schema_revisions
 from app.doctor.test_mail import TemporaryService
 from app.papers.sources import http_client
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage.database import Database
 
-Look = Callable[[], Iterable[Finding]]
+Check = Callable[[], Iterable[Finding]]
 
 
-def examine(
+def run_checks(
     settings: Settings,
     now: datetime,
     *,
@@ -45,28 +44,14 @@ def examine(
     online: http_client.HttpTransport | None = None,
     service: TemporaryService | None = None,
 ) -> list[Finding]:
-    """Look at everything, all at once: some answers take a while. What cannot be looked at is a finding.
+    """Run all checks at the same time, since some wait for slow answers. A check that fails is a finding.
 
-    `resolver` is asked about names; by default the one that this machine is set up with. `online` is how
-    the web app is asked for where its links lead; by default it is not. `service` is how the service is made
-    that sends a test digest; by default none is sent.
+    `resolver` answers DNS queries; by default this is the system's. `online` is the transport by which the
+    web app is requested at its base URL; by default it is not requested. `service` builds the service that
+    sends a test digest; by default none is sent.
     """
     database = Database(settings.database_url)
-    try:
-        return _together(_parts(settings, database, now, resolver, online, service))
-    finally:
-        database.dispose()
-
-
-def _parts(
-    settings: Settings,
-    database: Database,
-    now: datetime,
-    resolver: dns.resolver.Resolver | None,
-    online: http_client.HttpTransport | None,
-    service: TemporaryService | None,
-) -> dict[str, Look]:
-    parts: dict[str, Look] = {
+    checks: dict[str, Check] = {
         "settings": lambda: configuration.check(settings),
         "database": lambda: service_state.check(database, model_store.ModelStore(), now),
         "bounces": lambda: bounces.check(settings, database, now),
@@ -74,23 +59,22 @@ def _parts(
         "dns": lambda: dns_records.check(settings, resolver),
     }
     if service:
-        parts["mail"] = lambda: test_mail.check(settings, service)
+        checks["mail"] = lambda: test_mail.check(settings, service)
     if online:
-        parts["online"] = lambda: web_reachability.check(settings, now, online)
-    return parts
-
-
-def _together(parts: dict[str, Look]) -> list[Finding]:
-    with ThreadPoolExecutor(len(parts)) as pool:
-        looking = [pool.submit(_all, name, look) for name, look in parts.items()]
-        return [finding for each in looking for finding in each.result()]
-
-
-def _all(name: str, look: Look) -> list[Finding]:
-    found: list[Finding] = []
+        checks["online"] = lambda: web_reachability.check(settings, now, online)
     try:
-        found.extend(look())
+        with ThreadPoolExecutor(len(checks)) as pool:
+            futures = [pool.submit(_run_check, name, check) for name, check in checks.items()]
+            return [finding for future in futures for finding in future.result()]
+    finally:
+        database.dispose()
+
+
+def _run_check(name: str, check: Check) -> list[Finding]:
+    findings: list[Finding] = []
+    try:
+        findings.extend(check())
     except Exception as fault:
-        said = f"could not be looked at: {type(fault).__name__}: {fault}"
-        found.append(error(name, said, "this is a fault of Paperboy's own: please report it with this line"))
-    return found
+        message = f"the check failed: {type(fault).__name__}: {fault}"
+        findings.append(error(name, message, "this is a bug in Paperboy: please report it with this line"))
+    return findings

@@ -1,4 +1,4 @@
-"""Whether what comes back can be read: a mailbox, a folder, or a relay that tells of it."""
+"""Check that bounce notices can be read: from a mailbox, a folder, or a relay's webhook."""
 
 from __future__ import annotations
 
@@ -13,76 +13,76 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.bounces.folder import Folder
 from app.bounces.imap_mailbox import Mailbox
 from app.doctor import configuration
-from app.doctor.findings import Finding, error, warning, well
+from app.doctor.findings import Finding, error, ok, warning
 from app.errors import MailboxError
 from app.settings import Settings
 from app.storage import api_keys
 from app.storage.database import Database
 from app.storage.models import Scope
 
-PATIENCE = 4.0  # seconds, for each answer of the mailbox
-MANY = 1000
+TIMEOUT = 4.0  # seconds, for each reply of the mailbox
+MAX_COUNTED = 1000
 
 
-def look(settings: Settings, database: Database, now: datetime) -> Iterator[Finding]:
-    """Log in and count, look into the folder; nothing is read or removed."""
+def check(settings: Settings, database: Database, now: datetime) -> Iterator[Finding]:
+    """Log in to the mailbox, list the folder, and count what waits. Nothing is read or removed."""
     if settings.bounce_mailbox:
-        yield _mailbox(settings.bounce_mailbox)
-        yield from in_clear(settings.bounce_mailbox)
+        yield _check_mailbox(settings.bounce_mailbox)
+        yield from check_encryption(settings.bounce_mailbox)
     if settings.bounce_folder:
-        yield _folder(settings.bounce_folder, now)
+        yield _check_folder(settings.bounce_folder, now)
     if settings.bounce_mailbox or settings.bounce_folder:
         return
-    if _is_told(database):
-        yield well("bounces", "a relay tells of them over a webhook, for which there is a key")
+    if _has_webhook_key(database):
+        yield ok("bounces", "a relay can report them by webhook: there is a key for it")
     else:
         yield warning(
             "bounces",
-            "nothing reads them: mailboxes that are gone are written to on and on, and providers mind",
-            "set PAPERBOY_BOUNCE_MAILBOX or PAPERBOY_BOUNCE_FOLDER, or let your relay tell of them: "
-            "`paperboy key create relay --scope bounces` makes the key for its webhook",
+            "bounces are not read: mails to deleted mailboxes go on, which harms the sender's reputation",
+            "set PAPERBOY_BOUNCE_MAILBOX or PAPERBOY_BOUNCE_FOLDER, or use your relay's webhooks: "
+            "`paperboy key create relay --scope bounces` makes the key for them",
         )
 
 
-def _mailbox(url: str) -> Finding:
+def _check_mailbox(url: str) -> Finding:
     try:
-        with Mailbox(url, PATIENCE) as box:
-            waiting = len(box.waiting(MANY))
+        with Mailbox(url, TIMEOUT) as mailbox:
+            count = len(mailbox.pending(MAX_COUNTED))
     except MailboxError as fault:
         fix = "check PAPERBOY_BOUNCE_MAILBOX: host, name, password (percent-encoded) and folder"
         return error("bounce_mailbox", f"cannot be used: {fault}", fix)
-    return well("bounce_mailbox", f"can be read; {waiting} mails wait there")
+    return ok("bounce_mailbox", f"can be read; mails waiting: {count}")
 
 
-def in_clear(url: str) -> Iterator[Finding]:
-    """Whether the password of a mailbox goes over a network for everybody to read."""
+def check_encryption(url: str) -> Iterator[Finding]:
+    """Warn if the password of a mailbox is sent over a network unencrypted."""
     parts = urlsplit(url)
-    if parts.scheme == "imap" and not _is_here(parts.hostname or ""):
-        said = "its password is sent in clear, and nothing proves who answers"
-        yield warning("bounce_mailbox password", said, "begin PAPERBOY_BOUNCE_MAILBOX with imaps://")
+    if parts.scheme == "imap" and not _is_loopback(parts.hostname or ""):
+        message = "its password is sent unencrypted, to a server that proves nothing about its identity"
+        yield warning("bounce_mailbox password", message, "begin PAPERBOY_BOUNCE_MAILBOX with imaps://")
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _folder(name: str, now: datetime) -> Finding:
+def _check_folder(name: str, now: datetime) -> Finding:
     fix = "check PAPERBOY_BOUNCE_FOLDER, and that Paperboy may read and write there"
     try:
         with Folder(name, now) as folder:
-            waiting = len(folder.waiting(MANY))
+            count = len(folder.pending(MAX_COUNTED))
     except OSError as fault:
         return error("bounce_folder", f"{name} cannot be read: {fault.strerror}", fix)
-    if why := configuration.write_error(Path(name)):
-        return error("bounce_folder", f"{name} cannot be written to: {why}", fix)
-    return well("bounce_folder", f"{name} can be read; {waiting} files wait there")
+    if reason := configuration.write_error(Path(name)):
+        return error("bounce_folder", f"{name} cannot be written to: {reason}", fix)
+    return ok("bounce_folder", f"{name} can be read; files waiting: {count}")
 
 
-def _is_told(database: Database) -> bool:
-    """Whether there is a key for a webhook; that a database cannot be asked is said elsewhere."""
+def _has_webhook_key(database: Database) -> bool:
+    """Return whether there is a key for webhooks. `service_state` reports an unreachable database."""
     try:
         with database.read() as session:
             return any(

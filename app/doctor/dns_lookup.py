@@ -1,4 +1,4 @@
-"""How the DNS is asked: in time."""
+"""DNS queries with a deadline, and the parser for the tag=value lists in TXT records."""
 
 from __future__ import annotations
 
@@ -11,56 +11,64 @@ import dns.reversename
 
 Address = IPv4Address | IPv6Address
 
-EACH, IN_ALL = 2.5, 9.0  # seconds for one answer, and for all of them
+QUERY_TIMEOUT, TOTAL_TIMEOUT = 2.5, 9.0  # seconds for one query, and for all of them
 
 
-class NoAnswer(Exception):
+class DnsError(Exception):
     """The DNS did not answer."""
 
 
 class DnsLookup:
-    """Look-ups that end in time. What does not exist is empty; NoAnswer where nobody can tell."""
+    """DNS queries within one time limit. A missing record gives an empty list, a failed query DnsError."""
 
     def __init__(self, resolver: dns.resolver.Resolver | None) -> None:
         self._resolver = resolver
-        self._until = monotonic() + IN_ALL
+        self._deadline = monotonic() + TOTAL_TIMEOUT
 
-    def _ask(self, name: str, kind: str) -> list[str]:
-        left = min(EACH, self._until - monotonic())
-        if left <= 0:
-            raise NoAnswer(f"{kind} of {name}: the answers take too long")
+    def _query(self, name: str, record_type: str) -> list[str]:
+        timeout = min(QUERY_TIMEOUT, self._deadline - monotonic())
+        if timeout <= 0:
+            raise DnsError(f"{record_type} of {name}: the name servers are too slow")
         try:
             self._resolver = self._resolver or dns.resolver.Resolver()
-            answer = self._resolver.resolve(name.rstrip(".") + ".", kind, lifetime=left)
+            answer = self._resolver.resolve(name.rstrip(".") + ".", record_type, lifetime=timeout)
         except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
             return []
         except (dns.exception.DNSException, OSError, UnicodeError) as fault:
-            raise NoAnswer(f"{kind} of {name}: {' '.join(str(fault).split())}") from None
-        return [each.to_text() for each in answer] if kind != "TXT" else [_joined(each) for each in answer]
+            raise DnsError(f"{record_type} of {name}: {' '.join(str(fault).split())}") from None
+        return [_joined_strings(record) if record_type == "TXT" else record.to_text() for record in answer]
 
-    def has_a_root(self) -> bool:
-        """Whether the resolver speaks for the internet; one of a closed network denies everything."""
-        return bool(self._ask(".", "NS"))
+    def can_resolve_root(self) -> bool:
+        """Return whether the resolver knows the root: in a closed network it may deny every name."""
+        return bool(self._query(".", "NS"))
 
     def texts(self, name: str) -> list[str]:
-        return self._ask(name, "TXT")
+        """Return the TXT records of a name."""
+        return self._query(name, "TXT")
 
     def addresses(self, host: str) -> list[Address]:
-        """Of a name; an address is its own."""
+        """Return the A and AAAA records of a host. An IP address is returned unchanged."""
         try:
             return [ip_address(host)]
         except ValueError:
-            return [ip_address(each) for kind in ("A", "AAAA") for each in self._ask(host, kind)]
+            return [ip_address(text) for kind in ("A", "AAAA") for text in self._query(host, kind)]
 
-    def exchanges(self, domain: str) -> list[str]:
-        """The hosts that take mail for a domain; "" is the one that says that none does (RFC 7505)."""
-        return [each.split()[1].rstrip(".") for each in self._ask(domain, "MX")]
+    def mail_exchanges(self, domain: str) -> list[str]:
+        """Return the MX hosts of a domain. An empty host name means "no mail accepted" (RFC 7505)."""
+        return [record.split()[1].rstrip(".") for record in self._query(domain, "MX")]
 
-    def names_of(self, address: Address) -> list[str]:
+    def host_names(self, address: Address) -> list[str]:
+        """Return the PTR records of an address."""
         reverse = dns.reversename.from_address(str(address)).to_text()
-        return [each.rstrip(".") for each in self._ask(reverse, "PTR")]
+        return [name.rstrip(".") for name in self._query(reverse, "PTR")]
 
 
-def _joined(record: object) -> str:
-    """A TXT record's strings as the one text that they are (RFC 7208 3.3, RFC 6376 3.6.2.2)."""
+def _joined_strings(record: object) -> str:
+    """Join the strings of a TXT record (RFC 7208 3.3, RFC 6376 3.6.2.2)."""
     return b"".join(record.strings).decode("utf-8", "replace")  # type: ignore[attr-defined]
+
+
+def parse_tags(text: str) -> dict[str, str]:
+    """Parse the tag=value list of a DKIM signature, DKIM record or DMARC record (RFC 6376, 3.2)."""
+    parts = (part.partition("=") for part in text.split(";"))
+    return {name.strip(): "".join(value.split()) for name, _, value in parts if name.strip()}

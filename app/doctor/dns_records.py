@@ -1,4 +1,4 @@
-"""What other mail servers see of us in the DNS: SPF, DKIM, DMARC, where bounces go, and the relay's name."""
+"""Check DNS records: MX, SPF, DKIM and DMARC of our domain, and PTR of the relay."""
 
 from __future__ import annotations
 
@@ -10,153 +10,161 @@ import dns.resolver
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
-from app.doctor import configuration, spf, tags
-from app.doctor.dns_lookup import Address, DnsLookup, NoAnswer
-from app.doctor.findings import Finding, Level, error, warning, well
+from app.doctor import configuration, spf
+from app.doctor.dns_lookup import Address, DnsError, DnsLookup, parse_tags
+from app.doctor.findings import Finding, Level, error, ok, warning
 from app.errors import InvalidSettings
 from app.mail import dkim
 from app.settings import Settings
 
 
-def look(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> Iterator[Finding]:
-    """Ask the DNS about the domain of our mails, and about the relay. Ends within ten seconds."""
+def check(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> Iterator[Finding]:
+    """Query the DNS about the domain of our mails and about the relay. Ends within ten seconds."""
     domain = settings.mail_domain
     if not configuration.is_public_domain(domain):
-        yield well("dns", f"was not asked: other mail servers cannot know {domain}")
+        yield ok("dns", f"not checked: {domain} is not a public domain")
         return
-    names = DnsLookup(resolver)
+    lookup = DnsLookup(resolver)
     try:
-        first = _bounces(domain, names)
-        if first.level is Level.ERROR and not names.has_a_root():
-            raise NoAnswer("the one that is asked knows no name of the internet")
-        yield first
-    except NoAnswer as fault:
-        said = f"no resolver answered: the DNS was not looked at ({fault})"
-        yield warning("dns", said, "run the doctor again where names can be resolved")
+        mx = _check_mx(domain, lookup)
+        if mx.level is Level.ERROR and not lookup.can_resolve_root():
+            raise DnsError("the resolver does not resolve public names")
+        yield mx
+    except DnsError as fault:
+        message = f"no resolver answered, so the DNS records were not checked ({fault})"
+        yield warning("dns", message, "run the doctor again on a machine that can resolve names")
         return
-    for check, part in {"spf": _spf, "dkim": _dkim, "dmarc": _dmarc, "ptr": _ptr}.items():
+    for name, check_records in {
+        "spf": _check_spf,
+        "dkim": _check_dkim,
+        "dmarc": _check_dmarc,
+        "ptr": _check_ptr,
+    }.items():
         try:
-            yield from part(settings, names)
-        except NoAnswer as fault:
-            yield warning(check, f"could not be looked up: {fault}", "run the doctor again")
+            yield from check_records(settings, lookup)
+        except DnsError as fault:
+            yield warning(name, f"could not be looked up: {fault}", "run the doctor again")
 
 
-def _bounces(domain: str, names: DnsLookup) -> Finding:
-    """Return paths are on the From domain: what cannot be sent comes back to it."""
-    exchanges = names.exchanges(domain)
-    if any(exchanges):
-        return well("mx", f"what comes back goes to {', '.join(sorted(exchanges))}")
-    if not exchanges and names.addresses(domain):
-        return well("mx", f"what comes back goes to {domain} itself: it has an address, and no MX record")
-    said = "takes no mail (MX 0 .)" if exchanges else "has neither an MX record nor an address"
+def _check_mx(domain: str, lookup: DnsLookup) -> Finding:
+    """Check that the domain accepts mail: return paths are on it, so bounces are sent there."""
+    hosts = lookup.mail_exchanges(domain)
+    if any(hosts):
+        return ok("mx", f"bounces are sent to {', '.join(sorted(hosts))}")
+    if not hosts and lookup.addresses(domain):
+        return ok("mx", f"bounces are sent to {domain} itself: it has an address, but no MX record")
+    problem = "accepts no mail (MX 0 .)" if hosts else "has neither an MX record nor an address"
     return error(
         "mx",
-        f"{domain} {said}: bounces are lost, and many servers refuse mails from such a domain",
-        f"publish an MX record of {domain} that names a mail server of yours",
+        f"{domain} {problem}: bounces are lost, and many servers refuse mails from such a domain",
+        f"publish an MX record of {domain} that names your mail server",
     )
 
 
-def _spf(settings: Settings, names: DnsLookup) -> Iterator[Finding]:
+def _check_spf(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     domain = settings.mail_domain
-    found = spf.spf_records(names.texts(domain))
-    relay = _public(settings, names)
-    listed = " ".join(f"ip{each.version}:{each}" for each in relay) or "include:… of your relay's provider"
-    if not found:
-        said = f"{domain} has no SPF record, which the large providers ask of everybody who writes to many"
-        yield warning("spf", said, f"publish the TXT record of {domain}: v=spf1 {listed} ~all")
-    elif len(found) > 1:
-        said = f"{domain} has {len(found)} SPF records, and so, by the rules, none"
-        yield error("spf", said, "publish one TXT record that says what they say together")
+    records = spf.spf_records(lookup.texts(domain))
+    addresses = _public_relay_addresses(settings, lookup)
+    if not records:
+        terms = _ip_terms(addresses) or "include:… (as your relay's provider documents it)"
+        message = f"{domain} has no SPF record; large providers require one of bulk senders"
+        yield warning("spf", message, f"publish the TXT record of {domain}: v=spf1 {terms} ~all")
+    elif len(records) > 1:
+        message = f"{domain} has {len(records)} SPF records; receivers then ignore all of them"
+        yield error("spf", message, "merge them into one TXT record")
     else:
-        yield _read_spf(settings, found[0], relay, names)
+        yield _check_spf_record(settings, records[0], addresses, lookup)
 
 
-def _read_spf(settings: Settings, record: str, relay: list[Address], names: DnsLookup) -> Finding:
+def _ip_terms(addresses: list[Address]) -> str:
+    return " ".join(f"ip{address.version}:{address}" for address in addresses)
+
+
+def _check_spf_record(
+    settings: Settings, record: str, addresses: list[Address], lookup: DnsLookup
+) -> Finding:
     domain = settings.mail_domain
-    read = spf.evaluate(domain, record, relay, names)
-    if read.lookups > spf.MAX_LOOKUPS:
-        said = f"the record of {domain} needs over {spf.MAX_LOOKUPS} lookups, and so, by the rules, is none"
+    result = spf.evaluate(domain, record, addresses, lookup)
+    if result.lookups > spf.MAX_LOOKUPS:
+        message = f"the record of {domain} needs over {spf.MAX_LOOKUPS} lookups; receivers then ignore it"
         return error(
-            "spf", said, "leave out includes of providers that you no longer use, or name networks by ip4:"
+            "spf", message, "remove includes of providers that you no longer use, or list networks by ip4:"
         )
-    if read.broken:
-        fix = "mend it, or leave out the part that it concerns: one error makes all of the record void"
-        return error("spf", f"the record of {domain} has an error: {'; '.join(read.broken)}", fix)
-    if read.end not in ("~all", "-all"):
-        said = (
-            f"the record of {domain} ends in {read.end or 'nothing'}: it says of nobody that they are not you"
-        )
-        return warning("spf", said, f"publish: {_ending_well(record)}")
-    return _listed(settings, relay, read)
+    if result.errors:
+        fix = "correct or remove the invalid part: one error invalidates the whole record"
+        return error("spf", f"the record of {domain} has an error: {'; '.join(result.errors)}", fix)
+    if result.default not in ("~all", "-all"):
+        message = f"the record of {domain} ends in {result.default or 'nothing'}: it rejects no other sender"
+        return warning("spf", message, f"publish: {_with_softfail(record)}")
+    return _check_relay_is_listed(settings, addresses, result)
 
 
-def _ending_well(record: str) -> str:
-    kept = [term for term in record.split() if not term.lower().endswith("all") or len(term) > len("+all")]
-    return " ".join([*kept, "~all"])
+def _with_softfail(record: str) -> str:
+    """Replace the `all` term of an SPF record by ~all."""
+    terms = [term for term in record.split() if not term.lower().endswith("all") or len(term) > len("+all")]
+    return " ".join([*terms, "~all"])
 
 
-def _listed(settings: Settings, relay: list[Address], read: spf.SpfResult) -> Finding:
-    shown = f"the record of {settings.mail_domain} ends in {read.end}, after {read.lookups} lookups"
-    if not relay:
-        return well(
+def _check_relay_is_listed(settings: Settings, addresses: list[Address], result: spf.SpfResult) -> Finding:
+    message = f"the record of {settings.mail_domain} ends in {result.default}, after {result.lookups} lookups"
+    if not addresses:
+        return ok(
             "spf",
-            f"{shown}; by which address {settings.smtp_host} reaches the world cannot be seen from here",
-            "the record has to list that address: a mail sent elsewhere shows it in its Received headers",
+            f"{message}; the public address of {settings.smtp_host} cannot be determined from here",
+            "make sure that the record lists the address that the Received headers of a sent mail show",
         )
-    addresses = ", ".join(map(str, relay))
-    if read.lists:
-        return well("spf", f"{shown}, and it lists the relay's address ({addresses})")
-    said = f"{shown}; the relay's own address ({addresses}) is not in it"
-    if read.depends:
-        said += ", as far as can be told: it depends on the mail at hand"
+    addresses_text = ", ".join(map(str, addresses))
+    if result.lists_address:
+        return ok("spf", f"{message}, and it lists the relay's address ({addresses_text})")
+    message += f"; it does not list the relay's own address ({addresses_text})"
+    if result.depends_on_mail:
+        message += ", as far as can be determined without a mail"
     if settings.smtp_host.endswith(settings.mail_domain):
-        terms = " ".join(f"ip{each.version}:{each}" for each in relay)
-        return warning("spf", said, f"if the relay sends from there, put {terms} before {read.end}")
-    advice = "no matter where your provider sends from other addresses, which its include: lists"
-    return well("spf", said, advice)
+        fix = f"if the relay sends from there, put {_ip_terms(addresses)} before {result.default}"
+        return warning("spf", message, fix)
+    advice = "ignore this if your provider sends from other addresses, which its include: lists"
+    return ok("spf", message, advice)
 
 
-def _public(settings: Settings, names: DnsLookup) -> list[Address]:
-    """The addresses of the relay by which the world could know it."""
-    return [each for each in names.addresses(settings.smtp_host) if each.is_global]
+def _public_relay_addresses(settings: Settings, lookup: DnsLookup) -> list[Address]:
+    return [address for address in lookup.addresses(settings.smtp_host) if address.is_global]
 
 
-def _dkim(settings: Settings, names: DnsLookup) -> Iterator[Finding]:
+def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     if not settings.dkim_keys:
         yield warning(
             "dkim",
-            "no key is set: mails are signed only where the relay signs them, which cannot be seen here",
-            f"unless the relay signs for {settings.mail_domain}: make one with `paperboy key dkim dkim.pem`, "
-            "set PAPERBOY_DKIM_KEYS, and publish its record",
+            "no key is set: mails are signed only if the relay signs them, which cannot be checked from here",
+            f"unless the relay signs for {settings.mail_domain}, make a key with "
+            "`paperboy key dkim dkim.pem`, set PAPERBOY_DKIM_KEYS, and publish its record",
         )
     for setting in settings.dkim_keys:
-        with suppress(InvalidSettings):  # which is said among the settings
+        with suppress(InvalidSettings):  # `configuration` reports it
             (key,) = dkim.load([setting])
-            yield _published(key, settings.mail_domain, names)
+            yield _check_dkim_record(key, settings.mail_domain, lookup)
 
 
-def _published(key: dkim.Key, domain: str, names: DnsLookup) -> Finding:
-    check, (name, record) = f"dkim {key.selector}", key.record(domain)
+def _check_dkim_record(key: dkim.Key, domain: str, lookup: DnsLookup) -> Finding:
+    check_name, (name, record) = f"dkim {key.selector}", key.record(domain)
     fix = f"publish the TXT record of {name}: {record}"
-    found = names.texts(name)
-    if not found:
-        return error(check, f"{name} has no record: nobody can verify our signatures", fix)
-    if len(found) > 1:
-        return error(check, f"{name} has {len(found)} records: which one counts is left to chance", fix)
-    held = tags.read(found[0])
-    if not held.get("p"):
-        return error(check, f"the record of {name} has no key in it: p= is empty, which revokes it", fix)
-    if held.get("k", "rsa") != key.algorithm or _public_half(held["p"]) != key.public:
-        return error(
-            check, f"the record of {name} has another key than ours: our signatures fail everywhere", fix
-        )
-    if "y" in held.get("t", "").split(":"):
-        return warning(check, f"the record of {name} says that we are only testing (t=y)", fix)
-    return well(check, f"{name} has the public half of our key")
+    texts = lookup.texts(name)
+    if not texts:
+        return error(check_name, f"{name} has no record: receivers cannot verify our signatures", fix)
+    if len(texts) > 1:
+        return error(check_name, f"{name} has {len(texts)} records: receivers may use any of them", fix)
+    published = parse_tags(texts[0])
+    if not published.get("p"):
+        return error(check_name, f"the record of {name} has no key: an empty p= revokes it", fix)
+    if published.get("k", "rsa") != key.algorithm or _decode_public_key(published["p"]) != key.public:
+        message = f"the record of {name} has a different key than ours: all our signatures fail"
+        return error(check_name, message, fix)
+    if "y" in published.get("t", "").split(":"):
+        return warning(check_name, f"the record of {name} says that this domain is testing DKIM (t=y)", fix)
+    return ok(check_name, f"{name} has our public key")
 
 
-def _public_half(published: str) -> bytes:
-    """What `p=` holds; an RSA key is published in either of two shapes, and here always in one."""
+def _decode_public_key(published: str) -> bytes:
+    """Decode a `p=` tag. RSA keys may be published in two encodings; return SubjectPublicKeyInfo for both."""
     try:
         raw = base64.b64decode(published, validate=True)
     except ValueError:
@@ -168,59 +176,59 @@ def _public_half(published: str) -> bytes:
     return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
-def _dmarc(settings: Settings, names: DnsLookup) -> Iterator[Finding]:
+def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     domain = settings.mail_domain
-    at, found = _policies(domain, names)
-    if not found:
+    name, records = _dmarc_records(domain, lookup)
+    if not records:
         yield warning(
             "dmarc",
-            f"{domain} has no DMARC record, which the large providers ask of everybody who writes to many",
+            f"{domain} has no DMARC record; large providers require one of bulk senders",
             f"publish the TXT record of _dmarc.{domain}: v=DMARC1; p=none; rua=mailto:postmaster@{domain}",
         )
-    elif len(found) > 1:
-        yield warning(
-            "dmarc", f"{at} has {len(found)} DMARC records, and so, by the rules, none", "keep one of them"
-        )
+    elif len(records) > 1:
+        message = f"{name} has {len(records)} DMARC records; receivers then ignore all of them"
+        yield warning("dmarc", message, "keep one of them")
     else:
-        said = tags.read(found[0])
-        policy = (said.get("sp") if at != f"_dmarc.{domain}" else "") or said.get("p", "")
+        tags = parse_tags(records[0])
+        policy = (tags.get("sp") if name != f"_dmarc.{domain}" else "") or tags.get("p", "")
         if policy.lower() not in ("none", "quarantine", "reject"):
-            yield warning(
-                "dmarc", f"the record of {at} names no policy", f"publish: {found[0].rstrip('; ')}; p=none"
-            )
+            fix = f"publish: {records[0].rstrip('; ')}; p=none"
+            yield warning("dmarc", f"the record of {name} has no valid policy", fix)
             return
-        aligned = "From, return path and signatures are all on that domain, so each of SPF and DKIM is enough"
-        yield well("dmarc", f"the policy of {domain} is {policy.lower()} (by {at}); {aligned}")
+        alignment = "From, return path and signatures are all on that domain, so SPF or DKIM alone is enough"
+        yield ok("dmarc", f"the policy of {domain} is {policy.lower()} (from {name}); {alignment}")
 
 
-def _policies(domain: str, names: DnsLookup) -> tuple[str, list[str]]:
-    """The nearest records, from the domain up to, but not at, the top level."""
+def _dmarc_records(domain: str, lookup: DnsLookup) -> tuple[str, list[str]]:
+    """Return the nearest DMARC records and their name, from the domain up to, but not at, the top level."""
     labels = domain.split(".")
     for start in range(max(1, len(labels) - 1)):
-        at = "_dmarc." + ".".join(labels[start:])
-        found = [text for text in names.texts(at) if text.replace(" ", "").lower().startswith("v=dmarc1")]
-        if found:
-            return at, found
+        name = "_dmarc." + ".".join(labels[start:])
+        records = [
+            text for text in lookup.texts(name) if text.replace(" ", "").lower().startswith("v=dmarc1")
+        ]
+        if records:
+            return name, records
     return f"_dmarc.{domain}", []
 
 
-def _ptr(settings: Settings, names: DnsLookup) -> Iterator[Finding]:
-    relay = _public(settings, names)
-    if not relay:
-        yield well(
+def _check_ptr(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
+    addresses = _public_relay_addresses(settings, lookup)
+    if not addresses:
+        yield ok(
             "ptr",
-            f"the relay {settings.smtp_host} has no public address: the one by which it sends needs a PTR "
-            "record, which cannot be seen from here",
+            f"the relay {settings.smtp_host} has no public address; the address that it sends from needs a "
+            "PTR record, which cannot be checked from here",
         )
-    for address in relay:
-        known = names.names_of(address)
-        confirmed = [name for name in known if address in names.addresses(name)]
+    for address in addresses:
+        names = lookup.host_names(address)
+        confirmed = [name for name in names if address in lookup.addresses(name)]
         if confirmed:
-            yield well("ptr", f"the relay's address {address} is {confirmed[0]}, which leads back to it")
+            yield ok("ptr", f"the relay's address {address} is {confirmed[0]}, which resolves back to it")
             continue
-        said = f"names {known[0]}, which does not lead back to it" if known else "has no PTR record"
+        problem = f"names {names[0]}, which does not resolve back to it" if names else "has no PTR record"
         yield warning(
             "ptr",
-            f"the relay's address {address} {said}: large providers refuse mails from there",
-            f"have whoever gave you {address} set its PTR record to the relay's name, which leads back",
+            f"the relay's address {address} {problem}: large providers refuse mails from it",
+            f"ask the provider of {address} to set its PTR record to the relay's name, which resolves back",
         )

@@ -1,4 +1,4 @@
-"""What the doctor finds: each thing that was looked at, how it is, and how to mend it."""
+"""The result of a check: its name, how serious it is, a message and how to fix it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from enum import StrEnum
 class Level(StrEnum):
     OK = "ok"
     WARNING = "warning"  # it works, but not as well as it should
-    ERROR = "error"  # mails are not sent, or not rightly
+    ERROR = "error"  # mails are not sent, or are sent wrongly
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. Whatever is not well comes with its remedy."""
+    """The result of one check. A warning or error always comes with a fix."""
 
     check: str
     level: Level
-    said: str
+    message: str
     fix: str = ""
 
 
-def well(check: str, said: str, advice: str = "") -> Finding:
-    return Finding(check, Level.OK, said, advice)
+def ok(check: str, message: str, advice: str = "") -> Finding:
+    return Finding(check, Level.OK, message, advice)
 
 
-def warning(check: str, said: str, fix: str) -> Finding:
-    return Finding(check, Level.WARNING, said, fix)
+def warning(check: str, message: str, fix: str) -> Finding:
+    return Finding(check, Level.WARNING, message, fix)
 
 
-def error(check: str, said: str, fix: str) -> Finding:
-    return Finding(check, Level.ERROR, said, fix)
+def error(check: str, message: str, fix: str) -> Finding:
+    return Finding(check, Level.ERROR, message, fix)

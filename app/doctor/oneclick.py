@@ -1,4 +1,4 @@
-"""Leaving by one click (RFC 8058), done to our own web app, without a network."""
+"""Check one-click unsubscribing (RFC 8058) by calling our own web app, without a network."""
 
 from __future__ import annotations
 
@@ -11,82 +11,81 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp
 
 from app.application import Application
-from app.doctor.findings import Finding, error, well
-from app.doctor.message_checks import OURS
+from app.doctor.findings import Finding, error, ok
+from app.doctor.message_checks import REPORT_BUG
 from app.storage.models import Subscriber, SubscriberState
 
-_FIELD, _VALUE, _EDGE = "List-Unsubscribe", "One-Click", "=_oneclick"
+_FIELD, _VALUE, _BOUNDARY = "List-Unsubscribe", "One-Click", "=_oneclick"
 _MULTIPART = (
-    f'--{_EDGE}\r\nContent-Disposition: form-data; name="{_FIELD}"\r\n\r\n{_VALUE}\r\n--{_EDGE}--\r\n'
+    f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{_FIELD}"\r\n\r\n{_VALUE}\r\n--{_BOUNDARY}--\r\n'
 )
-# How mail programs send the promised field.
-FORMS = {
+# Content type and body of the request, in each encoding that mail programs use.
+FORM_ENCODINGS = {
     "urlencoded": ("application/x-www-form-urlencoded", f"{_FIELD}={_VALUE}"),
-    "multipart": (f"multipart/form-data; boundary={_EDGE}", _MULTIPART),
+    "multipart": (f"multipart/form-data; boundary={_BOUNDARY}", _MULTIPART),
 }
 
 
 @dataclass
 class Reply:
-    """What the web app answered."""
+    """Status and headers of the web app's response."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def look(app: Application, site: ASGIApp, reader_id: int, way_out: str) -> Iterator[Finding]:
-    """Open the link, then leave by it, in each of the ways; the reader is to be nobody's."""
-    faults = [
-        _opened(app, site, reader_id, way_out),
-        *(_left(app, site, reader_id, way_out, each) for each in FORMS),
+def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iterator[Finding]:
+    """Open the unsubscribe link, then post to it in each encoding. The subscriber must be a test one."""
+    problems = [
+        _check_opening(app, site, subscriber_id, url),
+        *(_check_posting(app, site, subscriber_id, url, encoding) for encoding in FORM_ENCODINGS),
     ]
-    found = [fault for fault in faults if fault]
-    yield from (error("one-click", fault, OURS) for fault in found)
-    if not found:
-        ways = " and ".join(FORMS)
-        yield well(
-            "one-click", f"one POST ({ways}) to the link in the mail is enough; opening it changes nothing"
+    problems = [problem for problem in problems if problem]
+    yield from (error("one-click", problem, REPORT_BUG) for problem in problems)
+    if not problems:
+        encodings = " and ".join(FORM_ENCODINGS)
+        yield ok(
+            "one-click",
+            f"one POST ({encodings}) to the link in the mail unsubscribes; opening the link changes nothing",
         )
 
 
-def _opened(app: Application, site: ASGIApp, reader_id: int, way_out: str) -> str:
-    """Scanners open every link."""
-    reply = asked(site, "GET", way_out)
-    if _state(app, reader_id) is not SubscriberState.ACTIVE:
-        return "whoever opens the link is unsubscribed, scanners of mails included"
+def _check_opening(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> str:
+    """Return the problem with opening the link, if any. It must change nothing: mail scanners open links."""
+    reply = send_request(site, "GET", url)
+    if _state(app, subscriber_id) is not SubscriberState.ACTIVE:
+        return "opening the link unsubscribes, so mail scanners unsubscribe readers"
     return "" if reply.status == 200 else f"the link in the mail cannot be opened: HTTP {reply.status}"
 
 
-def _left(app: Application, site: ASGIApp, reader_id: int, way_out: str, form: str) -> str:
-    _set_active(app, reader_id)
-    reply = asked(site, "POST", way_out, *FORMS[form])
+def _check_posting(app: Application, site: ASGIApp, subscriber_id: int, url: str, encoding: str) -> str:
+    """Return the problem with posting to the link, if any."""
+    with app.db.write() as session:
+        session.get_one(Subscriber, subscriber_id).state = SubscriberState.ACTIVE
+    reply = send_request(site, "POST", url, *FORM_ENCODINGS[encoding])
     if 300 <= reply.status < 400:
-        return f"a POST ({form}) is sent on to {reply.headers.get('location')}: mail programs do not follow"
+        location = reply.headers.get("location")
+        return f"a POST ({encoding}) is redirected to {location}: mail programs do not follow redirects"
     if not 200 <= reply.status < 300:
-        return f"a POST ({form}) without a login is answered with HTTP {reply.status}"
-    if _state(app, reader_id) is not SubscriberState.UNSUBSCRIBED:
-        return f"a POST ({form}) is answered well, and does not unsubscribe"
+        return f"a POST ({encoding}) without a login fails with HTTP {reply.status}"
+    if _state(app, subscriber_id) is not SubscriberState.UNSUBSCRIBED:
+        return f"a POST ({encoding}) succeeds, but does not unsubscribe"
     return ""
 
 
-def _state(app: Application, reader_id: int) -> SubscriberState:
+def _state(app: Application, subscriber_id: int) -> SubscriberState:
     with app.db.read() as session:
-        return session.get_one(Subscriber, reader_id).state
+        return session.get_one(Subscriber, subscriber_id).state
 
 
-def _set_active(app: Application, reader_id: int) -> None:
-    with app.db.write() as session:
-        session.get_one(Subscriber, reader_id).state = SubscriberState.ACTIVE
+def send_request(site: ASGIApp, method: str, url: str, content_type: str = "", body: str = "") -> Reply:
+    """Send a request without cookies or a login to an ASGI app, and return its reply."""
+    return asyncio.run(_send_request(site, method, url, content_type, body))
 
 
-def asked(site: ASGIApp, method: str, url: str, kind: str = "", body: str = "") -> Reply:
-    """What a request is answered that comes without cookies or a login, as if by network."""
-    return asyncio.run(_ask(site, method, url, kind, body))
-
-
-async def _ask(site: ASGIApp, method: str, url: str, kind: str, body: str) -> Reply:
+async def _send_request(site: ASGIApp, method: str, url: str, content_type: str, body: str) -> Reply:
     parts, reply = urlsplit(url), Reply()
-    headers = {"host": parts.netloc, "content-type": kind, "content-length": str(len(body))}
+    headers = {"host": parts.netloc, "content-type": content_type, "content-length": str(len(body))}
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},

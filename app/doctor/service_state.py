@@ -1,4 +1,4 @@
-"""The database, and what happened in it lately: sources, jobs, late digests, pauses, models."""
+"""Check the database and its records: sources, jobs, late digests, the ledger, pauses, keys and models."""
 
 from __future__ import annotations
 
@@ -14,97 +14,99 @@ from sqlmodel import Session, col, select
 
 from app.delivery import ledger
 from app.digests import planning, reconciliation
-from app.doctor.findings import Finding, Level, error, warning, well
+from app.doctor.findings import Finding, Level, error, ok, warning
 from app.errors import ClockError
 from app.relevance import model_store
 from app.storage import api_keys
 from app.storage.database import ROOT, Database
 from app.storage.models import JobRun, SendingPause, Source, Subscriber, SubscriberState
 
-LATE = timedelta(minutes=5)  # the schedule ticks every minute
+LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
-STALE = timedelta(days=3)  # longer than a weekend, when sources are silent
+STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
 
 
-def schema(db: Database) -> tuple[str | None, str | None]:
-    """The revision that the database is at, and the newest one there is."""
+def schema_revisions(db: Database) -> tuple[str | None, str | None]:
+    """Return the current revision of the database and the newest available one."""
     with db.engine.connect() as connection:
         current = MigrationContext.configure(connection).get_current_revision()
     return current, ScriptDirectory(str(ROOT / "migrations")).get_current_head()
 
 
-def look(db: Database, held: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
-    """All of it. Nothing is asked of a database that cannot be reached, or is not up to date."""
-    found = _database(db)
-    yield found
-    if found.level is Level.ERROR:
+def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
+    """Check the database. Its records are read only if it is reachable and up to date."""
+    finding = _check_database(db)
+    yield finding
+    if finding.level is Level.ERROR:
         return
     with db.read() as session:
-        yield from _sources(session, now)
-        yield from _runs(session)
-        yield _lateness(session, now)
-        yield _clocks(session, now)
-        yield _ledger(session, now)
-        yield from _pauses(session)
-        yield from _keys(session, now)
-        yield from _models(session, held)
+        yield from _check_sources(session, now)
+        yield from _check_jobs(session)
+        yield _check_lateness(session, now)
+        yield _check_clocks(session, now)
+        yield _check_ledger(session, now)
+        yield from _check_pauses(session)
+        yield from _check_keys(session, now)
+        yield from _check_models(session, models)
 
 
-def _database(db: Database) -> Finding:
-    shown = db.url.render_as_string(hide_password=True)
+def _check_database(db: Database) -> Finding:
+    url = db.url.render_as_string(hide_password=True)
     try:
-        current, newest = schema(db)
+        current, newest = schema_revisions(db)
     except SQLAlchemyError as fault:
-        said = str(fault).partition("\n")[0]
-        return error("database", f"{shown}: {said}", "check PAPERBOY_DATABASE_URL")
+        message = str(fault).partition("\n")[0]
+        return error("database", f"{url}: {message}", "check PAPERBOY_DATABASE_URL")
     if current != newest:
-        said = f"{shown} is at revision {current or 'none'}, the newest is {newest}"
-        return error("database", said, "run `paperboy migrate`")
-    return well("database", f"{shown} is reachable and up to date")
+        message = f"{url} is at revision {current or 'none'}; the newest is {newest}"
+        return error("database", message, "run `paperboy migrate`")
+    return ok("database", f"{url} is reachable and up to date")
 
 
-def _sources(session: Session, now: datetime) -> Iterator[Finding]:
+def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
     sources = session.exec(select(Source).order_by(col(Source.name))).all()
     if not sources:
-        yield warning("sources", "there is no source yet", "run `paperboy ingest`, or add one")
+        yield warning(
+            "sources", "there are no sources yet", "run `paperboy ingest`, or `paperboy sources add`"
+        )
     for source in sources:
-        if source.next_poll_at or source.polled_at:  # others are names under which files were read
-            yield _source(source, now)
+        if source.next_poll_at or source.polled_at:  # other rows only name files that were read
+            yield _check_source(source, now)
 
 
-def _source(source: Source, now: datetime) -> Finding:
-    check = f"source {source.name}"
+def _check_source(source: Source, now: datetime) -> Finding:
+    name = f"source {source.name}"
     if source.paused:
-        fix = f"run `paperboy sources resume {shlex.quote(source.name)}` when it may go on"
-        return warning(check, "is paused", fix)
+        fix = f"run `paperboy sources resume {shlex.quote(source.name)}` to poll it again"
+        return warning(name, "is paused", fix)
     if source.failures:
         times = "once" if source.failures == 1 else f"{source.failures} times in a row"
         return Finding(
-            check,
+            name,
             Level.ERROR if source.failures > 2 else Level.WARNING,
-            f"failed {times}: {source.last_error or 'it did not say why'}",
-            "it is asked again by itself; if this goes on, look at its address and at the network",
+            f"failed {times}: {source.last_error or 'no reason is known'}",
+            "it is retried automatically; if it keeps failing, check its address and the network",
         )
     if source.next_poll_at and source.polled_at and now - source.polled_at > STALE:
-        said = f"was last read at {source.polled_at:%Y-%m-%d %H:%M} UTC"
-        return warning(check, said, "is the schedule running? See `paperboy serve` or `worker`")
-    last = f", last read at {source.polled_at:%Y-%m-%d %H:%M} UTC" if source.polled_at else ""
-    return well(check, f"is well{last}")
+        message = f"was last polled at {source.polled_at:%Y-%m-%d %H:%M} UTC"
+        return warning(name, message, "make sure that `paperboy serve` or `paperboy worker` runs")
+    last = f"was polled at {source.polled_at:%Y-%m-%d %H:%M} UTC" if source.polled_at else "not polled yet"
+    return ok(name, last)
 
 
-def _runs(session: Session) -> Iterator[Finding]:
+def _check_jobs(session: Session) -> Iterator[Finding]:
     newest = select(func.max(JobRun.id)).where(col(JobRun.ended_at).is_not(None)).group_by(JobRun.job)
     for run in session.exec(select(JobRun).where(col(JobRun.id).in_(newest)).order_by(JobRun.job)):
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
         if run.error:
-            fix = f"see the run: GET /api/v1/runs/{run.id}, or the log"
-            yield warning(f"job {run.job}", f"went wrong at {when}: {run.error}", fix)
+            fix = f"for details, see GET /api/v1/runs/{run.id} or the log"
+            yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix)
         else:
-            yield well(f"job {run.job}", f"last ran at {when}")
+            yield ok(f"job {run.job}", f"last ran at {when}")
 
 
 def lateness(session: Session, now: datetime) -> timedelta:
-    """For how long the digest that has been due the longest is waiting to be composed."""
+    """Return how long the digest that is due the longest has been waiting to be composed."""
     oldest = session.exec(
         select(func.min(Subscriber.next_due_at)).where(
             Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now
@@ -113,73 +115,73 @@ def lateness(session: Session, now: datetime) -> timedelta:
     return now - oldest if oldest else timedelta()
 
 
-def _lateness(session: Session, now: datetime) -> Finding:
+def _check_lateness(session: Session, now: datetime) -> Finding:
     late = lateness(session, now)
     if late <= LATE:
-        return well("schedule", "no digest is late")
+        return ok("schedule", "no digest is late")
     return error(
         "schedule",
-        f"a digest has been due for {_in_words(late)}: nothing is running the schedule",
+        f"a digest has been due for {_format_span(late)}: the schedule is not running",
         "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`",
     )
 
 
-def _clocks(session: Session, now: datetime) -> Finding:
+def _check_clocks(session: Session, now: datetime) -> Finding:
     try:
         planning.check_clock(session, now)
     except ClockError as fault:
-        return error("clock", str(fault), "set the clocks by NTP, here and on the database's machine")
-    return well("clock", "this machine and the database agree on the time")
+        return error("clock", str(fault), "synchronise the clocks of this machine and of the database by NTP")
+    return ok("clock", "this machine and the database have the same time")
 
 
-def _ledger(session: Session, now: datetime) -> Finding:
-    """Compare the ledger of these days with who was due."""
+def _check_ledger(session: Session, now: datetime) -> Finding:
+    """Compare the ledger since yesterday with the subscribers who were due."""
     faults = reconciliation.reconcile_recent(session, now).describe_faults()
     if not faults:
-        return well("ledger", "everybody who was due since yesterday is in it, and nobody else")
-    fix = "look for “reader not planned” in the log; if there is none, please report this with the log"
-    return error("ledger", f"since yesterday {faults}", fix)
+        return ok("ledger", "it has exactly one entry for each digest that was due since yesterday")
+    fix = "look for “reader not planned” in the log; if it is not there, please report this with the log"
+    return error("ledger", f"since yesterday: {faults}", fix)
 
 
-def _in_words(span: timedelta) -> str:
-    """In the largest unit of which there are two at least."""
+def _format_span(span: timedelta) -> str:
+    """Format a time span in the largest unit that it has at least two of."""
     units = (("days", timedelta(days=1)), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1)))
-    unit, length = next((each for each in units if span >= 2 * each[1]), units[-1])
+    unit, length = next(((name, size) for name, size in units if span >= 2 * size), units[-1])
     return f"{round(span / length)} {unit}"
 
 
-def _pauses(session: Session) -> Iterator[Finding]:
+def _check_pauses(session: Session) -> Iterator[Finding]:
     for pause in session.exec(select(SendingPause)):
         everything = pause.edition == ledger.ALL_EDITIONS
-        what = "all sending" if everything else f"edition {pause.edition}"
-        which = "" if everything else f" --edition {shlex.quote(pause.edition)}"
+        scope = "all sending" if everything else f"edition {pause.edition}"
+        option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
         yield warning(
             "sending",
-            f"{what} is paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
-            f"run `paperboy sending resume{which}` when the reason is gone",
+            f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
+            f"run `paperboy sending resume{option}` when the reason no longer applies",
         )
 
 
-def _keys(session: Session, now: datetime) -> Iterator[Finding]:
+def _check_keys(session: Session, now: datetime) -> Iterator[Finding]:
     for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
         assert key.expires_at is not None  # noqa: S101 - the query compares it
-        when = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"
+        message = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"
         name = shlex.quote(key.name)
-        fix = f"run `paperboy key revoke {name}`, and `paperboy key create {name}` where it is still in use"
-        yield warning(f"key {key.name}", when, fix)
+        fix = f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
+        yield warning(f"key {key.name}", message, fix)
 
 
-def _models(session: Session, held: model_store.ModelStore) -> Iterator[Finding]:
-    versions = held.versions(session)
-    used = next((version for version in versions if version.in_use), None)
+def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[Finding]:
+    versions = models.versions(session)
+    current = next((version for version in versions if version.in_use), None)
     for version in model_store.rejected_versions(versions):
-        said = f"model {version.id} of {version.fitted_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
-        yield warning("model", said, "run `paperboy model learn` to make a new one")
-    if used:
-        learned = f"learned from {used.archive.papers} papers at {used.fitted_at:%Y-%m-%d %H:%M} UTC"
-        yield well("model", f"model {used.id} is in use, {learned}")
-    elif held.needs_training(session):
-        said = "the archive is large enough to learn from, and nothing was learned: what was shipped serves"
-        yield warning("model", said, "run `paperboy model learn`")
+        message = f"model {version.id} of {version.fitted_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
+        yield warning("model", message, "run `paperboy model learn` to train a new one")
+    if current:
+        trained = f"trained on {current.archive.papers} papers at {current.fitted_at:%Y-%m-%d %H:%M} UTC"
+        yield ok("model", f"model {current.id} is in use, {trained}")
+    elif models.needs_training(session):
+        message = "the bundled model is in use, although the archive is large enough to train one"
+        yield warning("model", message, "run `paperboy model learn`")
     else:
-        yield well("model", "what was shipped serves: the archive is young")
+        yield ok("model", "the bundled model is in use: the archive is still too small to train one")

@@ -1,4 +1,4 @@
-"""A mail server that keeps what it gets, byte for byte: nothing is parsed, mended or refused."""
+"""A mail server that stores what it receives byte for byte. It parses, changes and refuses nothing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import cast
 
 HOST = "127.0.0.1"
-PATIENCE = 20.0  # seconds that a sender may be silent
+TIMEOUT = 20.0  # seconds that a sender may be silent
 _END = b"\r\n.\r\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMail:
-    """A mail as it came over the wire, with the envelope it came in; only the dots are unstuffed."""
+    """A mail with its envelope, as it was received; only the dot-stuffing is undone."""
 
     sender: str
     recipient: str
@@ -23,21 +23,21 @@ class ReceivedMail:
 
 
 class Sink:
-    """Listens on a free port of this machine, as long as it is a context; announces what good relays do."""
+    """An SMTP server on a free local port, running while its context is open. It offers usual extensions."""
 
-    announces = ("PIPELINING", "SIZE 10240000", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES")
+    extensions = ("PIPELINING", "SIZE 10240000", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES")
 
     def __init__(self) -> None:
-        self.taken: list[ReceivedMail] = []
+        self.received: list[ReceivedMail] = []
         self._server = _Server(self)
 
     @property
     def port(self) -> int:
         return int(self._server.server_address[1])
 
-    def take(self, mail: ReceivedMail) -> None:
-        """Called with each mail, in the thread of its connection."""
-        self.taken.append(mail)
+    def receive(self, mail: ReceivedMail) -> None:
+        """Store a mail. This is called in the thread of its connection."""
+        self.received.append(mail)
 
     def __enter__(self) -> Sink:
         self._server.server_bind()
@@ -54,58 +54,58 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self, sink: Sink) -> None:
-        super().__init__((HOST, 0), _Conversation, bind_and_activate=False)
+        super().__init__((HOST, 0), _SmtpHandler, bind_and_activate=False)
         self.sink = sink
 
     def handle_error(self, *_: object) -> None:
-        """A sender that broke off knows more about it than we do."""
+        """Ignore broken connections: the sender reports them."""
 
 
-class _Conversation(socketserver.StreamRequestHandler):
-    """One connection (RFC 5321), also with one that does not wait for the answers (RFC 2920)."""
+class _SmtpHandler(socketserver.StreamRequestHandler):
+    """One connection (RFC 5321), with or without pipelining (RFC 2920)."""
 
-    timeout = PATIENCE
+    timeout = TIMEOUT
 
     def handle(self) -> None:
         sink = cast("_Server", self.server).sink
         sender, recipients = "", list[str]()
-        self._say("220 sink ready")
+        self._reply("220 sink ready")
         while line := self.rfile.readline(2000):
             verb, argument = line[:4].upper(), line.decode("utf-8", "replace").partition(":")[2]
             if verb == b"EHLO":
-                self._say(*(f"250-{each}" for each in ("sink", *sink.announces)), "250 HELP")
+                self._reply(*(f"250-{extension}" for extension in ("sink", *sink.extensions)), "250 HELP")
             elif verb == b"MAIL":
                 sender, recipients = _path(argument), []
-                self._say("250 2.1.0 ok")
+                self._reply("250 2.1.0 ok")
             elif verb == b"RCPT":
                 recipients.append(_path(argument))
-                self._say("250 2.1.5 ok")
+                self._reply("250 2.1.5 ok")
             elif verb == b"DATA":
-                self._say("354 go on")
-                raw = self._body()
+                self._reply("354 go on")
+                raw = self._read_data()
                 for recipient in recipients:
-                    sink.take(ReceivedMail(sender, recipient, raw))
-                self._say("250 2.0.0 kept")
+                    sink.receive(ReceivedMail(sender, recipient, raw))
+                self._reply("250 2.0.0 kept")
             elif verb == b"QUIT":
-                self._say("221 2.0.0 bye")
+                self._reply("221 2.0.0 bye")
                 return
             else:
-                self._say("250 2.0.0 ok")
+                self._reply("250 2.0.0 ok")
 
-    def _body(self) -> bytes:
-        """All up to the final dot, read by LF so that a bare one is kept as it came."""
+    def _read_data(self) -> bytes:
+        """Read up to the final dot. Lines are split at LF, which preserves bare CRs and LFs."""
         raw = bytearray(b"\r\n")
         while not raw.endswith(_END):
-            more = self.rfile.readline()
-            if not more:
-                raise ConnectionResetError("the sender left in the middle of a mail")
-            raw += more
+            line = self.rfile.readline()
+            if not line:
+                raise ConnectionResetError("the sender disconnected in the middle of a mail")
+            raw += line
         return bytes(raw[: 2 - len(_END)]).replace(b"\r\n.", b"\r\n")[2:]
 
-    def _say(self, *lines: str) -> None:
+    def _reply(self, *lines: str) -> None:
         self.wfile.write("".join(f"{line}\r\n" for line in lines).encode())
 
 
 def _path(argument: str) -> str:
-    """The address between the brackets of MAIL FROM:<…> or RCPT TO:<…>."""
+    """Return the address between the brackets of MAIL FROM:<…> or RCPT TO:<…>."""
     return argument.partition("<")[2].partition(">")[0]

@@ -1,4 +1,4 @@
-"""What an SPF record says (RFC 7208), as far as it can be said without a mail at hand."""
+"""SPF evaluation (RFC 7208), as far as it is possible without a mail."""
 
 from __future__ import annotations
 
@@ -8,63 +8,65 @@ from ipaddress import ip_network
 
 from app.doctor.dns_lookup import Address, DnsLookup
 
-MOST_LOOKUPS = 10
-_ASKS = {"include", "a", "mx", "ptr", "exists", "redirect"}
+MAX_LOOKUPS = 10
+_LOOKUP_TERMS = {"include", "a", "mx", "ptr", "exists", "redirect"}
 
 
 @dataclass
-class Reading:
-    """What following a record through all that it includes has shown."""
+class SpfResult:
+    """The result of evaluating a record together with everything that it includes."""
 
     lookups: int = 0
-    lists: bool = False  # one of the addresses that were asked about
-    depends: bool = False  # on the mail at hand, by a macro, `ptr` or `exists`
-    broken: list[str] = field(default_factory=list)
-    end: str = ""  # how the record itself ends: "-all", "~all", "?all", "+all", or "" where it does not say
+    lists_address: bool = False  # whether it lists one of the given addresses
+    depends_on_mail: bool = False  # it has a macro, `ptr` or `exists`
+    errors: list[str] = field(default_factory=list)
+    default: str = ""  # "-all", "~all", "?all" or "+all"; empty if the record has no such term
 
 
-def records(texts: Collection[str]) -> list[str]:
-    """The SPF records among the TXT records of a domain."""
+def spf_records(texts: Collection[str]) -> list[str]:
+    """Return the SPF records among the TXT records of a domain."""
     return [text for text in texts if text.lower() == "v=spf1" or text.lower().startswith("v=spf1 ")]
 
 
-def read(domain: str, record: str, asked: Collection[Address], names: DnsLookup) -> Reading:
-    """Follow a record as a receiver does, to see whether it lists any of these addresses."""
-    reading = Reading()
-    reading.end = _follow(domain, record, asked, names, reading)
-    return reading
+def evaluate(domain: str, record: str, addresses: Collection[Address], dns: DnsLookup) -> SpfResult:
+    """Evaluate a record as a receiver does, to see whether it lists any of these addresses."""
+    result = SpfResult()
+    result.default = _follow(domain, record, addresses, dns, result)
+    return result
 
 
-def _follow(domain: str, record: str, asked: Collection[Address], names: DnsLookup, into: Reading) -> str:
-    """Add what a record says; how it ends, by itself or by what it redirects to."""
-    end = redirect = ""
+def _follow(
+    domain: str, record: str, addresses: Collection[Address], dns: DnsLookup, result: SpfResult
+) -> str:
+    """Add a record to the result. Return its `all` term, or the one of the record it redirects to."""
+    default = redirect = ""
     for sign, name, value in _terms(record):
-        into.lookups += name in _ASKS
-        if into.lookups > MOST_LOOKUPS:
-            return end
+        result.lookups += name in _LOOKUP_TERMS
+        if result.lookups > MAX_LOOKUPS:
+            return default
         if name == "all":
-            end = (sign or "+") + "all"
+            default = (sign or "+") + "all"
         elif name in ("exists", "ptr") or "%{" in value:
-            into.depends = True
+            result.depends_on_mail = True
         elif name == "redirect":
             redirect = value
         elif name == "include":
-            _enter(value, asked, names, into)
-        elif sign in ("", "+") and _lists(domain, name, value, asked, names, into):
-            into.lists = True
-    return end or (_enter(redirect, asked, names, into) if redirect else "")
+            _follow_domain(value, addresses, dns, result)
+        elif sign in ("", "+") and _term_lists(domain, name, value, addresses, dns, result):
+            result.lists_address = True
+    return default or (_follow_domain(redirect, addresses, dns, result) if redirect else "")
 
 
-def _enter(domain: str, asked: Collection[Address], names: DnsLookup, into: Reading) -> str:
-    found = records(names.texts(domain))
-    if len(found) != 1:
-        into.broken.append(f"{domain} has {len(found) or 'no'} SPF record{'s' * (len(found) > 1)}")
+def _follow_domain(domain: str, addresses: Collection[Address], dns: DnsLookup, result: SpfResult) -> str:
+    records = spf_records(dns.texts(domain))
+    if len(records) != 1:
+        result.errors.append(f"{domain} has {len(records) or 'no'} SPF record{'s' * (len(records) > 1)}")
         return ""
-    return _follow(domain, found[0], asked, names, into)
+    return _follow(domain, records[0], addresses, dns, result)
 
 
 def _terms(record: str) -> Iterator[tuple[str, str, str]]:
-    """The qualifier, the name in lower case and the value of each term."""
+    """Yield the qualifier, the name in lower case and the value of each term."""
     for term in record.split()[1:]:
         sign = term[0] if term[0] in "+-~?" else ""
         bare = term.removeprefix(sign)
@@ -78,28 +80,30 @@ def _terms(record: str) -> Iterator[tuple[str, str, str]]:
         yield sign, name.lower(), value
 
 
-def _lists(
-    domain: str, name: str, value: str, asked: Collection[Address], names: DnsLookup, into: Reading
+def _term_lists(
+    domain: str, name: str, value: str, addresses: Collection[Address], dns: DnsLookup, result: SpfResult
 ) -> bool:
+    """Return whether an ip4, ip6, a or mx term lists one of the addresses."""
     host, slash, length = value.partition("/")
     hosts: list[str] = []
     if name in ("ip4", "ip6"):
-        return _within(asked, value, into)
+        return _network_contains(value, addresses, result)
     if name == "a":
         hosts = [host or domain]
     elif name == "mx":
-        hosts = names.exchanges(host or domain)
+        hosts = dns.mail_exchanges(host or domain)
     prefix = slash + length.partition("/")[0] if slash and length[:1] != "/" else ""
-    found = [address for each in hosts for address in names.addresses(each)]
+    resolved = [address for name in hosts for address in dns.addresses(name)]
     return any(
-        _within(asked, f"{address}{prefix if address.version == 4 else ''}", into) for address in found
+        _network_contains(f"{address}{prefix if address.version == 4 else ''}", addresses, result)
+        for address in resolved
     )
 
 
-def _within(asked: Collection[Address], network: str, into: Reading) -> bool:
+def _network_contains(text: str, addresses: Collection[Address], result: SpfResult) -> bool:
     try:
-        net = ip_network(network, strict=False)
+        network = ip_network(text, strict=False)
     except ValueError:
-        into.broken.append(f"“{network}” is no address")
+        result.errors.append(f"“{text}” is not an IP address or network")
         return False
-    return any(address.version == net.version and address in net for address in asked)
+    return any(address.version == network.version and address in network for address in addresses)

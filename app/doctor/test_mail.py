@@ -1,8 +1,8 @@
-"""A digest is sent before the first real one: by the real code and settings, to a mail server of our own.
+"""Send a test digest to a mail server of our own, with the real code and settings, and check what arrives.
 
-For one moment there is a whole second service, with a database, a secret and one invented reader of its own,
-which reads papers of the demo's sample. So nothing of it can touch the service that is examined: what it
-sends reaches this process alone, and its links open nothing elsewhere.
+A temporary second service does this. It has its own database, secret and subscriber, and reads the bundled
+sample. It cannot affect the examined service: its mail is delivered to this process only, and its links
+work nowhere else.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sqlmodel import select
 from app import pipeline, subscribers
 from app.application import Application
 from app.doctor import message_checks, oneclick
-from app.doctor.findings import Finding, error, well
-from app.doctor.message_checks import OURS, Mail
+from app.doctor.findings import Finding, error, ok
+from app.doctor.message_checks import REPORT_BUG, Mail
 from app.doctor.smtp_sink import HOST, Sink
 from app.errors import InvalidSettings
 from app.settings import Settings, SmtpSecurity
@@ -45,45 +45,46 @@ INTERESTS = (
 
 @dataclass(frozen=True)
 class TemporaryService:
-    """How the service is made that sends the test digest. `sample` is what it reads, oldest first."""
+    """Factories of the service that sends the test digest, and the sample it reads, oldest file first."""
 
     build: Callable[[Settings], Application]
     create_app: Callable[[Application], FastAPI]
     sample: Sequence[tuple[datetime, Path]]
 
 
-def look(settings: Settings, service: TemporaryService, sink: Sink | None = None) -> Iterator[Finding]:
-    """Compose, sign and send a digest of many papers, look at what arrives, and leave by its link."""
+def check(settings: Settings, service: TemporaryService, sink: Sink | None = None) -> Iterator[Finding]:
+    """Compose, sign and send a digest of many papers, check what arrives, and unsubscribe by its link."""
     try:
-        yield from _rehearse(settings, service, sink or Sink())
+        yield from _send_and_check(settings, service, sink or Sink())
     except InvalidSettings as fault:
-        yield error("mail", f"no mail can be made: {fault}", "mend first what is said of the settings")
+        yield error("mail", f"no mail can be composed: {fault}", "fix the settings that are reported above")
 
 
-def _rehearse(settings: Settings, service: TemporaryService, sink: Sink) -> Iterator[Finding]:
-    with sink as listening, _service(settings, service, listening.port) as app:
-        reader_id = _send(app, service.sample)
-        if not listening.taken:
-            yield error("mail", f"no mail could be sent: {_why(app)}", OURS)
+def _send_and_check(settings: Settings, service: TemporaryService, sink: Sink) -> Iterator[Finding]:
+    with sink as listening, _running(settings, service, listening.port) as app:
+        subscriber_id = _send_digest(app, service.sample)
+        if not listening.received:
+            yield error("mail", f"no mail could be sent: {_failure_reason(app)}", REPORT_BUG)
             return
-        mail = Mail(listening.taken[0], app.settings, app.signer)
-        yield well("mail", f"a digest of the bundled sample arrived here: “{mail.message['Subject']}”")
+        mail = Mail(listening.received[0], app.settings, app.signer)
+        yield ok("mail", f"a digest of the bundled sample was received: “{mail.message['Subject']}”")
         yield from message_checks.check(mail)
-        if mail.way_out.startswith(settings.base_url):
-            yield from oneclick.check(app, service.create_app(app), reader_id, _behind_the_proxy(mail))
+        if mail.unsubscribe_url.startswith(settings.base_url):
+            url = _without_base_path(mail.unsubscribe_url, app.settings.base_url)
+            yield from oneclick.check(app, service.create_app(app), subscriber_id, url)
 
 
-def _behind_the_proxy(mail: Mail) -> str:
-    """The way out as the web app gets it: the proxy in front takes off what the base URL has of a path."""
-    path = urlsplit(mail.settings.base_url).path
-    return mail.way_out.replace(path, "", 1) if path else mail.way_out
+def _without_base_path(url: str, base_url: str) -> str:
+    """Remove the base URL's path from a URL, as the proxy in front of the web app does."""
+    path = urlsplit(base_url).path
+    return url.replace(path, "", 1) if path else url
 
 
 @contextmanager
-def _service(settings: Settings, service: TemporaryService, port: int) -> Iterator[Application]:
+def _running(settings: Settings, service: TemporaryService, port: int) -> Iterator[Application]:
     with TemporaryDirectory(prefix="paperboy-doctor-") as folder:
         url = f"sqlite:///{folder}/paperboy.db"
-        changed = {
+        changes = {
             "database_url": url,
             "secret_keys": (api_keys.new_secret(),),
             "journal_dir": str(Path(folder) / "journal"),
@@ -99,31 +100,33 @@ def _service(settings: Settings, service: TemporaryService, port: int) -> Iterat
             "scheduler": False,
         }
         database.migrate(url)
-        app = service.build(settings.model_copy(update=changed))
+        app = service.build(settings.model_copy(update=changes))
         try:
             yield app
         finally:
             app.db.dispose()
 
 
-def _send(app: Application, sample: Sequence[tuple[datetime, Path]]) -> int:
-    """Live through the one moment at which the reader is due; the reader's id."""
+def _send_digest(app: Application, sample: Sequence[tuple[datetime, Path]]) -> int:
+    """Read the sample and send one digest to a new subscriber. Return the subscriber's id."""
     now, _ = sample[-1]
-    wants = Preferences(
+    preferences = Preferences(
         interests=tuple(map(Interest, INTERESTS)),
         max_papers=MAX_PAPERS,
         when_empty=EmptyDigestPolicy.TRENDING,
     )
     with app.db.write() as session:
-        reader_id = subscribers.add(session, READER, wants, now - DAY)
-        session.get_one(Subscriber, reader_id).next_due_at = now
+        subscriber_id = subscribers.add(session, READER, preferences, now - DAY)
+        session.get_one(Subscriber, subscriber_id).next_due_at = now
     pipeline.read_files(app, [path for _, path in sample], now)
     pipeline.send_due(app, now)
-    return reader_id
+    return subscriber_id
 
 
-def _why(app: Application) -> str:
-    """What the ledger says of the one mail."""
+def _failure_reason(app: Application) -> str:
+    """Return state and reason of the one delivery."""
     with app.db.read() as session:
-        told = session.exec(select(Delivery)).first()
-    return f"{told.state}, {told.smtp_text or told.reason}" if told else "the sample made no digest"
+        delivery = session.exec(select(Delivery)).first()
+    return (
+        f"{delivery.state}, {delivery.smtp_text or delivery.reason}" if delivery else "no digest was composed"
+    )

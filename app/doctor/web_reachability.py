@@ -1,4 +1,4 @@
-"""Whether the web app answers where the links in mails lead. Asks by network, and so only when told to."""
+"""Check that the web app answers at the base URL. This uses the network, so it runs only on request."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 
-from app.doctor.findings import Finding, error, warning, well
+from app.doctor.findings import Finding, error, ok, warning
 from app.errors import SourceError
 from app.papers.sources import http_client
 from app.settings import Settings
 
-PATIENCE = 10.0  # seconds
+TIMEOUT = 10.0  # seconds
 _FIX = (
-    "start `paperboy serve`, and let the proxy at PAPERBOY_BASE_URL pass everything on to it, without a login"
+    "start `paperboy serve`, and let the proxy at PAPERBOY_BASE_URL forward every path to it without a login"
 )
 
 
-def look(settings: Settings, now: datetime, wire: http_client.HttpTransport) -> Iterator[Finding]:
-    """GET /healthz, from here: whether others see the same is not known by that."""
+def check(settings: Settings, now: datetime, transport: http_client.HttpTransport) -> Iterator[Finding]:
+    """Request /healthz from this machine. Other machines may get a different answer."""
     url = f"{settings.base_url}/healthz"
     if not url.startswith("https://"):
         fix = "set PAPERBOY_BASE_URL to the https:// address by which readers reach the web app"
-        yield warning("online", f"{url} was not asked: it is no https address", fix)
+        yield warning("online", f"{url} was not requested: it is not an https address", fix)
         return
     try:
-        body = asyncio.run(_get(settings, url, now, wire))
+        body = asyncio.run(_get(settings, url, now, transport))
     except TimeoutError:
-        yield error("online", f"{url} does not answer within {PATIENCE:g} seconds", _FIX)
+        yield error("online", f"{url} does not answer within {TIMEOUT:g} seconds", _FIX)
     except SourceError as fault:
         yield error("online", f"{url} does not answer: {fault}", _FIX)
     else:
-        yield _judge(url, body)
+        yield _check_body(url, body)
 
 
-async def _get(settings: Settings, url: str, now: datetime, wire: http_client.HttpTransport) -> bytes:
-    async with asyncio.timeout(PATIENCE), http_client.open_client(settings.base_url, now, wire) as http:
+async def _get(settings: Settings, url: str, now: datetime, transport: http_client.HttpTransport) -> bytes:
+    async with asyncio.timeout(TIMEOUT), http_client.open_client(settings.base_url, now, transport) as http:
         return (await http.get(url)).body
 
 
-def _judge(url: str, body: bytes) -> Finding:
+def _check_body(url: str, body: bytes) -> Finding:
     try:
-        is_ours = json.loads(body) == {"status": "ok"}
+        is_paperboy = json.loads(body) == {"status": "ok"}
     except ValueError:
-        is_ours = False
-    if is_ours:
-        return well("online", f"{url} is answered by Paperboy")
-    return error("online", f"{url} is answered by something that is not Paperboy", _FIX)
+        is_paperboy = False
+    if is_paperboy:
+        return ok("online", f"Paperboy answers at {url}")
+    return error("online", f"something other than Paperboy answers at {url}", _FIX)

@@ -51,7 +51,7 @@ def readyz(request: Request) -> JSONResponse:
     """The database can be used, so requests may come. A restart would not help where it cannot."""
     app: Application = request.app.state.paperboy
     try:
-        current, newest = doctor.schema(app.db)
+        current, newest = doctor.schema_revisions(app.db)
     except SQLAlchemyError:
         return JSONResponse({"status": "unavailable", "database": "unreachable"}, 503)
     if current != newest:

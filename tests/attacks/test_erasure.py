@@ -109,7 +109,7 @@ def test_no_table_keeps_a_word_of_an_erased_reader(
         handle(session, reader, now)
     mail_server.reply("data", f"451 4.3.0 {WORD} <{ADDRESS}> later", to=ADDRESS, times=1)
     pipeline.send_pending(app, now)
-    stranger = Notice(Kind.BOUNCE, ADDRESS, said=f"550 5.1.1 <{ADDRESS}> unknown", hard=True)
+    stranger = Notice(Kind.BOUNCE, ADDRESS, diagnostic=f"550 5.1.1 <{ADDRESS}> unknown", hard=True)
     _, rejections = processing.apply(app.bounce_context, [stranger], now)
     assert not any(ADDRESS in str(each) for each in rejections)
     assert {name for name, _ in holding(app, WORD)} >= {

@@ -25,7 +25,7 @@ from sqlmodel import select
 from app import clock, pipeline, scheduler
 from app.application import Application
 from app.bounces import imap_mailbox
-from app.cli import service
+from app.cli import serve
 from app.errors import InvalidInput, SourceError, UnreadableAnswer
 from app.papers import polling, source_registry
 from app.papers.sources import allowed_addresses, deadlines, feed, http_client
@@ -467,7 +467,7 @@ def test_a_mailbox_that_never_answers_is_left(
                 connection.sendall(b"x")
 
     if how == "deadline":
-        monkeypatch.setattr(imap_mailbox, "LONGEST", 0.1)
+        monkeypatch.setattr(imap_mailbox, "MAX_SESSION", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         answering = threading.Thread(target=trickle, args=(listening,))
         answering.start()
@@ -484,7 +484,7 @@ def test_a_mailbox_that_never_answers_is_left(
 def test_the_web_server_tells_of_its_end_at_once() -> None:
     """Otherwise it first waits for requests, such as a refresh through the API."""
     stopping = threading.Event()
-    server = service.Server(uvicorn.Config(app=lambda: None, log_config=None), stopping)  # type: ignore[arg-type]
+    server = serve.Server(uvicorn.Config(app=lambda: None, log_config=None), stopping)  # type: ignore[arg-type]
     server.handle_exit(signal.SIGTERM, None)
     assert stopping.is_set()
     assert server.should_exit

@@ -10,7 +10,7 @@ from datetime import date
 
 import pytest
 
-from app.bounces import mime_parser, parse_webhook, read_mail
+from app.bounces import mime_parser, parse_mail, parse_webhook
 from app.errors import InvalidInput, InvalidInterest, UnreadableAnswer
 from app.papers import bibliography
 from app.papers.sources import arxiv, feed, json_rows
@@ -147,7 +147,7 @@ COMPLAINT = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r
 def test_a_notice_about_many_recipients_is_read_once(mail: bytes) -> None:
     """All words were read again for each recipient: 250 kB took 4 to 28 s."""
     with at_most(2):
-        assert 10 < len(read_mail(mail)) <= 50
+        assert 10 < len(parse_mail(mail)) <= 50
 
 
 def test_a_webhook_of_long_answers_is_read_as_far_as_answers_go() -> None:

@@ -17,7 +17,7 @@ from datetime import date
 
 import pytest
 
-from app.bounces import Unreadable, parse_webhook, read_mail
+from app.bounces import InvalidPayload, parse_mail, parse_webhook
 from app.errors import InvalidInput, UnreadableAnswer
 from app.papers import bibliography, sources
 from app.papers.sources import arxiv, feed, huggingface, jsonl, saved_pages
@@ -152,7 +152,7 @@ WISH = b'"world models" -robot author:"Ada" cat:cs.CL'
 def of_hook(shape: str) -> Parser:
     """Return the parser of a relay's events."""
     return Parser(
-        lambda data: parse_webhook(shape, data), json.dumps(HOOKS[shape]).encode(), JSON, (Unreadable,)
+        lambda data: parse_webhook(shape, data), json.dumps(HOOKS[shape]).encode(), JSON, (InvalidPayload,)
     )
 
 
@@ -170,7 +170,7 @@ PARSERS = {
     "csv": Parser(bibliography.parse_file, CSV, (b'"', b'","', b"\n", b'""', b"; "), (InvalidInput,)),
     "prose": Parser(read_prose, PROSE, (*TEX, MARKS, b"e.g. ", b"(LV) ", b"A. ", b"!? ", b"a b ")),
     "interest": Parser(read_interest, WISH, (b'"', b"-", b"author:", MARKS, b" "), (InvalidInput,)),
-    "bounces": Parser(read_mail, mails.dsn(US), MIME),
+    "bounces": Parser(parse_mail, mails.dsn(US), MIME),
     **{f"webhook-{shape}": of_hook(shape) for shape in HOOKS},
 }
 

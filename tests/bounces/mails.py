@@ -1,4 +1,4 @@
-"""Notices as mail servers write them, made for tests."""
+"""Notices for tests, as mail servers write them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ def dsn(
     to: str,
     recipient: str = "alice@example.org",
     status: str = "5.1.1",
-    said: str = "smtp; 550 5.1.1 <alice@example.org>... User unknown",
+    diagnostic: str = "smtp; 550 5.1.1 <alice@example.org>... User unknown",
     action: str = "failed",
 ) -> bytes:
     """A delivery status notice (RFC 3464) that came to one of our return paths."""
@@ -19,7 +19,7 @@ def dsn(
         "--=_b\r\nContent-Type: message/delivery-status\r\n\r\n"
         "Reporting-MTA: dns; mx.example.org\r\n\r\n"
         f"Final-Recipient: rfc822; {recipient}\r\nAction: {action}\r\nStatus: {status}\r\n"
-        f"Diagnostic-Code: {said}\r\n\r\n--=_b--\r\n"
+        f"Diagnostic-Code: {diagnostic}\r\n\r\n--=_b--\r\n"
     ).encode()
 
 
@@ -36,11 +36,13 @@ def complaint(to: str, kind: str = "abuse", returned: str = "") -> bytes:
 
 
 def vacation(to: str) -> bytes:
-    """Somebody's automatic answer (RFC 3834)."""
+    """An automatic reply (RFC 3834)."""
     return (
         f"From: alice@example.org\r\nTo: <{to}>\r\nSubject: Out of office: Your papers\r\n"
         "Auto-Submitted: auto-replied\r\n\r\nI am away. Mail to unknown users could not be delivered.\r\n"
     ).encode()
 
 
-LETTER = b"From: bob@example.org\r\nTo: bounce@paperboy.test\r\nSubject: Hello\r\n\r\nIs anybody there?\r\n"
+PERSONAL_MAIL = (
+    b"From: bob@example.org\r\nTo: bounce@paperboy.test\r\nSubject: Hello\r\n\r\nIs anybody there?\r\n"
+)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.bounces import Kind, Notice, notices, read_mail
+from app.bounces import Kind, Notice, notices, parse_mail
 from app.delivery.smtp.responses import Reason
-from tests.bounces.mails import LETTER, complaint, dsn, vacation
+from tests.bounces.mails import PERSONAL_MAIL, complaint, dsn, vacation
 from tests.mutations import mutated
 
 US = "bounce+00112233445566778899aabbccddeeff01234567@paperboy.test"
@@ -109,7 +109,7 @@ def test_an_absence_is_no_bounce(mail: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "mail", [LETTER, b"", b"\0" * 100, b"From: bob@example.org\n\nmy mailbox is full of joy"]
+    "mail", [PERSONAL_MAIL, b"", b"\0" * 100, b"From: bob@example.org\n\nmy mailbox is full of joy"]
 )
 def test_a_letter_is_no_notice(mail: bytes) -> None:
     """It is for a person to read."""
@@ -199,9 +199,9 @@ def test_the_mail_that_came_back_is_named() -> None:
 
 def test_foreign_words_are_tamed() -> None:
     """One line, of a length, without what would steer a terminal or break a log."""
-    notice = read(dsn(US, said="smtp; 550 5.1.1 \x1b[31mred\x07\u202e " + "x" * 5000))
-    assert len(notice.said) == notices.MAX_DIAGNOSTIC
-    assert notice.said.isprintable()
+    notice = read(dsn(US, diagnostic="smtp; 550 5.1.1 \x1b[31mred\x07\u202e " + "x" * 5000))
+    assert len(notice.diagnostic) == notices.MAX_DIAGNOSTIC
+    assert notice.diagnostic.isprintable()
 
 
 def test_a_notice_of_amazons_by_mail() -> None:
@@ -210,7 +210,7 @@ def test_a_notice_of_amazons_by_mail() -> None:
     mail = (
         b"From: no-reply@sns.example\nSubject: AWS Notification Message\n\n" + told.encode() + b"\n--\nbye\n"
     )
-    (notice,) = read_mail(mail)
+    (notice,) = parse_mail(mail)
     assert (notice.kind, notice.recipient, notice.hard) == (Kind.DELIVERED, "a@example.org", None)
 
 
@@ -218,7 +218,7 @@ def test_a_notice_of_amazons_by_mail() -> None:
 @given(st.binary(max_size=3000))
 def test_random_bytes_break_nothing(raw: bytes) -> None:
     """Whatever arrives, there is an answer."""
-    assert read_mail(raw)
+    assert parse_mail(raw)
 
 
 @settings(max_examples=150, deadline=None)
@@ -226,8 +226,8 @@ def test_random_bytes_break_nothing(raw: bytes) -> None:
 def test_mutations_break_nothing(make: Callable[[str], bytes], seed: int, other: bytes) -> None:
     """Cut, doubled, mixed with anything: it is read, and its words are tame."""
     mail = mutated(make(US), other or b"x", random.Random(seed))  # noqa: S311
-    for notice in read_mail(mail):
-        assert (notice.said + notice.recipient + notice.action).isprintable()
+    for notice in parse_mail(mail):
+        assert (notice.diagnostic + notice.recipient + notice.action).isprintable()
 
 
 @settings(max_examples=150, deadline=None)
@@ -236,4 +236,4 @@ def test_no_mutation_makes_an_absence_hard(seed: int, other: bytes) -> None:
     """As long as its first lines say what it is."""
     head, _, body = vacation(US).partition(b"\r\n\r\n")
     mail = head + b"\r\n\r\n" + mutated(body, other, random.Random(seed))  # noqa: S311
-    assert not any(notice.hard for notice in read_mail(mail))
+    assert not any(notice.hard for notice in parse_mail(mail))

@@ -28,7 +28,7 @@ from typing import Any
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from app import main, pipeline
-from app.cli import service
+from app.cli import worker
 from app.settings import Settings
 
 PATIENCE = 30.0  # seconds that a test waits for what must happen at once
@@ -195,7 +195,7 @@ def _work(order: Order) -> dict[str, int]:
     _replace("app.clock:utcnow", lambda _: _Clock(order.now))
     _replace("app.scheduler:start", lambda start: lambda app: _hurry(start(app)))
     os.environ.update(_environment(order.settings))
-    service.worker()
+    worker.worker()
     return {}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.bounces import Kind, Notice, read_mail
+from app.bounces import Kind, Notice, parse_mail
 from app.delivery.smtp import responses
 from tests.conftest import SHARED_DATA
 from tests.mutations import mutated
@@ -31,7 +31,7 @@ def labels() -> list[dict[str, Any]]:
 
 
 def read(label: dict[str, Any]) -> tuple[Notice, ...]:
-    return read_mail((FOLDER / label["file"]).read_bytes())
+    return parse_mail((FOLDER / label["file"]).read_bytes())
 
 
 def test_most_are_read_as_labelled() -> None:
@@ -68,6 +68,6 @@ def test_ten_thousand_mutations_break_nothing() -> None:
     dice, slowest = random.Random(20261121), 0.0  # noqa: S311
     for _ in range(10_000):
         mail, began = mutated(dice.choice(mails), dice.choice(mails), dice), time.process_time()
-        assert read_mail(mail)
+        assert parse_mail(mail)
         slowest = max(slowest, time.process_time() - began)
     assert slowest < 2, "many times what the largest takes: something grows faster than the mail"

@@ -1,10 +1,10 @@
-"""The demo: everything that Paperboy does, on a sample of real papers, without a network.
+"""The demo: the whole service on a sample of real papers, without a network.
 
-sample_subscribers  the subscribers, and what each shows
-replay              send what was due at each moment between two files
-smtp_server         a mail server of its own, on a free port
-report              what happened, and whether it is right
-inbox               a page on which each mail can be read
+sample_subscribers  the subscribers, and the feature that each shows
+replay              send the mails that were due between two files
+smtp_server         a mail server on a free port
+report              a summary of the outcome, and its problems
+inbox               web pages that show each mail
 """
 
 from __future__ import annotations
@@ -25,35 +25,37 @@ from app import clock, logs, main, pipeline, subscribers
 from app.application import Application
 from app.cli import sample
 from app.cli.demo import inbox, replay, report, sample_subscribers
-from app.cli.demo.smtp_server import HOST, Postbox
+from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.settings import LogLevel, Settings, SmtpSecurity
 from app.storage import database
 from app.types import IngestSummary
 
 FOLDER = Path("var") / "demo"
-SETTLING = timedelta(hours=1)  # the readers are there before the first file is
+SIGN_UP_LEAD = timedelta(hours=1)  # subscribers are added this long before the first file is read
 
 
 def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Console | None = None) -> int:
-    """Make a fresh service, let it live through its days, tell what happened, and serve it unless `once`."""
+    """Run the demo on a new database, print a report, and serve the web app unless `once` is set."""
     console = console or Console()
-    with Postbox(unknown=[sample_subscribers.UNKNOWN], greylisted=[sample_subscribers.GREYLISTED]) as postbox:
-        app = build(FOLDER, postbox.port, f"http://{HOST}:{free_port(port)}")
+    with DemoMailServer(
+        unknown=[sample_subscribers.UNKNOWN], greylisted=[sample_subscribers.GREYLISTED]
+    ) as mail_server:
+        app = build(FOLDER, mail_server.port, f"http://{HOST}:{free_port(port)}")
         try:
-            end, brought = live_today(app, clock.utcnow(), console) if live else relive(app, console)
+            end, summaries = run_live(app, clock.utcnow(), console) if live else replay_sample(app, console)
             with app.db.read() as session:
-                told = report.gather(session, end, brought, postbox.letters)
-            report.show(told, console)
-            tell_how_to_ask(told, end, console)
+                outcome = report.gather(session, end, summaries, mail_server.mails)
+            report.print_report(outcome, console)
+            print_explain_command(outcome, end, console)
             if not once:
-                serve(app, postbox, told, end, console)
+                serve(app, mail_server, outcome, end, console)
         finally:
             app.db.dispose()
-    return 1 if told.problems() else 0
+    return 1 if outcome.problems() else 0
 
 
 def build(folder: Path, smtp_port: int, base_url: str) -> Application:
-    """The real application on a database of its own. What the environment says of a relay is not asked."""
+    """Build the real application on its own database. Settings of the environment are ignored."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True)
     settings = Settings(
@@ -70,72 +72,70 @@ def build(folder: Path, smtp_port: int, base_url: str) -> Application:
         smtp_password="",
         smtp_security=SmtpSecurity.NONE,
         scheduler=False,
-        log_level=LogLevel.CRITICAL,  # what went wrong is in the report
+        log_level=LogLevel.CRITICAL,  # the report shows the errors
     )
     logs.configure(settings)
     database.migrate(settings.database_url)
     return main.build(settings)
 
 
-def relive(app: Application, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
-    """Read the sample file by file, and deliver in between what was due: the last moment, and what came."""
+def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
+    """Read the sample file by file, and send what is due in between. Return the end and the summaries."""
     files = sample.sample_files()
-    moment = files[0].at - SETTLING
+    moment = files[0].at - SIGN_UP_LEAD
     sign_up(app, moment)
-    brought: dict[str, IngestSummary] = {}
-    for file in track(files, "Reliving ten days …", console=console, transient=True):
+    summaries: dict[str, IngestSummary] = {}
+    for file in track(files, "Replaying ten days …", console=console, transient=True):
         replay.deliver_between(app, moment, file.at)
         moment = file.at
-        read = pipeline.read_files(app, [file.path], moment)
-        brought[file.folder] = brought.get(file.folder, IngestSummary()) + read.summary
-    end = moment + replay.A_WHILE
+        result = pipeline.read_files(app, [file.path], moment)
+        summaries[file.folder] = summaries.get(file.folder, IngestSummary()) + result.summary
+    end = moment + replay.AFTERWARDS
     replay.deliver_between(app, moment, end)
-    return end, brought
+    return end, summaries
 
 
-def live_today(
-    app: Application, now: datetime, console: Console
-) -> tuple[datetime, dict[str, IngestSummary]]:
-    """Ask the real sources now, and deliver what comes due within a day."""
+def run_live(app: Application, now: datetime, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
+    """Poll the real sources now, and send what becomes due within a day."""
     sign_up(app, now)
-    with console.status("Asking the sources, politely …"):
-        refreshed = pipeline.refresh(app, now)
+    with console.status("Polling the sources …"):
+        result = pipeline.refresh(app, now)
     end = now + timedelta(days=1)
     replay.deliver_between(app, now, end)
-    return end, {f"{len(refreshed.polled)} sources": refreshed.summary}
+    return end, {f"{len(result.polled)} sources": result.summary}
 
 
 def sign_up(app: Application, now: datetime) -> None:
-    """The readers, as an operator adds people whose consent was given elsewhere."""
+    """Add the subscribers, as an operator does for people who consented elsewhere."""
     with app.db.write() as session:
-        for person in sample_subscribers.SUBSCRIBERS:
-            subscribers.add(session, person.email, person.wants, now)
+        for subscriber in sample_subscribers.SUBSCRIBERS:
+            subscribers.add(session, subscriber.email, subscriber.preferences, now)
 
 
-def tell_how_to_ask(told: report.Report, moment: datetime, console: Console) -> None:
-    """A command that asks the demo's own database, as it stands at the end of the demo's days."""
-    asked = next((box for box in told.mailboxes if box.latest), None)
-    if asked:
-        explain = f".venv/bin/paperboy explain {asked.email} {asked.latest} --at {moment:%Y-%m-%dT%H:%M}"
-        console.print("Ask why a reader was sent a paper; preview and backtest can be asked like this, too:")
+def print_explain_command(outcome: report.Report, moment: datetime, console: Console) -> None:
+    """Print an explain command for a paper that was sent, on the demo's own database."""
+    mailbox = next((mailbox for mailbox in outcome.mailboxes if mailbox.latest), None)
+    if mailbox:
+        explain = f".venv/bin/paperboy explain {mailbox.email} {mailbox.latest} --at {moment:%Y-%m-%dT%H:%M}"
+        console.print("See why a paper was sent; preview and backtest work in the same way:")
         database = f"PAPERBOY_DATABASE_URL=sqlite:///{FOLDER / 'paperboy.db'}"
         console.print(f"{database} {explain}", soft_wrap=True, highlight=False)
 
 
 def serve(
-    app: Application, postbox: Postbox, told: report.Report, moment: datetime, console: Console
+    app: Application, mail_server: DemoMailServer, outcome: report.Report, moment: datetime, console: Console
 ) -> None:
-    """The web app, at the moment where the days ended, with the inbox beside it."""
+    """Serve the web app and the inbox, with the clock at the end of the demo's days."""
     clock.travel(moment)
     site = main.create_app(app)
-    inbox.install(site, postbox, told.mailboxes)
+    inbox.install(site, mail_server, outcome.mailboxes)
     url = app.settings.base_url
     console.print(
         f"\nThe service   [link={url}/]{url}/[/link]\nThe mailboxes [link]{url}{inbox.INBOX}[/link]"
     )
-    console.print("Sign up there, and your confirmation arrives in the mailboxes. Ctrl-C ends it.")
+    console.print("Sign up, and find your confirmation in the mailboxes. Press Ctrl-C to stop.")
     console.print(
-        f"It is {moment.day} {moment:%B %Y} there. A button in the mailboxes sends what is due within a day."
+        f"The demo's date is {moment.day} {moment:%B %Y}. A button in the mailboxes moves it on by a day."
     )
     if sys.stdout.isatty():
         webbrowser.open(f"{url}{inbox.INBOX}")
@@ -143,9 +143,9 @@ def serve(
     uvicorn.run(site, host=host, port=int(port), log_level="warning", proxy_headers=False)
 
 
-def free_port(wished: int) -> int:
-    """The wished port, or, where something is listening on it already, one that the system chooses."""
-    for port in (wished, 0):
+def free_port(preferred: int) -> int:
+    """Return the preferred port if it is free, otherwise one that the system chooses."""
+    for port in (preferred, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -1,4 +1,4 @@
-"""Replay the days of the demo: at each moment, send what was due between two files of the sample."""
+"""Replay the days of the demo: send the mails that were due between two files of the sample."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from app import pipeline
 from app.application import Application
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 
-A_WHILE = timedelta(hours=2)
+AFTERWARDS = timedelta(hours=2)  # after the last file, for mails that are retried
 
 
 def deliver_between(app: Application, start: datetime, end: datetime) -> None:
-    """Do at each moment what the minute schedule would have done then, without waiting for it."""
+    """Run the send job at each moment at which a mail is due, without waiting."""
     moment = start
-    while (following := _next_moment(app, moment)) is not None and following <= end:
-        moment = following
+    while (next_moment := _next_moment(app, moment)) is not None and next_moment <= end:
+        moment = next_moment
         pipeline.send_due(app, moment)
 
 
 def _next_moment(app: Application, after: datetime) -> datetime | None:
-    """When the next reader is due, or the next mail that was composed ahead or put off."""
+    """Return when the next subscriber, or the next pending or deferred mail, is due."""
     due = select(func.min(Subscriber.next_due_at)).where(
         Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) > after
     )
-    again = select(func.min(Delivery.next_attempt_at)).where(
+    retry = select(func.min(Delivery.next_attempt_at)).where(
         col(Delivery.state).in_((DeliveryState.PENDING, DeliveryState.DEFERRED)),
         col(Delivery.next_attempt_at) > after,
     )
     with app.db.read() as session:
-        moments = [session.exec(question).one() for question in (due, again)]
+        moments = [session.exec(query).one() for query in (due, retry)]
     return min((moment for moment in moments if moment is not None), default=None)

@@ -1,4 +1,4 @@
-"""The readers of the demo: each shows something that Paperboy does."""
+"""The subscribers of the demo: each shows a feature of Paperboy."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from app.types import Cadence, EmptyDigestPolicy, Interest
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
-    """A reader, and what to look at in their mailbox."""
+class SampleSubscriber:
+    """A subscriber, and the feature that their mailbox shows."""
 
     email: str
     about: str
-    wants: Preferences
+    preferences: Preferences
 
 
-def _wants(
+def _preferences(
     *interests: str | Interest,
     zone: str,
     hour: int,
     cadence: Cadence = Cadence.DAILY,
     weekday: int = 0,
-    least: int = 1,
-    most: int = 6,
+    min_papers: int = 1,
+    max_papers: int = 6,
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP,
     beyond: int = 3,
     muted: tuple[str, ...] = (),
@@ -34,23 +34,23 @@ def _wants(
         weekday=weekday,
         hour=hour,
         zone=zone,
-        min_papers=least,
-        max_papers=most,
+        min_papers=min_papers,
+        max_papers=max_papers,
         when_empty=when_empty,
         beyond=beyond,
         muted=muted,
-        interests=tuple(each if isinstance(each, Interest) else Interest(each) for each in interests),
+        interests=tuple(item if isinstance(item, Interest) else Interest(item) for item in interests),
     )
 
 
-UNKNOWN = "trent@example.org"  # the postbox has no such mailbox
-GREYLISTED = "heidi@example.org"  # the postbox puts the first mail off
+UNKNOWN = "trent@example.org"  # the mail server has no such mailbox
+GREYLISTED = "heidi@example.org"  # the mail server defers the first mail
 
-PEOPLE = (
-    Person(
+SUBSCRIBERS = (
+    SampleSubscriber(
         "alice@example.org",
-        "Three separate interests with quotas; her 8 o'clock stays 8 o'clock when Berlin's clocks change",
-        _wants(
+        "Three interests with quotas; sent at 8 o'clock in Berlin, before and after the change of the clocks",
+        _preferences(
             Interest("agents", quota=3),
             Interest("reinforcement learning", quota=2),
             Interest("reasoning", quota=2),
@@ -58,24 +58,24 @@ PEOPLE = (
             hour=8,
         ),
     ),
-    Person(
+    SampleSubscriber(
         "bob@example.org",
-        "Working days only, so Monday's digest holds what the weekend brought; nothing beyond his interests",
-        _wants(
+        "Working days only, so Monday's digest includes the weekend's papers; no trending papers",
+        _preferences(
             "video generation",
             "video world models",
             "world models",
             zone="America/New_York",
             hour=7,
             cadence=Cadence.WEEKDAYS,
-            most=5,
+            max_papers=5,
             beyond=0,
         ),
     ),
-    Person(
+    SampleSubscriber(
         "carol@example.org",
         "One digest a week, on Friday evening in Tokyo",
-        _wants(
+        _preferences(
             "quantization",
             "sparse attention",
             "Diffusion language models",
@@ -84,13 +84,13 @@ PEOPLE = (
             hour=18,
             cadence=Cadence.WEEKLY,
             weekday=4,
-            most=10,
+            max_papers=10,
         ),
     ),
-    Person(
+    SampleSubscriber(
         "dave@example.org",
         "A phrase, and a category with an exclusion: robotics, nothing about driving; benchmarks are muted",
-        _wants(
+        _preferences(
             '"robot"',
             "vision-language-action",
             "cat:cs.RO -driving",
@@ -99,43 +99,43 @@ PEOPLE = (
             muted=("benchmark",),
         ),
     ),
-    Person(
+    SampleSubscriber(
         "erin@example.org",
-        "Thin days are kept back and folded into the next digest, until three papers are together",
-        _wants(
+        "At least three papers a digest: papers of days with fewer wait for the next digest",
+        _preferences(
             '"medical"',
             '"clinical"',
             "epidemiology",
             zone="Australia/Sydney",
             hour=6,
-            least=3,
+            min_papers=3,
         ),
     ),
-    Person(
+    SampleSubscriber(
         "frank@example.org",
-        "Nothing matches, so no mail comes, and the ledger says why for every day",
-        _wants('"honey bees"', zone="Atlantic/Reykjavik", hour=9),
+        "Nothing matches, so no mail is sent; the ledger has the reason for every day",
+        _preferences('"honey bees"', zone="Atlantic/Reykjavik", hour=9),
     ),
-    Person(
+    SampleSubscriber(
         "grace@example.org",
-        "Speech, by category as well; what is trending on days without a match",
-        _wants(
+        "Speech, also by category; trending papers on days without a match",
+        _preferences(
             '"speech"',
             "cat:eess.AS",
             zone="Asia/Kolkata",
             hour=11,
-            most=4,
+            max_papers=4,
             when_empty=EmptyDigestPolicy.TRENDING,
         ),
     ),
-    Person(
+    SampleSubscriber(
         GREYLISTED,
-        "Her mail server puts strangers off at first: deferred, then sent; UTC+05:45",
-        _wants("earth observation", "star clusters", "weather forecast", zone="Asia/Kathmandu", hour=8),
+        "The mail server greylists: the first mail is deferred, then sent; time zone UTC+05:45",
+        _preferences("earth observation", "star clusters", "weather forecast", zone="Asia/Kathmandu", hour=8),
     ),
-    Person(
+    SampleSubscriber(
         UNKNOWN,
-        "A mailbox that does not exist: refused once, and never written to again",
-        _wants("coding agents", zone="UTC", hour=10),
+        "A mailbox that does not exist: one mail bounces, and no other is sent",
+        _preferences("coding agents", zone="UTC", hour=10),
     ),
 )

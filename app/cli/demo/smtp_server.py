@@ -1,4 +1,4 @@
-"""A mail server of the demo's own: it takes every mail for the readers, and hands it out to be looked at."""
+"""The demo's mail server: accepts mails for the subscribers, and stores them for the inbox."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ HOST = "127.0.0.1"
 MAX_BYTES = 10 * 1024 * 1024
 
 
-class _OnAFreePort(Controller):
-    """aiosmtpd asks its server whether it answers, and would ask at port 0 without this."""
+class _FreePortController(Controller):
+    """A controller on a free port. aiosmtpd tests whether its server answers, and would do so at port 0."""
 
     def _trigger_server(self) -> None:
-        assert isinstance(self.server, asyncio.Server)  # noqa: S101 - it listens already
+        assert isinstance(self.server, asyncio.Server)  # noqa: S101 - the server is running
         self.port = self.server.sockets[0].getsockname()[1]
         super()._trigger_server()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
 class ReceivedMail:
-    """A mail as it arrived."""
+    """A mail as it was received."""
 
     number: int
     sender: str  # of the envelope
@@ -46,7 +46,7 @@ class ReceivedMail:
 
     @property
     def day(self) -> str:
-        """Tue 31 Mar 2026, by its own Date header."""
+        """The day of the Date header, such as Tue 31 Mar 2026."""
         sent = parsedate_to_datetime(self.date)
         return f"{sent:%a} {sent.day} {sent:%b %Y}"
 
@@ -67,17 +67,20 @@ class ReceivedMail:
         return cast("str", part.get_content()) if part else ""
 
 
-class Postbox:
-    """Takes mail on a free port of this machine. `unknown` addresses are refused for good; `greylisted`
-    ones are put off the first time, as many real servers do with senders that they do not know."""
+class DemoMailServer:
+    """An SMTP server on a free local port, running while its context is open.
+
+    Mails to `unknown` addresses are refused permanently. The first mail to each `greylisted` address is
+    refused temporarily, as many real servers do.
+    """
 
     def __init__(self, unknown: Collection[str] = (), greylisted: Collection[str] = ()) -> None:
-        self.letters: list[ReceivedMail] = []
+        self.mails: list[ReceivedMail] = []
         self._unknown = frozenset(unknown)
-        self._to_put_off = set(greylisted)
-        self._controller = _OnAFreePort(self, hostname=HOST, port=0, data_size_limit=MAX_BYTES)
+        self._greylisted = set(greylisted)
+        self._controller = _FreePortController(self, hostname=HOST, port=0, data_size_limit=MAX_BYTES)
 
-    def __enter__(self) -> Postbox:
+    def __enter__(self) -> DemoMailServer:
         self._controller.start()
         return self
 
@@ -86,23 +89,23 @@ class Postbox:
 
     @property
     def port(self) -> int:
-        """The port that the system chose, once it is started."""
+        """The port that the system chose."""
         return self._controller.port
 
-    def letter(self, number: int) -> ReceivedMail | None:
-        """The letter with this number; they are numbered from 1 as they come."""
-        return self.letters[number - 1] if 0 < number <= len(self.letters) else None
+    def mail(self, number: int) -> ReceivedMail | None:
+        """Return a mail by its number, counted from 1 in the order of arrival."""
+        return self.mails[number - 1] if 0 < number <= len(self.mails) else None
 
-    # The two hooks below are called by aiosmtpd, by these names, in its own thread.
+    # aiosmtpd calls the following two methods by these names, in its own thread.
 
     async def handle_RCPT(  # noqa: N802
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
     ) -> str:
         if address in self._unknown:
-            return "550 5.1.1 There is no mailbox of that name"
-        if address in self._to_put_off:
-            self._to_put_off.remove(address)
-            return "451 4.7.1 Greylisted, please come back in a while"
+            return "550 5.1.1 No such mailbox"
+        if address in self._greylisted:
+            self._greylisted.remove(address)
+            return "451 4.7.1 Greylisted, please try again later"
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"
 
@@ -110,6 +113,6 @@ class Postbox:
         raw = cast("bytes", envelope.content)
         message = message_from_bytes(raw, EmailMessage, policy=policy.default)
         for recipient in envelope.rcpt_tos:
-            number = len(self.letters) + 1
-            self.letters.append(ReceivedMail(number, envelope.mail_from or "", recipient, raw, message))
-        return f"250 2.0.0 Kept as {len(self.letters)}"
+            number = len(self.mails) + 1
+            self.mails.append(ReceivedMail(number, envelope.mail_from or "", recipient, raw, message))
+        return f"250 2.0.0 Kept as {len(self.mails)}"

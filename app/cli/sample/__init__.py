@@ -1,4 +1,4 @@
-"""The bundled sample of recorded answers: each file, and when a service that polls would have read it."""
+"""The bundled sample of recorded responses: each file, and when a polling service would have read it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from app.text.sanitize import day_in
 
 FOLDER = Path(__file__).parent
-# When a service that polls would have had each kind of file: hours after its day began in UTC.
-ARXIV_ANNOUNCES, MORNING, PAGE_SAVED, NEXT_MORNING = 0.5, 10, 12, 29
+# Hours between the beginning of a file's day, in UTC, and when a polling service reads it.
+ARXIV_ANNOUNCEMENT, MORNING, SAVED_PAGE, NEXT_MORNING = 0.5, 10, 12, 29
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Reading:
-    """A file of the sample, and the moment at which it is read."""
+class SampleFile:
+    """A file of the sample, and when it is read."""
 
     at: datetime
     path: Path
@@ -25,18 +25,20 @@ class Reading:
         return self.path.parent.name
 
 
-def readings() -> list[Reading]:
-    """The whole sample, in the order of time."""
+def sample_files() -> list[SampleFile]:
+    """Return all files of the sample, in the order in which they are read."""
     return sorted(
-        Reading(_moment(path), path) for path in FOLDER.rglob("*") if path.suffix in (".json", ".xml", ".txt")
+        SampleFile(_read_at(path), path)
+        for path in FOLDER.rglob("*")
+        if path.suffix in (".json", ".xml", ".txt")
     )
 
 
-def _moment(path: Path) -> datetime:
+def _read_at(path: Path) -> datetime:
     day = day_in(path.name)
     if day is None:
-        raise ValueError(f"{path.name} does not say of which day it is")
-    hours = {"arxiv_feed": ARXIV_ANNOUNCES, "pages": PAGE_SAVED}.get(path.parent.name, MORNING)
+        raise ValueError(f"{path.name} has no day in its name")
+    hours = {"arxiv_feed": ARXIV_ANNOUNCEMENT, "pages": SAVED_PAGE}.get(path.parent.name, MORNING)
     if path.stem.endswith("-next-morning"):
         hours = NEXT_MORNING
     return datetime.combine(day, time(), UTC) + timedelta(hours=hours)

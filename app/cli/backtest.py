@@ -1,0 +1,46 @@
+"""backtest: show the papers that some interests would have brought over the last days."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC
+from typing import Annotated
+
+import typer
+
+from app import clock, pipeline
+from app.cli import output
+from app.cli.explain import At
+from app.digests.backtesting import Edition
+from app.types import Digest, Interest
+
+
+def backtest(
+    interest: Annotated[list[str], typer.Argument(help="One or more interests.")],
+    days: Annotated[int, typer.Option(help="The number of days.")] = 14,
+    at: At = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Show the papers that interests would have brought on each of the last days, each paper once.
+
+    Put two hyphens before an interest that begins with one: paperboy backtest -- "-survey agents"
+    """
+    now = at.replace(tzinfo=UTC) if at else clock.utcnow()
+    with output.open_application(needs_secret=False) as app:
+        editions = pipeline.backtest(app, now, [Interest(text) for text in interest], days)
+        output.require_papers(app)
+    if as_json:
+        output.print_json([asdict(edition) for edition in editions])
+        return
+    rows = [row for edition in editions for row in _rows(edition)]
+    output.table(["day", "interest", "paper"], rows)
+
+
+def _rows(edition: Edition) -> Iterator[tuple[str, str, str]]:
+    if not isinstance(edition.digest, Digest):
+        yield edition.edition, "", f"nothing: {edition.digest.reason}"
+        return
+    for section in edition.digest.sections:
+        for item in section.picks:
+            yield edition.edition, section.interest, item.title

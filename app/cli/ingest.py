@@ -1,0 +1,119 @@
+"""ingest: poll the sources that are due, or read files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from app import clock, pipeline
+from app.cli import output
+from app.types import IngestSummary, SourceKind
+
+
+class FileKind(StrEnum):
+    """The format of a file."""
+
+    HUGGINGFACE = "huggingface"
+    ARXIV = "arxiv"
+    FEED = "feed"
+    PAGE = "page"
+    JSONL = "jsonl"
+
+
+def ingest(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Files to read. Without any, poll the sources.")
+    ] = None,
+    as_: Annotated[
+        FileKind | None, typer.Option("--as", help="The format of the files; guessed by default.")
+    ] = None,
+    day: output.Day = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Poll the sources that are due, or read files. Exit code 1 if a source or file failed."""
+    if not files and (as_ or day):
+        raise typer.BadParameter("--as and --day need a file")
+    report = _read_files(files, as_, day, quiet=as_json) if files else _poll(quiet=as_json)
+    if as_json:
+        output.print_json(report)
+    else:
+        _print_report(report)
+    if report["failed"]:
+        raise typer.Exit(1)
+
+
+def _read_files(
+    files: Sequence[Path], as_: FileKind | None, day: datetime | None, *, quiet: bool
+) -> dict[str, Any]:
+    kind = SourceKind(as_) if as_ else None
+    with (
+        output.open_application(needs_secret=False) as app,
+        Progress(console=output.err(), disable=quiet or not output.err().is_terminal) as progress,
+    ):
+        paths = progress.track(files, description="Reading")
+        result = pipeline.read_files(app, paths, clock.utcnow(), kind=kind, day=day.date() if day else None)
+    return {
+        "files": result.files,
+        **result.summary.counts(),
+        "failed": list(result.unreadable),
+        "rejections": _rejection_objects(result.summary),
+    }
+
+
+def _poll(*, quiet: bool) -> dict[str, Any]:
+    with output.open_application(needs_secret=False) as app, output.graceful_shutdown(app):
+        console = output.err()
+        if quiet or not console.is_terminal:
+            result = pipeline.refresh(app, clock.utcnow())
+        else:
+            with console.status("Polling the sources that are due …"):
+                result = pipeline.refresh(app, clock.utcnow())
+    if result.busy:
+        output.err().print("Another process is already polling the sources.")
+    return {
+        "sources": list(result.polled),
+        **result.summary.counts(),
+        "failed": dict(result.failed),
+        "rejections": _rejection_objects(result.summary),
+    }
+
+
+def _rejection_objects(summary: IngestSummary) -> list[dict[str, Any]]:
+    return [
+        {
+            "file": rejection.origin,
+            "row": rejection.row,
+            "reason": rejection.reason,
+            "detail": rejection.detail,
+        }
+        for rejection in summary.rejections
+    ]
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    counts: list[tuple[str, int | str]] = [
+        (name.replace("_", " "), count) for name, count in report.items() if isinstance(count, int)
+    ]
+    if "sources" in report:
+        counts.insert(0, ("sources", ", ".join(report["sources"]) or "none is due"))
+    output.table(["", "count"], counts)
+    if report["rejections"]:
+        output.table(
+            ["file", "row", "reason", "detail"],
+            [list(rejection.values()) for rejection in report["rejections"][:20]],
+            title="\nRejected",
+        )
+    if (more := len(report["rejections"]) - 20) > 0:
+        output.out().print(f"… and {more} more. --json lists all.")
+    if report["papers_new"] and not report["listings"]:
+        output.out().print(
+            "No listing day is known, so digests will not include these papers. Set one with --day."
+        )
+    if report["failed"] and "sources" in report:
+        output.table(["source", "error"], report["failed"].items(), title="\nFailed")

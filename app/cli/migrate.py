@@ -1,0 +1,18 @@
+"""migrate: bring the database to the newest revision."""
+
+from __future__ import annotations
+
+from app import doctor, logs
+from app.cli import output
+from app.storage import database
+
+
+def migrate() -> None:
+    """Migrate the database to the newest revision. Commands that open the database do so themselves."""
+    settings = output.load_settings(needs_secret=False)
+    logs.configure(settings, level="WARNING")
+    database.migrate(settings.database_url)
+    db = database.Database(settings.database_url)
+    current, _ = doctor.schema_revisions(db)
+    db.dispose()
+    output.out().print(f"The database is at revision {current}.")

@@ -1,0 +1,69 @@
+"""preview: show the digest for some interests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.padding import Padding
+
+from app import clock, pipeline, subscribers
+from app.cli import output
+from app.subscribers import Preferences
+from app.types import Digest, DigestItem, Interest, Skip
+
+
+def preview(
+    interest: Annotated[list[str], typer.Option(help="An interest; repeat the option for more.")],
+    min_papers: Annotated[int, typer.Option(help="The smallest number of papers to send.")] = 1,
+    max_papers: Annotated[int, typer.Option(help="The largest number of papers to send.")] = 10,
+    beyond: Annotated[
+        int | None, typer.Option(help="The largest number of trending papers outside the interests.")
+    ] = None,
+    mute: Annotated[list[str] | None, typer.Option(help="A muted query; repeat the option for more.")] = None,
+    day: output.Day = None,
+    html: Annotated[Path | None, typer.Option(help="Write the mail's HTML to this file.")] = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Show the digest that a new subscriber with these interests would get."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app:
+        preferences = Preferences(
+            interests=tuple(Interest(text) for text in interest),
+            min_papers=min_papers,
+            max_papers=max_papers,
+            beyond=app.settings.default_beyond if beyond is None else beyond,
+            muted=tuple(mute or ()),
+        )
+        digest = pipeline.preview(app, subscribers.check(preferences), now, day=day.date() if day else None)
+        if isinstance(digest, Skip):
+            output.require_papers(app)
+        if html and isinstance(digest, Digest):
+            mail = pipeline.render_digest(app, digest, "you@example.org", now)
+            html.write_text(mail.html, "utf-8")
+    if as_json:
+        output.print_json(output.digest_object(digest))
+    elif isinstance(digest, Skip):
+        output.out().print(f"There would be no digest: {output.escaped(digest.reason)}")
+    else:
+        print_digest(digest)
+
+
+def print_digest(digest: Digest) -> None:
+    console = output.out()
+    for section in digest.sections:
+        heading = section.interest or section.heading or "Trending beyond your interests"
+        console.print(f"\n[bold]{output.escaped(heading)}[/]")
+        for item in section.picks:
+            _print_item(item)
+    summary = f"{len(digest.picks)} of {digest.considered} papers, for the edition {digest.edition}."
+    console.print(f"\n{summary} {output.escaped(digest.note)}".rstrip())
+
+
+def _print_item(item: DigestItem) -> None:
+    console = output.out()
+    console.print(f"\n  [bold]{output.escaped(item.title)}[/]")
+    for line in (item.authors, item.summary, " · ".join(filter(None, (item.reason, item.trend))), item.url):
+        if line:
+            console.print(Padding(output.escaped(line), (0, 0, 0, 2), expand=False))

@@ -1,0 +1,56 @@
+"""send: compose and send the digests that are due."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app import clock, pipeline
+from app.cli import output, sending
+from app.delivery import ledger
+from app.types import Digest, Skip
+
+
+def send(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show who is due, and what they would get.")
+    ] = False,
+    as_json: output.AsJson = False,
+) -> None:
+    """Compose the digests that are due, and send all waiting mails. Exit code 1 if a mail failed."""
+    if dry_run:
+        _print_due(as_json=as_json)
+        return
+    with output.open_application() as app, output.graceful_shutdown(app):
+        counts = pipeline.send_due(app, clock.utcnow())
+        with app.db.read() as session:
+            pauses, waiting = ledger.pauses(session), ledger.waiting_mails(session)
+    if as_json:
+        output.print_json(dict(counts))
+    elif counts:
+        output.table(["", "count"], sorted(counts.items()))
+    elif not (pauses or waiting):
+        output.out().print("No digest is due, and no mail is waiting.")
+    if waiting and not (pauses or as_json):
+        output.out().print(f"{sending.describe_waiting(waiting)}.")
+    sending.print_pauses(pauses)
+    if counts["failed"]:
+        raise typer.Exit(1)
+
+
+def _print_due(*, as_json: bool) -> None:
+    with output.open_application() as app:
+        due = pipeline.preview_due(app, clock.utcnow())
+    if as_json:
+        output.print_json([{"email": entry.email, **output.digest_object(entry.digest)} for entry in due])
+        return
+    rows = [(entry.email, _summary(entry.digest)) for entry in due]
+    output.table(["subscriber", "would get"], rows)
+    output.out().print(f"Subscribers due: {len(rows)}.")
+
+
+def _summary(digest: Digest | Skip) -> str:
+    if isinstance(digest, Skip):
+        return f"nothing: {digest.reason}"
+    return "; ".join(item.title for item in digest.picks)

@@ -1,0 +1,74 @@
+"""serve: run the web app, and by default the schedule."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+from contextlib import suppress
+from types import FrameType
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from app import main
+from app.cli import output
+from app.web import connection_limits
+from app.web.pages.home import ANSWER_DELAY
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on.", min=0, max=65535)] = 8000,
+) -> None:
+    """Serve the web app and, if PAPERBOY_SCHEDULER is on, run the schedule. Migrates the database first."""
+    _require_free_port(host, port)
+    with output.open_application(log_level=None) as app:
+        site = main.create_app(app, ANSWER_DELAY)
+        # Build slow caches before the first request. A daemon thread does not delay the end of the process.
+        threading.Thread(target=main.warm_up, args=(site,), name="warm-up", daemon=True).start()
+        config = uvicorn.Config(
+            site,
+            host=host,
+            port=port,
+            log_config=None,  # our own redacts subscribers' links
+            forwarded_allow_ips=list(app.settings.trusted_proxies),
+            timeout_graceful_shutdown=20,
+            **connection_limits.options(app.settings),
+        )
+        server = Server(config, app.stopping)
+        with suppress(KeyboardInterrupt):  # uvicorn raises it again after a clean shutdown
+            server.run()
+        if not server.started:
+            raise typer.Exit(3)
+
+
+class Server(uvicorn.Server):
+    """Sets `stopping` as soon as a signal arrives.
+
+    uvicorn waits for open requests before the lifespan ends. One of them may be a long refresh by the API.
+    """
+
+    def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Handle SIGINT or SIGTERM."""
+        self._stopping.set()
+        super().handle_exit(sig, frame)
+
+
+def _require_free_port(host: str, port: int) -> None:
+    """End with a one-line error if the port is in use: uvicorn would report it in the middle of the log."""
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            problem = f"port {port} of {host} is in use, maybe by a demo or another Paperboy"
+            output.fail(f"{problem}: choose another with --port (make serve SERVE_ARGS='--port {port + 1}')")

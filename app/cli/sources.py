@@ -1,0 +1,90 @@
+"""sources: list, add, pause and resume the sources that are polled."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app import clock
+from app.cli import output
+from app.papers import source_registry
+from app.storage import audit_log
+from app.storage.models import Source
+from app.types import SourceKind
+
+sources = typer.Typer(no_args_is_help=True, help="The sources that are polled.")
+
+SourceName = Annotated[str, typer.Argument(help="The name of the source.")]
+
+
+@sources.command("list")
+def list_sources(as_json: output.AsJson = False) -> None:
+    """List the sources and their state."""
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        rows = source_registry.all_sources(session)
+    if as_json:
+        output.print_json([row.model_dump(mode="json") for row in rows])
+        return
+    output.table(
+        ["name", "kind", "state", "read up to", "next poll", "last error"],
+        [
+            (
+                row.name,
+                row.kind,
+                _state(row),
+                row.watermark,
+                output.format_time(row.next_poll_at),
+                row.last_error,
+            )
+            for row in rows
+        ],
+    )
+
+
+def _state(source: Source) -> str:
+    if not (source.next_poll_at or source.polled_at):
+        return "read from files"
+    if source.paused:
+        return "paused"
+    return f"failed {source.failures}×" if source.failures else "ok"
+
+
+@sources.command("add")
+def add_source(
+    name: SourceName,
+    kind: Annotated[SourceKind, typer.Option(help="huggingface, arxiv, arxiv_feed or feed.")],
+    url: Annotated[str | None, typer.Option(help="The address of a feed.")] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(help="An arXiv category; repeat the option for more.")
+    ] = None,
+    query: Annotated[str | None, typer.Option(help="An arXiv query, instead of categories.")] = None,
+) -> None:
+    """Add a source. The next `paperboy ingest` or scheduled run polls it for the first time."""
+    options = {"url": url, "categories": category, "query": query}
+    config = {name: value for name, value in options.items() if value}
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        source = source_registry.add(session, name, kind, config, now)
+        audit_log.record(session, output.ACTOR, "source.add", source.name, now, kind=source.kind)
+    output.out().print(f"Added the source “{output.escaped(source.name)}”.")
+
+
+@sources.command("pause")
+def pause_source(name: SourceName) -> None:
+    """Stop polling a source until it is resumed."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        source_registry.pause(session, source_registry.get_by_name(session, name))
+        audit_log.record(session, output.ACTOR, "source.pause", name, now)
+    output.out().print(f"The source “{output.escaped(name)}” is paused.")
+
+
+@sources.command("resume")
+def resume_source(name: SourceName) -> None:
+    """Poll a source again, from where it stopped."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        source_registry.resume(session, source_registry.get_by_name(session, name), now)
+        audit_log.record(session, output.ACTOR, "source.resume", name, now)
+    output.out().print(f"The source “{output.escaped(name)}” is resumed.")

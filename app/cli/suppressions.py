@@ -1,0 +1,60 @@
+"""suppressions: list, add and remove the addresses that get no mail."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app import clock, subscribers
+from app.cli import output
+from app.delivery import suppression
+from app.errors import NotFound
+from app.storage import audit_log
+
+suppressions = typer.Typer(no_args_is_help=True, help="List, add and remove addresses that get no mail.")
+
+Address = Annotated[str, typer.Argument(help="The address.")]
+Reason = Annotated[str, typer.Option(help="The reason; it is stored.")]
+
+
+@suppressions.command("list")
+def list_suppressions(as_json: output.AsJson = False) -> None:
+    """List the addresses that get no mail. Addresses of unknown subscribers are listed by their hash."""
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        rows = suppression.all_with_addresses(session)
+    if as_json:
+        output.print_json([row.model_dump(exclude={"id"}) | {"email": email} for row, email in rows])
+        return
+    output.table(
+        ["address", "since", "reason"],
+        [
+            (email or f"{row.address_hash[:12]}…", output.format_time(row.since), row.reason)
+            for row, email in rows
+        ],
+    )
+
+
+@suppressions.command()
+def add(email: Address, reason: Reason) -> None:
+    """Send no more mail to an address. If it is listed already, its first reason stays."""
+    email, now = subscribers.normalise_address(email), clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        suppression.suppress(session, email, reason, now)
+        audit_log.record(
+            session, output.ACTOR, "suppression.add", suppression.address_hash(email), now, reason=reason
+        )
+    output.out().print(f"No mail will be sent to {output.escaped(email)}.")
+
+
+@suppressions.command()
+def lift(email: Address, reason: Reason) -> None:
+    """Send mail to an address again. If its mails bounced, its subscriber becomes active again."""
+    email, now = subscribers.normalise_address(email), clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        if not subscribers.lift_suppression(session, email, now):
+            raise NotFound("this address is not suppressed")
+        audit_log.record(
+            session, output.ACTOR, "suppression.lift", suppression.address_hash(email), now, reason=reason
+        )
+    output.out().print(f"Mail will be sent to {output.escaped(email)} again.")
