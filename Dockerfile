@@ -1,5 +1,5 @@
-# Two stages, one folder: everything is in /app, owned by root, read by an unprivileged user who may write
-# only to /app/var. `scripts/check-container` runs these steps without Docker, so keep paths relative to it.
+# Two stages. Everything is in /app and owned by root; the unprivileged user may write only to /app/var.
+# `scripts/check-container` runs these steps without Docker, so keep paths relative to /app.
 
 FROM python:3.11-slim AS builder
 WORKDIR /app
@@ -23,5 +23,5 @@ USER 10001:10001
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 \
     CMD [".venv/bin/python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
-# `serve` brings the database to the newest migration before it answers.
+# `serve` migrates the database before it accepts requests.
 CMD [".venv/bin/paperboy", "serve", "--host", "0.0.0.0", "--port", "8000"]

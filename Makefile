@@ -1,42 +1,41 @@
-# Everything begins here. `make demo` and `make test` need Python 3.11 or newer with venv, and nothing else:
-# each sets up what it uses, and a second run starts at once.
+# `make demo` and `make test` only need Python 3.11 or newer with venv. The first run installs what they use.
 
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip -qq --disable-pip-version-check
 DEMO_ARGS ?=
 SERVE_ARGS ?=
 TEST_ARGS ?=
-# Of the tests: twice a small machine's cores, for they wait as much as they compute. Each is given few tests at a time.
+# Test processes: twice the cores of a small machine, because tests wait as much as they compute. Each gets few at a time.
 WORKERS ?= 4
 PYTEST = .venv/bin/pytest -q -n $(WORKERS) --maxschedchunk 2
 
 .PHONY: help demo test check format lint types serve lock clean
 
-help:  ## Say what there is
+help:  ## List the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: .venv/runtime.stamp  ## See everything at work, offline: DEMO_ARGS=--once ends after the summary
+demo: .venv/runtime.stamp  ## Try everything offline; DEMO_ARGS=--once ends after the summary
 	@.venv/bin/paperboy demo $(DEMO_ARGS)
 
-test: .venv/dev.stamp tools  ## The whole suite on SQLite, then what has a database on a real PostgreSQL
+test: .venv/dev.stamp tools  ## Run the whole suite on SQLite, then the tests that use a database on a real PostgreSQL
 	$(PYTEST) --database sqlite $(TEST_ARGS)
 	$(PYTEST) --database postgres $(TEST_ARGS)
 
-check: lint types test  ## What must be green before a change is proposed
+check: lint types test  ## Run everything that must pass before a change is proposed
 
-format: .venv/dev.stamp  ## Lay the code out
+format: .venv/dev.stamp  ## Format the code
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-lint: .venv/dev.stamp  ## Layout, lint, and which package may import which
+lint: .venv/dev.stamp  ## Check formatting, lint rules and imports between packages
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/lint-imports --no-cache
 
-types: .venv/dev.stamp  ## mypy, strict
+types: .venv/dev.stamp  ## Check types with mypy, strict
 	.venv/bin/mypy
 
-serve: .venv/runtime.stamp .env  ## The web app and the schedule, by .env: SERVE_ARGS='--port 8001'
+serve: .venv/runtime.stamp .env  ## Run the web app and the schedule with .env; SERVE_ARGS='--port 8001'
 	@.venv/bin/paperboy serve $(SERVE_ARGS)
 
 lock:  ## Renew the lock files from pyproject.toml (needs uv)
@@ -44,7 +43,7 @@ lock:  ## Renew the lock files from pyproject.toml (needs uv)
 	uv pip compile --quiet --upgrade pyproject.toml --extra fast --extra postgres --group dev --constraints requirements.lock \
 		$(LOCK_ARGS) -o requirements-dev.lock
 
-clean:  ## Remove what the commands above made, except .env and var/
+clean:  ## Remove the files that the commands above made, except .env and var/
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 LOCK_ARGS = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate

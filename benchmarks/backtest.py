@@ -1,11 +1,11 @@
-"""What a look back over 14 days costs, beside asking for the preview of each of its days.
+"""Measure a backtest over 14 days, compared with a preview of each of these days.
 
     python -m benchmarks.backtest ../shared
 
-An archive of 10,000 real papers with the model that is learned from it, 50 of them listed on each day, in
-SQLite; real reading lists' keywords as interests. Cold: the first look in a process that has its model.
-Warm: later looks, each with interests that were not asked for before. Milliseconds by the clock, and of
-processor time: on a machine that is busy with other things, only the second is the product's own.
+The archive has 10,000 real papers in SQLite, 50 listed on each day, and a model trained on it. Interests are
+keywords of real reading lists. Cold: the first backtest in a process that has its model. Warm: later ones,
+each with new interests. Prints milliseconds of wall-clock time and of processor time. On a busy machine, only
+the second is the product's own.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A morning from end to end: who is due → match → compose → sign → send → the ledger, by the product itself.
+"""Run a morning from end to end with the product: due readers → match → compose → sign → send → the ledger.
 
     python -m benchmarks.endtoend [--quick] [--json] [--readers 100000]
 
-3,000 made-up papers, with a model learned from them, 300 of them candidates; readers with one to four of
-2,000 interests, every tenth of whom mutes a word, all of them due at eight. Nine minutes before, their
-digests are composed and signed (DKIM, RSA-2048); at eight they leave over ten connections to Postfix's `smtp-
-sink`, and the ledger is asked for its balance. A tenth of the readers and all of them have a database and a
-process each, so that their peak memories can be compared. Beside it, 200 mails by the naive stack: a full
-render of the same templates, email.message, dkimpy and aiosmtplib.
+There are 3,000 synthetic papers with a model trained on them; 300 are candidates. Readers have one to four of
+2,000 interests, every tenth mutes a word, and all are due at eight. Nine minutes before, their digests are
+composed and signed (DKIM, RSA-2048). At eight they are sent over ten connections to Postfix's `smtp-sink`,
+and the ledger's balance is checked. A run with a tenth of the readers and one with all have a database and a
+process each, to compare their peak memory. For comparison, the naive stack sends 200 mails: a full render of
+the same templates, email.message, dkimpy and aiosmtplib.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A relay that is far away: what goes to it and comes from it arrives later, by half a round trip."""
+"""A distant relay: delay the traffic in both directions by half a round trip."""
 
 from __future__ import annotations
 

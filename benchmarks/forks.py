@@ -1,4 +1,4 @@
-"""Senders in processes of their own, let go together: what they took, counted from when all were ready."""
+"""Start senders in separate processes together, and measure from the moment when all are ready."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the queries of a large ledger take: a million mails of 100,000 readers, on PostgreSQL and SQLite.
+"""Measure the queries on a large ledger: a million mails of 100,000 readers, on PostgreSQL and SQLite.
 
     python -m benchmarks.ledger [--database postgres|sqlite] [--readers 100000]
 
-Each line has the milliseconds of a statement as it was with the indexes that were there then, and of the
-functions that the service calls now, on the same database in the same run; the best of three. At the end,
-what the indexes cost where mails are written: planned, claimed, recorded. Nothing stays changed.
+Each line has the milliseconds of the former statement with the former indexes, and of the functions that the
+service calls now, on the same database in the same run; the best of three. The last lines show what the
+indexes cost when mails are planned, claimed and recorded. No change remains in the database.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How well a taste learned from a few liked papers finds what its reader likes later.
+"""Measure how well a profile learned from a few liked papers finds what its reader likes later.
 
     python -m benchmarks.likes ../shared
 
 runs the evaluation there over `app.relevance.user_profile` and over arxiv-sanity's method, with authors and
-without, in one go, and then shows what a taste alone would send. The evaluation can also be run by itself:
+without, in one run, and then shows what a profile alone would send. The evaluation can also be run by itself:
 `--ranker benchmarks.likes:taste` (or another factory here).
 """
 

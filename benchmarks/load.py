@@ -1,16 +1,16 @@
-"""What strangers and keys can do to others: how long pages take meanwhile, and how fast mails leave.
+"""Measure how load by visitors and API keys affects page times and the rate of sending.
 
     python -m benchmarks.load [--quick] [--json]
 
-One process serves the web application over 10,000 made-up papers, and sends, as `paperboy serve` does with
-its schedule. It is on 127.0.0.1; a small SMTP server of another process takes the mails. Measured are
+One process serves the web application over 10,000 synthetic papers, and sends, as `paperboy serve` does with
+its schedule. It is on 127.0.0.1; a small SMTP server in another process accepts the mails. Measured are
 
 front      the front page, one request after the other
-backtests  the same while one read key asks for 40 backtests at once, again and again; how they were answered
+backtests  the same while one read key asks for 40 backtests at once, again and again, with their status codes
 sending    mails a second
-beside     the same while eight visitors ask for ever other pages of days, as fast as they are answered
+beside     the same while eight visitors request new pages of days, as fast as they are answered
 
-and the most memory that the process had. --quick: 1,000 papers, fewer requests and mails.
+and the peak memory of the process. --quick: 1,000 papers, fewer requests and mails.
 """
 
 from __future__ import annotations

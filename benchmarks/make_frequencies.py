@@ -1,4 +1,4 @@
-"""Make app/frequencies.json: how often words occur in papers, for an archive too young to say.
+"""Write app/relevance/frequencies.json: how often words occur in papers, for archives without a model.
 
 python -m benchmarks.make_frequencies ../shared
 """

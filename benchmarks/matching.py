@@ -1,16 +1,16 @@
-"""What learning, matching, ranking and composing cost, beside a plain matrix product of the same size.
+"""Measure training, matching, ranking and composing, compared with a matrix product of the same size.
 
     python -m benchmarks.matching ../shared
 
-1. Learning: a model of the archive's 10,000 newest papers, as every night.
+1. Training: a model of the archive's 10,000 newest papers, as every night.
 2. Matching: 30,000 distinct interests × 300 candidates; filing: their evidence, ready for ranking.
-3. Ranking: 100,000 readers with 1 to 8 of these interests × 300 candidates, as planning does it, so many
-   readers at once: what is relevant enough to each, by score, and of these the 30 best.
-4. Choosing, for 2,000 of them, among what was ranked: room for every interest's best paper, and no two picks
-   that say the same. Composing: their digests, with choosing, the reasons and the summaries.
+3. Ranking: 100,000 readers with 1 to 8 of these interests × 300 candidates, in batches as in planning:
+   the papers above the floor for each reader, by score, and the 30 best of these.
+4. Selecting, for 2,000 of them: every interest's best paper, and no two papers about the same thing.
+   Composing: their digests, with selection, reasons and summaries.
 
-The product runs in a process of its own, so that its peak memory is its own; one thread works unless numpy
-takes more. Beside the seconds that passed stand those that a processor was busy.
+The product runs in a process of its own, so that its peak memory can be measured. It uses one thread unless
+numpy uses more. Prints wall-clock seconds and processor seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the parts of the sending path cost, each by itself: writing, signing, the relay, the ledger."""
+"""Measure each part of the sending path by itself: joining, signing, the relay, the ledger."""
 
 from __future__ import annotations
 

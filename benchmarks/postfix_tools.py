@@ -1,7 +1,7 @@
-"""Postfix's own load generator and its sink: found on this machine, or unpacked; Postfix itself never runs.
+"""Find or unpack Postfix's load generator and sink. Postfix itself never runs.
 
-`smtp-source` and `smtp-sink` are in Debian's package `postfix`. Where they are not installed, the package
-is fetched and unpacked under `var/`, and nothing of the system changes.
+`smtp-source` and `smtp-sink` are in Debian's package `postfix`. If they are not installed, the package is
+fetched and unpacked under `var/`. The system is not changed.
 """
 
 from __future__ import annotations

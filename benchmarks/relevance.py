@@ -1,8 +1,8 @@
-"""How well matching and recognising papers do on real reading lists, beside what anybody would try first.
+"""Evaluate matching and deduplication on real reading lists, compared with simple baselines.
 
     python -m benchmarks.relevance ../shared
 
-runs the evaluation there over the product's own code and over its baselines, in one go, and shows what
+runs the evaluation there over the product's own code and over its baselines, in one run, and shows what
 each cut-off would send. The evaluation can also be run by itself: `--ranker benchmarks.relevance:ranker`
 (or another factory of this module), `--same benchmarks.relevance:same_title`.
 """

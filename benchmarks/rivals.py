@@ -1,4 +1,4 @@
-"""Other ways to send the same mails: nodemailer, a stack of well-known libraries, aiosmtplib by itself."""
+"""Other ways to send the same mails: nodemailer, a stack of well-known libraries, plain aiosmtplib."""
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
-"""How fast digests leave: the product's own sending path beside C's load generator, and beside others.
+"""Measure how fast digests are sent: the product's sending path, a load generator in C, and other programs.
 
     python -m benchmarks.sending [--quick] [--json] [--postfix FOLDER]
 
 Digests of 15 papers (and of 5) go over ten connections to Postfix's `smtp-sink` here. `smtp-source`,
-Postfix's generator in C, sends as many mails of the same size right before each measurement, first as it does
-by itself, with a new connection for each mail, and then at its fastest, with connections that are kept
-(`-d`, told as "kept"). A ratio is of two such neighbours, and the median of all counts. Our side is the
-product's: mails wait in a migrated SQLite database, and `pipeline.send_pending` claims, writes, signs, sends
-and records them, in one process or in two on the same database.
+Postfix's generator in C, sends as many mails of the same size right before each measurement: at first
+with a new connection for each mail, and then at its fastest, with connections that are kept (`-d`, shown as
+"kept"). A ratio compares two such neighbouring measurements; the result is the median of all ratios. For the
+product, mails wait in a migrated SQLite database. `pipeline.send_pending` claims, joins, signs, sends and
+records them, in one process or in two on the same database.
 
-The clock runs from when all senders are ready, which is when they have sent 400 mails and so hold the
-fragments of this edition's cards, to when the last mail is recorded and every connection to the sink closed
-(the database stays open, as it does in a service); for smtp-source, over its whole life. What the fragments
-cost is told apart.
+The clock starts when all senders are ready: when they have sent 400 mails and have the fragments of this
+edition's cards. It stops when the last mail is recorded and every connection to the sink is closed (the
+database stays open, as in a service). For smtp-source it covers the whole run. The cost of the fragments is
+printed separately.
 
-Nothing stays behind but what was fetched: smtp-source with smtp-sink, and nodemailer, under var/benchmarks.
+Only the downloads stay, under var/benchmarks: smtp-source with smtp-sink, and nodemailer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What short, common interests bring: the papers that merely name them beside those that are about them.
+"""Show what short, common interests find: papers that only mention them, and papers about them.
 
     python -m benchmarks.short ../shared
 
-Reads eight recorded weeks as one pool, with what was listed before as the archive. There are no labels:
-the titles are to be read by eye, a sample of each kind, drawn with a fixed seed.
+Reads eight recorded weeks as one pool, with earlier papers as the archive. There are no labels: read the
+titles by eye. The samples are drawn with a fixed seed.
 """
 
 from __future__ import annotations

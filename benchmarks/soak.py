@@ -1,14 +1,14 @@
-"""Memory over thousands of sign-ups and single mails: it must stay as it was after warming up.
+"""Check that memory does not grow over thousands of sign-ups and single mails after a warm-up.
 
     python -m benchmarks.soak [--quick] [--count N] [--before COMMIT] [--json]
 
-A real uvicorn in a process of its own on 127.0.0.1, and a real SMTP server that counts what it takes.
-Visitors sign up over HTTP, each from a network of their own; each sign-up sends one confirmation in the
-background, and is waited for. Then as many single mails leave by `pipeline.send_pending(ids)`, four at once
+A real uvicorn in a process of its own on 127.0.0.1, and a real SMTP server that counts the mails. Visitors
+sign up over HTTP, each from a network of their own; each sign-up sends one confirmation in the background,
+which the visitor waits for. Then as many single mails are sent by `pipeline.send_pending(ids)`, four at once
 in that process. Every mail must arrive. The resident memory of that process is read from /proc after every
-hundredth mail. Above LIMIT megabytes of growth after the warm-up, this ends with status 1. The warm-up is the
-first quarter of the sign-ups: meanwhile threads, pooled connections with their page caches and compiled
-statements come into being, each of them up to a bound. --before runs the same with the code of an earlier
+hundredth mail. The exit status is 1 if memory grows by more than LIMIT megabytes after the warm-up. The
+warm-up is the first quarter of the sign-ups: threads, pooled connections with their page caches and compiled
+statements are created meanwhile, each up to a limit. --before runs the same with the code of an earlier
 commit first, from a git worktree that is removed again. --quick: a tenth of it.
 """
 

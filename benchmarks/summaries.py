@@ -1,10 +1,10 @@
-"""How well `app.text.summarizer` finds the sentence that tells most, beside what anybody would try first.
+"""Evaluate how well `app.text.summarizer` finds the most informative sentence, next to simple baselines.
 
     python -m benchmarks.summaries ../shared
 
-The reference is the summary that Hugging Face writes of a paper (`ai_summary`), in the recorded days
-there. Each month is judged with points fitted on the other months; `shipped` are the rounded ones that
-stand in `app.text.summarizer.POINTS`. ROUGE is F1 over lower-case letters and digits, without stemming
+The reference is Hugging Face's summary of a paper (`ai_summary`), in the recorded days there. Each month is
+judged with points fitted on the other months; `shipped` are the rounded points in
+`app.text.summarizer.POINTS`. ROUGE is F1 over lower-case letters and digits, without stemming
 (Lin, 2004: "ROUGE: A Package for Automatic Evaluation of Summaries").
 """
 

@@ -1,11 +1,11 @@
-"""Whether the time of an answer tells who is a reader: the forms that take an address, on a served service.
+"""Check whether response times reveal who is a subscriber, for the forms that take an address.
 
     python -m benchmarks.timing [--requests 400] [--pause SECONDS] [--json]
 
 A real uvicorn in a process of its own on 127.0.0.1 and a mail server beside it. One client posts addresses
 of readers, of nobody, and suppressed ones in random order, each address once and each post over a connection
-of its own. An AUC of .5 means that a time tells nothing, 1 that it tells all. `own` is of the time of the
-address's own post; `next` of the post after it, which would show what is still done for the address then.
+of its own. An AUC of .5 means that a time reveals nothing, 1 that it reveals everything. `own` is the time of
+the address's own post; `next` is that of the post after it, which would show work that is still done then.
 """
 
 from __future__ import annotations

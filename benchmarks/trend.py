@@ -1,13 +1,13 @@
-"""What votes say of a day, and which place is fair for papers that nobody could vote for.
+"""Evaluate votes as a ranking of a day, and find a fair score for papers without votes.
 
     python -m benchmarks.trend ../shared
 
-1. A day ranked by its votes of the morning, judged by the votes it has in the end (nDCG@10, gain
-   log(1 + votes)), beside what else there is in the morning.
-2. The votes of some papers of each day are hidden, as those of arXiv are: which score for them makes the
-   best first ten, and does it give them their share of the places? By the trend alone; and with the
-   relevance to real interests (reading lists, weeks), multiplied as `compose` does.
-3. Momentum in words, over mornings and the mornings after.
+1. Rank each day by the votes of its morning, and judge by its final votes (nDCG@10, gain log(1 + votes)),
+   compared with other data of the morning.
+2. Hide the votes of some papers of each day, as for arXiv's. Which score for them gives the best first ten,
+   and do they get their share of the places? By the trend alone, and multiplied by the relevance to real
+   interests (reading lists, weeks), as ranking does.
+3. Check the trend in words, over mornings and the mornings after.
 """
 
 from __future__ import annotations

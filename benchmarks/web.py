@@ -1,13 +1,13 @@
-"""How long pages take, beside an empty endpoint of the same application, in the same run; and their weight.
+"""Measure the time and weight of pages, compared with an empty endpoint of the same application.
 
     python -m benchmarks.web [--quick] [--json]
 
-10,000 made-up papers, 100 a day, a model learned from them, and a real uvicorn in a process of its own on
-127.0.0.1. One client asks for one page after the other, in turns, over a connection that is kept. Each
-preview has three interests that nobody had asked for before, so that all are matched, one of them with an
-exclusion; every hundredth finds so many matched that the papers are read anew, as they are after a minute.
-A page's weight is that of all that a browser fetches to show it for the first time, compressed as it is sent.
---quick: 1,000 papers and fewer rounds.
+There are 10,000 synthetic papers, 100 a day, a model trained on them, and a real uvicorn in a process of its
+own on 127.0.0.1. One client requests the pages in turns over a persistent connection. Each preview has three
+new interests, so that all are matched, one of them with an exclusion. At every hundredth preview, so many
+interests have been matched that the papers are read again, as after a minute. A page's weight is that of
+everything that a browser fetches to show it for the first time, compressed as sent. --quick: 1,000 papers and
+fewer rounds.
 """
 
 from __future__ import annotations

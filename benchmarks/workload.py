@@ -1,9 +1,9 @@
-"""Digests as a service sends them of a morning, and ledgers in which they wait: made up, and always the same.
+"""Synthetic digests as a service sends them in a morning, and ledgers with them; the same in each run.
 
-60 papers and 40 interests. A reader has three interests and gets five papers for each, so that a mail has
-15 cards, of the 400 that there are: a paper with the reason why it fits an interest. Their scores are each
-reader's own, as they are in life. A short digest has five papers for one interest. Addresses are spread over
-50 domains, since the product keeps a pace for each.
+60 papers and 40 interests. A reader has three interests and gets five papers for each, so that a mail has 15
+cards of 400. A card is a paper with the reason why it fits an interest. Scores differ between readers, as in
+a real service. A short digest has five papers for one interest. Addresses are spread over 50 domains, because
+the product limits connections per domain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Make tests/data/caniemail.json anew: what those mail programs show that docs/mail.md is about.
+"""Rebuild tests/data/caniemail.json: the features that the mail programs in docs/mail.md support.
 
 npm pack caniemail && tar xzf caniemail-*.tgz && .venv/bin/python -m scripts.caniemail package
 """

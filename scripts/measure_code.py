@@ -1,8 +1,8 @@
-"""Measure what makes code hard to find one's way in, and fail where a limit is exceeded.
+"""Measure how readable the code is, and fail if a limit is exceeded.
 
     python scripts/measure_code.py
 
-Printed is each figure with its limit. The limits are those of this project, except for the share of private
+Prints each figure with its limit. The limits are those of this project, except for the share of private
 functions that are called once: six admired projects have 1 to 12 %.
 """
 

@@ -1,8 +1,8 @@
-"""Take the pictures in docs/images/: each page and mail on a desk and on a phone, by day and by night.
+"""Take the pictures in docs/images/: each page and mail on desktop and phone, light and dark.
 
     .venv/bin/python -m scripts.screenshots [FOLDER]
 
-It lives through the bundled sample, serves it on a free port and looks at it with this machine's Chromium.
+It replays the bundled sample, serves it on a free port and opens it in this machine's Chromium.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Draw app/web/static/share.png, the picture that goes with a link to the site, by the design system.
+"""Draw app/web/static/share.png, the preview image of links to the site, in the design system.
 
     .venv/bin/python -m scripts.share_image [FILE]
 
-It names no site, so that it fits whatever an operator calls theirs.
+It names no site, so that it fits every installation.
 """
 
 from __future__ import annotations

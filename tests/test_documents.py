@@ -1,4 +1,4 @@
-"""What the documents and the packaging name exists: a reader who follows them is never led astray."""
+"""Documents and packaging files name only settings, commands, files and columns that exist."""
 
 from __future__ import annotations
 
@@ -19,10 +19,17 @@ from app.settings import Settings
 from app.storage.database import ROOT
 
 README = (ROOT / "README.md").read_text()
+OPERATING = (ROOT / "docs/operating.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = (ROOT / "compose.yaml").read_text()
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{each.name}" for each in (ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
+]
+FOR_TESTS = {
+    f"PAPERBOY_{name}" for name in ("ATTACKS", "EXAMPLES", "REQUIRE_BROWSER", "REQUIRE_SPAMASSASSIN")
+}
 SETTINGS = {f"PAPERBOY_{name.upper()}" for name in Settings.model_fields}
 
 
@@ -32,23 +39,40 @@ def targets() -> set[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_make_target_that_is_named_exists(document: str) -> None:
-    """`make` something, in a text, can be typed."""
+    """Every `make` target in a text can be run."""
     named = set(re.findall(r"(?:^|`)make ([a-z.]+)", (ROOT / document).read_text(), re.MULTILINE))
     assert named <= targets()
 
 
-@pytest.mark.parametrize("text", [README, COMPOSE, DOCKERFILE], ids=["README", "compose", "Dockerfile"])
-def test_every_setting_that_is_named_exists(text: str) -> None:
+@pytest.mark.parametrize("document", [*DOCUMENTS, "compose.yaml", "Dockerfile"])
+def test_every_setting_that_is_named_exists(document: str) -> None:
     """A setting that was renamed is renamed everywhere."""
-    assert set(re.findall(r"PAPERBOY_[A-Z_]*[A-Z]", text)) <= SETTINGS
+    assert set(re.findall(r"PAPERBOY_[A-Z_]*[A-Z]", (ROOT / document).read_text())) <= SETTINGS | FOR_TESTS
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_file_that_is_linked_exists(document: str) -> None:
-    """Pictures and links lead somewhere."""
-    linked = re.findall(r"\]\((?!https?:|#)([^)#]+)\)", (ROOT / document).read_text())
+    """Pictures and links, to a file or to a heading in one, have a target."""
+    links = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", (ROOT / document).read_text())
     folder = (ROOT / document).parent
-    assert [link for link in linked if not (folder / link).exists()] == []
+    targets_of_links = [(folder / name if name else ROOT / document, heading) for name, heading in links]
+    assert [str(path) for path, _ in targets_of_links if not path.exists()] == []
+    assert [heading for path, heading in targets_of_links if heading and heading not in anchors(path)] == []
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors that GitHub makes of the headings of a file."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_path_that_is_named_exists(document: str) -> None:
+    """A module that was moved is renamed in all documents."""
+    paths = re.findall(
+        r"(?<![\w/.])(?:app|benchmarks|scripts|templates|tests)/[\w./-]*\w", (ROOT / document).read_text()
+    )
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_every_command_that_is_named_exists() -> None:
@@ -60,9 +84,9 @@ def test_every_command_that_is_named_exists() -> None:
     assert len(commands) >= 6
     for command in commands:
         words = shlex.split(command)
-        told = CliRunner().invoke(cli, [*_named(words), "--help"], terminal_width=200)
-        assert told.exit_code == 0, command
-        assert [word for word in words if word.startswith("--") and word not in told.output] == []
+        result = CliRunner().invoke(cli, [*_named(words), "--help"], terminal_width=200)
+        assert result.exit_code == 0, command
+        assert [word for word in words if word.startswith("--") and word not in result.output] == []
 
 
 def _named(words: list[str]) -> list[str]:
@@ -82,10 +106,10 @@ def test_its_examples_find_something_in_the_demo() -> None:
     assert set(asked) <= {wish.text for wish in wanted.interests}, "and it was sent"
 
 
-def test_what_may_stand_in_a_list_of_readers_is_told() -> None:
-    """Every column that is imported, by its name."""
-    (told,) = re.findall(r"\*\*Readers from elsewhere\.\*\*((?:.|\n)+?)\n- ", README)
-    assert set(re.findall(r"`([a-z_]+)`", told)) == set(COLUMNS)
+def test_every_column_of_an_imported_list_is_documented() -> None:
+    """The operating guide names each column of the CSV file, and no other."""
+    (text,) = re.findall(r"\*\*Importing readers\.\*\*((?:.|\n)+?)\n- ", OPERATING)
+    assert set(re.findall(r"`([a-z_]+)`", text)) == set(COLUMNS)
 
 
 def test_the_first_screen_holds_the_two_commands() -> None:
