@@ -31,6 +31,7 @@ lint: .venv/dev.stamp  ## Check formatting, lint rules and imports between packa
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/lint-imports --no-cache
+	.venv/bin/python scripts/measure_code.py
 
 types: .venv/dev.stamp  ## Check types with mypy, strict
 	.venv/bin/mypy

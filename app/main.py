@@ -73,11 +73,13 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     )
     site.state.answer_delay = answer_delay
     site.state.previews = preview.Previews(app)
-    site.state.kept = http_cache.ResponseCache()
-    site.state.pages = http_cache.ResponseCache(http_cache.KEEP_PAGES, limits.pages, http_cache.STALE_PAGES)
+    site.state.feed_cache = http_cache.ResponseCache()
+    site.state.page_cache = http_cache.ResponseCache(
+        http_cache.KEEP_PAGES, limits.pages, http_cache.STALE_PAGES
+    )
     site.state.library = ArchiveSearch(app.db, app.models)
     site.state.suggestions = paper_cards.Suggestions(app.db)
-    site.state.newest = paper_cards.Newest(app.db)
+    site.state.newest = paper_cards.NewestDay(app.db)
     # Compressed sizes leak no secrets (BREACH): without cookies, other sites cannot request a page that
     # contains one.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
@@ -101,7 +103,7 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
 def warm_up(site: FastAPI) -> None:
     """Build the indexes for the first preview and the first search, which may take seconds."""
     try:
-        site.state.previews.of(Preferences(interests=(Interest("papers -draft"),)), clock.utcnow())
+        site.state.previews.build(Preferences(interests=(Interest("papers -draft"),)), clock.utcnow())
         site.state.library.refresh()
     except Exception:  # the first request tries again
         log.warning("warming up failed; the first preview or search builds its index", exc_info=True)

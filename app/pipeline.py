@@ -281,7 +281,7 @@ def preview(
 
 def backtest(
     app: Application, now: datetime, interests: Sequence[Interest], days: int = 14, *, max_papers: int = 10
-) -> list[backtesting.Edition]:
+) -> list[backtesting.BacktestedEdition]:
     """Return the digests that these interests would have produced, oldest first. Nothing is stored."""
     _check_day(now.date(), "at")
     return backtesting.run(app.digest_context, now.astimezone(UTC), interests, days, max_papers)

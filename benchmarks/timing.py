@@ -33,7 +33,7 @@ from app.delivery import suppression
 from app.storage import database
 from app.subscribers import Preferences
 from app.types import Interest
-from app.web.pages.home import ANSWER_DELAY
+from app.web.background import ANSWER_DELAY
 from benchmarks import workload
 from tests.mailserver import MailServer
 

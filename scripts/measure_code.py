@@ -53,8 +53,8 @@ def measures(root: Path) -> Iterator[Measure]:
     yield Measure(f"functions over {LONG} lines", sum(_lines(node) > LONG for node in functions), 0)
     asking = sum(bool(QUESTION.match(text)) for text in docstrings)
     yield Measure("docstrings that begin with What, Whether, How …, %", 100 * asking / len(docstrings), 2)
-    yield Measure("class names that occur twice", sum(count > 1 for count in names.values()), None)
-    yield Measure("retired names as identifiers", sum(map(_retired, trees.values())), None)
+    yield Measure("class names that occur twice", sum(count > 1 for count in names.values()), 0)
+    yield Measure("retired names as identifiers", sum(map(_retired, trees.values())), 40)
     yield Measure("lines", sum(source.count("\n") for source in sources.values()), None)
 
 

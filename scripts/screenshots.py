@@ -128,7 +128,7 @@ def _type_interests(page: Page, url: str) -> None:
     page.goto(url)
     page.get_by_label("Interest 1").fill("agents")
     page.get_by_label("Interest 2").fill("video generation, robotics")
-    page.get_by_role("button", name="Keep them apart").wait_for()
+    page.get_by_role("button", name="Split them").wait_for()
 
 
 def run(folder: Path) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import hypothesis
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
@@ -24,6 +25,10 @@ from app.settings import Settings
 from app.storage import database
 from tests import live
 from tests.mailserver import MailServer
+
+# No test fails because the machine is busy.
+hypothesis.settings.register_profile("paperboy", deadline=None)
+hypothesis.settings.load_profile("paperboy")
 
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SECRET = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"

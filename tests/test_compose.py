@@ -298,7 +298,7 @@ relevances = st.dictionaries(numbers, st.floats(0.0, 0.99), max_size=9)
 profiles = st.dictionaries(numbers, st.floats(-0.99, 0.99), max_size=9)
 angles = st.fixed_dictionaries({number: st.floats(0.0, 1.5) for number in range(1, 10)})
 places = angles.map(lambda of: {n: np.array([math.cos(angle), math.sin(angle)]) for n, angle in of.items()})
-quotas = st.in_array(st.none(), st.integers(1, 3))
+quotas = st.one_of(st.none(), st.integers(1, 3))
 
 
 @given(

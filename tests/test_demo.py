@@ -249,7 +249,7 @@ def test_a_day_passes_at_the_press_of_a_button(
     with app.db.write() as session:
         shelves.reader(session, "carol@example.org", ["zebrafish"], now + timedelta(hours=5))
         shelves.paper(session, shelves.source(session, now), "Zebrafish", now.date(), now)
-    assert "Let a day pass" in browser.post("/demo/later").text
+    assert "Advance one day" in browser.post("/demo/later").text
     assert [mail.recipient for mail in mail_server.messages] == ["carol@example.org"]
     assert timedelta(days=1) <= clock.utcnow() - now < timedelta(days=1, minutes=5)
 

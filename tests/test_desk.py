@@ -27,7 +27,7 @@ def test_what_a_reader_liked_brings_papers_of_its_kind(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Papers like the liked ones come although no interest matches; the liked and disliked ones do not."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
     day = now.date()
     liked = [paper for paper in corpora.papers() if "protein folding" in paper.abstract][:6]
     with app.db.write() as session:
@@ -94,7 +94,7 @@ def test_profiles_are_built_before_anything_is_locked(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planning keeps rows locked for as short a time as possible."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
     calls: list[str] = []
     original = DigestBuilder.ranked
 
@@ -108,15 +108,15 @@ def test_profiles_are_built_before_anything_is_locked(
             calls.append("learned")
             return {}
 
-    original_excluded = matching.MatchIndex.excluded
+    original_excluded = matching.MatchIndex.excluded_papers
 
     def excluded(self: matching.MatchIndex, query: Query) -> frozenset[int]:
-        calls.extend(["muted"] if query.without else [])
+        calls.extend(["muted"] if query.excluded_phrases else [])
         return original_excluded(self, query)
 
     monkeypatch.setattr(DigestBuilder, "ranked", ranked)
     monkeypatch.setattr(user_profile, "UserProfile", RecordedProfile)
-    monkeypatch.setattr(matching.MatchIndex, "excluded", excluded)
+    monkeypatch.setattr(matching.MatchIndex, "excluded_papers", excluded)
     with app.db.write() as session:
         paper = shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)
         wanted = {"muted": ["games", "GAME", "lions"]}
@@ -132,7 +132,7 @@ def test_the_cache_of_profiles_is_bounded(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each profile belongs to one reader, and there may be very many readers."""
-    monkeypatch.setattr(app.models, "current", lambda session: corpora.corpus())
+    monkeypatch.setattr(app.models, "current", lambda session: corpora.trained_model())
     monkeypatch.setattr(builder, "MAX_CACHED_PROFILES", 1)
     with app.db.write() as session:
         shelves.paper(session, shelves.source(session, now), "Video Agents", now.date(), now)

@@ -16,7 +16,7 @@ from app.cli.doctor import temporary_service
 from app.doctor import message_checks, test_mail
 from app.doctor.findings import Finding, Level
 from app.doctor.message_checks import Mail
-from app.doctor.smtp_sink import ReceivedMail, Sink
+from app.doctor.smtp_sink import CapturedMail, Sink
 from app.links import LinkSigner
 from app.mail import dkim
 from app.settings import Settings
@@ -42,7 +42,7 @@ class Tampering(Sink):
         super().__init__()
         self.change = change
 
-    def receive(self, mail: ReceivedMail) -> None:
+    def receive(self, mail: CapturedMail) -> None:
         changed = self.change(mail.raw)
         assert changed != mail.raw, "nothing was changed"
         super().receive(replace(mail, raw=changed))
@@ -76,7 +76,7 @@ def mail(settings: Settings) -> Mail:
     assert b"</body>" in raw, "the tests replace this text, so it must not be wrapped"
     signer = LinkSigner(settings.secret_keys, settings.base_url)
     return Mail(
-        ReceivedMail(signer.return_path(1, "paperboy.test"), sink.received[0].recipient, raw),
+        CapturedMail(signer.return_path(1, "paperboy.test"), sink.received[0].recipient, raw),
         settings,
         signer,
     )

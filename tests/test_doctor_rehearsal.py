@@ -11,7 +11,7 @@ import pytest
 from app.cli.doctor import temporary_service
 from app.doctor import test_mail
 from app.doctor.findings import Finding, Level
-from app.doctor.smtp_sink import ReceivedMail, Sink
+from app.doctor.smtp_sink import CapturedMail, Sink
 from app.settings import Settings, SmtpSecurity
 
 
@@ -69,7 +69,7 @@ def test_a_mail_that_does_not_arrive_is_found(settings: Settings) -> None:
     """What was sent has to be there."""
 
     class Losing(Sink):
-        def receive(self, mail: ReceivedMail) -> None:
+        def receive(self, mail: CapturedMail) -> None:
             pass
 
     findings = run_check(settings, Losing())
@@ -85,5 +85,5 @@ def test_the_sink_keeps_every_octet() -> None:
             b"EHLO me\r\nMAIL FROM:<a@b.c> SIZE=9\r\nRCPT TO:<d@e.f>\r\nDATA\r\n" + body + b".\r\nQUIT\r\n"
         )
         answers = client.makefile("rb").read()
-    assert sink.received == [ReceivedMail("a@b.c", "d@e.f", body.replace(b"..dot", b".dot"))]
+    assert sink.received == [CapturedMail("a@b.c", "d@e.f", body.replace(b"..dot", b".dot"))]
     assert answers.endswith(b"250 2.0.0 kept\r\n221 2.0.0 bye\r\n")

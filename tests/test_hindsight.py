@@ -11,7 +11,7 @@ from sqlmodel import select
 from app import pipeline
 from app.application import Application
 from app.digests import backtesting, planning
-from app.digests.backtesting import Edition
+from app.digests.backtesting import BacktestedEdition
 from app.digests.builder import DigestBuilder
 from app.errors import InvalidInput
 from app.papers import queries
@@ -34,7 +34,7 @@ def list_paper(app: Application, title: str, ago: int, upvotes: int = 10) -> int
         )
 
 
-def papers_by_day(editions: list[Edition]) -> dict[str, list[int]]:
+def papers_by_day(editions: list[BacktestedEdition]) -> dict[str, list[int]]:
     """Return the papers of each day that has any."""
     return {
         each.edition: [pick.paper_id for pick in each.digest.picks]
@@ -152,8 +152,8 @@ def test_an_index_is_made_once(app: Application) -> None:
     number = list_paper(app, "Agents that Plan", 0)
     with app.db.read() as session:
         papers, corpus = queries.paper_views(session, [number]), app.models.current(session)
-    index = app.indexes.of(papers, corpus)
-    assert app.indexes.of([replace(papers[0], upvotes=99)], corpus) is index
-    assert app.indexes.of([replace(papers[0], title="Another")], corpus) is not index
-    assert app.indexes.of([], corpus) is not index
-    assert app.indexes.of(papers, corpus) is index
+    index = app.indexes.get(papers, corpus)
+    assert app.indexes.get([replace(papers[0], upvotes=99)], corpus) is index
+    assert app.indexes.get([replace(papers[0], title="Another")], corpus) is not index
+    assert app.indexes.get([], corpus) is not index
+    assert app.indexes.get(papers, corpus) is index

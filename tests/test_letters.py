@@ -197,7 +197,7 @@ def test_an_address_that_cannot_be_written_to_is_refused(composer: Composer, now
 
 
 WORDS = some.text(some.characters(codec=None), max_size=200)
-LINKS = some.in_array(some.just(""), WORDS, some.just("https://example.org/a?b=1&c=2"))
+LINKS = some.one_of(some.just(""), WORDS, some.just("https://example.org/a?b=1&c=2"))
 PICKS = some.builds(
     DigestItem,
     paper_id=some.integers(0, 2**64 - 1),
@@ -209,7 +209,7 @@ PICKS = some.builds(
     url=LINKS,
     pdf_url=LINKS,
     code_url=LINKS,
-    published_on=some.in_array(some.just(""), some.dates().map(str)),
+    published_on=some.one_of(some.just(""), some.dates().map(str)),
     comments=some.integers(0, 10**6),
     score=some.floats(allow_nan=False),
     summary_by=WORDS,

@@ -132,9 +132,9 @@ def test_without_styles_a_mail_begins_well(mails: dict[str, str]) -> None:
         "digest": [f"Also in this digest: {also}", "«Paperboy»", "Friday, 20 November 2026"],
         "a week": [f"Why: {best.reason}", "«Paperboy»", "Week 47 of 2026"],
         "alone": ["«Paperboy»", "Friday, 20 November 2026", "1 paper for you."],
-        "confirm": ["One click, and digests come at the hour that you chose.", "«Paperboy»", "Hello,"],
-        "manage": ["Your interests, your hour, and how many papers.", "«Paperboy»", "Hello,"],
-        "erase": ["This cannot be undone, so please make sure.", "«Paperboy»", "Hello,"],
+        "confirm": ["Confirm your address to get your digests.", "«Paperboy»", "Hello,"],
+        "manage": ["Change your interests, your schedule and the number of papers.", "«Paperboy»", "Hello,"],
+        "erase": ["This cannot be undone.", "«Paperboy»", "Hello,"],
         "export": ["Everything that is stored about you, as one file.", "«Paperboy»", "Hello,"],
-        "new_links": ["Links in earlier mails don’t work any more.", "«Paperboy»", "Hello,"],
+        "new_links": ["Links in earlier e-mails no longer work.", "«Paperboy»", "Hello,"],
     }

@@ -240,7 +240,7 @@ def test_a_paused_source_is_not_asked(live: Application, world: World, now: date
     pipeline.refresh(live, now)
     world.requests.clear()
     with live.db.write() as session:
-        for row in source_registry.listed(session):
+        for row in source_registry.all_sources(session):
             source_registry.pause(session, row)
     assert pipeline.refresh(live, now + timedelta(days=1)).polled == ()
     assert world.requests == []
@@ -257,7 +257,7 @@ def test_only_one_process_asks_a_source_at_a_time(live: Application, world: Worl
     """A second process does not poll it. The lease of a dead process expires."""
     with live.db.write() as session:
         source_registry.seed(session, ["cs.CL"], now)
-        for name in map(source_registry.lease_of, source_registry.listed(session)):
+        for name in map(source_registry.lease_of, source_registry.all_sources(session)):
             locks.acquire(session, name, "another process", now, timedelta(minutes=30))
     assert pipeline.refresh(live, now).busy
     assert world.requests == []

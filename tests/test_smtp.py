@@ -188,7 +188,7 @@ def test_a_tracker_that_cannot_record(settings: Settings, mail_server: MailServe
 
     with pytest.raises(OSError, match="no space left"):
         asyncio.run(run())
-    verdicts = [tracker.answers[number].verdict for number in range(10)]
+    verdicts = [tracker.answers[number].outcome for number in range(10)]
     assert verdicts == [SendOutcome.ACCEPTED] * 4 + [SendOutcome.NOT_ATTEMPTED] * 6
     assert len(mail_server.messages) == 4
 
@@ -212,7 +212,7 @@ def test_stopping(settings: Settings, mail_server: MailServer) -> None:
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         runner.run(run())
-    assert [tracker.answers[number].verdict for number in range(6)] == [SendOutcome.ACCEPTED] + [
+    assert [tracker.answers[number].outcome for number in range(6)] == [SendOutcome.ACCEPTED] + [
         SendOutcome.NOT_ATTEMPTED
     ] * 5
 
@@ -241,7 +241,7 @@ def test_cancelled_in_flight(settings: Settings, mail_server: MailServer) -> Non
         with pytest.raises(asyncio.CancelledError):
             runner.run(run())
     ended.set()
-    verdicts = [tracker.answers[number].verdict for number in range(3)]
+    verdicts = [tracker.answers[number].outcome for number in range(3)]
     assert verdicts == [SendOutcome.UNCERTAIN, SendOutcome.NOT_ATTEMPTED, SendOutcome.NOT_ATTEMPTED]
 
 

@@ -12,7 +12,7 @@ import typer
 from app import clock, pipeline
 from app.cli import output
 from app.cli.explain import At
-from app.digests.backtesting import Edition
+from app.digests.backtesting import BacktestedEdition
 from app.types import Digest, Interest
 
 
@@ -37,7 +37,7 @@ def backtest(
     output.table(["day", "interest", "paper"], rows)
 
 
-def _rows(edition: Edition) -> Iterator[tuple[str, str, str]]:
+def _rows(edition: BacktestedEdition) -> Iterator[tuple[str, str, str]]:
     if not isinstance(edition.digest, Digest):
         yield edition.edition, "", f"nothing: {edition.digest.reason}"
         return

@@ -15,7 +15,7 @@ import uvicorn
 from app import main
 from app.cli import output
 from app.web import connection_limits
-from app.web.pages.home import ANSWER_DELAY
+from app.web.background import ANSWER_DELAY
 
 
 def serve(

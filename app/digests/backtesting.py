@@ -16,7 +16,7 @@ MOST_DAYS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Edition:
+class BacktestedEdition:
     """Hold the digest of one day, or why there would have been none."""
 
     edition: str
@@ -26,7 +26,7 @@ class Edition:
 
 def run(
     context: DigestContext, now: datetime, interests: Sequence[Interest], days: int, max_papers: int
-) -> list[Edition]:
+) -> list[BacktestedEdition]:
     """Return the digests that a daily subscriber would have got in the last `days` days, oldest first.
 
     Each is due at the default hour of the settings and uses the listings and votes of that time. No paper
@@ -47,7 +47,7 @@ def run(
         name = schedule.edition(context.settings.default_zone, moment)
         digest = builder.preview(name, preferences, frozenset(sent))
         sent |= {item.paper_id for item in digest.picks} if isinstance(digest, Digest) else set()
-        editions.append(Edition(name, moment, digest))
+        editions.append(BacktestedEdition(name, moment, digest))
     return editions
 
 

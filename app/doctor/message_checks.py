@@ -17,7 +17,7 @@ import dkim as verifier  # an independent implementation, so that our own bugs a
 from app.doctor.dns_lookup import parse_tags
 from app.doctor.findings import Finding, Level, ok
 from app.doctor.relay import LARGE_MAIL
-from app.doctor.smtp_sink import ReceivedMail
+from app.doctor.smtp_sink import CapturedMail
 from app.errors import LinkForged
 from app.links import LinkSigner
 from app.mail import dkim
@@ -37,7 +37,7 @@ REPORT_BUG = "undo local changes of templates or code; if there are none, please
 class Mail:
     """A received mail, with the settings and the signer of the service that sent it."""
 
-    received: ReceivedMail
+    received: CapturedMail
     settings: Settings
     signer: LinkSigner
 
@@ -72,7 +72,7 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MessageProblem:
     """A fault of the mail, and how to fix it."""
 
     message: str
@@ -89,50 +89,56 @@ def check(mail: Mail) -> Iterator[Finding]:
             yield ok(name, describe(mail))
 
 
-def _headers(mail: Mail) -> Iterator[Problem]:
+def _headers(mail: Mail) -> Iterator[MessageProblem]:
     for name in REQUIRED_HEADERS:
         if (count := len(mail.header_values(name))) != 1:
-            yield Problem(f"has {count} {name} headers instead of one" if count else f"has no {name} header")
+            yield MessageProblem(
+                f"has {count} {name} headers instead of one" if count else f"has no {name} header"
+            )
     if parseaddr(mail.header("From"))[1] != mail.settings.from_address:
-        yield Problem(f"is from “{mail.header('From')}” instead of {mail.settings.from_address}")
+        yield MessageProblem(f"is from “{mail.header('From')}” instead of {mail.settings.from_address}")
     if not mail.header("Message-ID").endswith(f"@{mail.settings.mail_domain}>"):
-        yield Problem(
+        yield MessageProblem(
             f"has a Message-ID that is not on {mail.settings.mail_domain}: {mail.header('Message-ID')}"
         )
     try:
         parsedate_to_datetime(mail.header("Date"))
     except ValueError:
-        yield Problem(f"has an invalid Date: “{mail.header('Date')}”")
+        yield MessageProblem(f"has an invalid Date: “{mail.header('Date')}”")
 
 
-def _unsubscribe(mail: Mail) -> Iterator[Problem]:
+def _unsubscribe(mail: Mail) -> Iterator[MessageProblem]:
     """Check the headers of RFC 8058: an https link, a mailto link and List-Unsubscribe-Post."""
     if not mail.unsubscribe_url:
-        yield Problem("List-Unsubscribe has no http link")
+        yield MessageProblem("List-Unsubscribe has no http link")
     elif not mail.unsubscribe_url.startswith("https://"):
         fix = "set PAPERBOY_BASE_URL to an https:// address"
-        yield Problem(
+        yield MessageProblem(
             "List-Unsubscribe has no https link, so mail programs show no unsubscribe button",
             fix,
             Level.WARNING,
         )
     elif not mail.unsubscribe_url.startswith(mail.settings.base_url + "/"):
-        yield Problem(f"List-Unsubscribe does not link to {mail.settings.base_url}: {mail.unsubscribe_url}")
+        yield MessageProblem(
+            f"List-Unsubscribe does not link to {mail.settings.base_url}: {mail.unsubscribe_url}"
+        )
     if "<mailto:" not in mail.header("List-Unsubscribe"):
-        yield Problem("List-Unsubscribe has no mailto link, which some mail programs need")
+        yield MessageProblem("List-Unsubscribe has no mailto link, which some mail programs need")
     if (value := mail.header("List-Unsubscribe-Post")) != "List-Unsubscribe=One-Click":
-        yield Problem(f"List-Unsubscribe-Post must be “List-Unsubscribe=One-Click”, not “{value}”")
+        yield MessageProblem(f"List-Unsubscribe-Post must be “List-Unsubscribe=One-Click”, not “{value}”")
 
 
-def _signatures(mail: Mail) -> Iterator[Problem]:
+def _signatures(mail: Mail) -> Iterator[MessageProblem]:
     domain, keys = mail.settings.mail_domain, dkim.load(mail.settings.dkim_keys)
     signatures = {tags.get("s", ""): (index, tags) for index, tags in enumerate(_signature_tags(mail))}
     for key in keys:
         index, tags = signatures.get(key.selector, (-1, {}))
         if index < 0:
-            yield Problem(f"is not signed by key {key.selector}")
+            yield MessageProblem(f"is not signed by key {key.selector}")
         elif not _verifies(mail.received.raw, index, key):
-            yield Problem(f"has an invalid signature by key {key.selector}: the signed content was changed")
+            yield MessageProblem(
+                f"has an invalid signature by key {key.selector}: the signed content was changed"
+            )
         else:
             yield from _coverage(key.selector, tags, domain)
 
@@ -154,67 +160,71 @@ def _verifies(raw: bytes, index: int, key: dkim.Key) -> bool:
         return False
 
 
-def _coverage(selector: str, tags: dict[str, str], domain: str) -> Iterator[Problem]:
+def _coverage(selector: str, tags: dict[str, str], domain: str) -> Iterator[MessageProblem]:
     covered = set(tags.get("h", "").lower().split(":"))
     if missing := sorted(MUST_BE_SIGNED - covered):
-        yield Problem(f"has a signature by key {selector} that does not cover {', '.join(missing)}")
+        yield MessageProblem(f"has a signature by key {selector} that does not cover {', '.join(missing)}")
     if "l" in tags:
-        yield Problem(f"has a signature by key {selector} with a length (l=): anyone can append to the mail")
+        yield MessageProblem(
+            f"has a signature by key {selector} with a length (l=): anyone can append to the mail"
+        )
     if tags.get("d", "").lower() != domain.lower():
-        yield Problem(
+        yield MessageProblem(
             f"has a signature by key {selector} for {tags.get('d')}, which is not the From domain {domain}"
         )
 
 
-def _return_path(mail: Mail) -> Iterator[Problem]:
+def _return_path(mail: Mail) -> Iterator[MessageProblem]:
     sender, domain = mail.received.sender, mail.settings.mail_domain
     try:
         mail.signer.delivery_of(sender)
     except LinkForged:
-        yield Problem(
+        yield MessageProblem(
             f"has the return path “{sender}”, which is not signed by us: its bounces cannot be assigned"
         )
     if sender.rpartition("@")[2] != domain:
-        yield Problem(
+        yield MessageProblem(
             f"has the return path “{sender}”, which is not on {domain}: SPF does not count for DMARC"
         )
 
 
-def _parts(mail: Mail) -> Iterator[Problem]:
+def _parts(mail: Mail) -> Iterator[MessageProblem]:
     kinds = [part.get_content_type() for part in mail.message.iter_parts()]
     if mail.message.get_content_type() != "multipart/alternative" or kinds != ["text/plain", "text/html"]:
-        yield Problem(f"has the parts {', '.join(kinds) or 'none'} instead of text/plain and text/html")
+        yield MessageProblem(
+            f"has the parts {', '.join(kinds) or 'none'} instead of text/plain and text/html"
+        )
     for kind, name in (("plain", "text"), ("html", "HTML")):
         if not (text := mail.part(kind)).strip():
-            yield Problem(f"has an empty {name} part")
+            yield MessageProblem(f"has an empty {name} part")
         elif not mail.unsubscribe_url or mail.unsubscribe_url not in text:
-            yield Problem(f"has a {name} part without the unsubscribe link")
+            yield MessageProblem(f"has a {name} part without the unsubscribe link")
 
 
-def _lines(mail: Mail) -> Iterator[Problem]:
+def _lines(mail: Mail) -> Iterator[MessageProblem]:
     raw = mail.received.raw
     if re.search(rb"\r(?!\n)|(?<!\r)\n", raw):
-        yield Problem("has a bare CR or LF: many servers refuse such lines")
+        yield MessageProblem("has a bare CR or LF: many servers refuse such lines")
     longest = max(map(len, re.split(rb"\r?\n", raw)))
     if longest > LONGEST_LINE:
-        yield Problem(f"has a line of {longest:,} octets; the limit is {LONGEST_LINE}")
+        yield MessageProblem(f"has a line of {longest:,} octets; the limit is {LONGEST_LINE}")
     if not raw.isascii() or b"\0" in raw:
-        yield Problem("has unencoded non-ASCII octets, which some servers do not accept")
+        yield MessageProblem("has unencoded non-ASCII octets, which some servers do not accept")
 
 
-def _size(mail: Mail) -> Iterator[Problem]:
+def _size(mail: Mail) -> Iterator[MessageProblem]:
     html, whole = len(mail.part("html").encode()), len(mail.received.raw)
     if html >= LARGEST_HTML:
-        yield Problem(f"has {html:,} bytes of HTML: Gmail clips a mail at about 102,000")
+        yield MessageProblem(f"has {html:,} bytes of HTML: Gmail clips a mail at about 102,000")
     if whole > LARGE_MAIL:
-        yield Problem(f"has {whole:,} octets; relays are only checked for {LARGE_MAIL:,}")
+        yield MessageProblem(f"has {whole:,} octets; relays are only checked for {LARGE_MAIL:,}")
 
 
-def _content(mail: Mail) -> Iterator[Problem]:
+def _content(mail: Mail) -> Iterator[MessageProblem]:
     parser = _ExternalContentParser()
     parser.feed(mail.part("html"))
     for content in dict.fromkeys(parser.external):
-        yield Problem(f"loads {content} when it is opened, which can be used to track the reader")
+        yield MessageProblem(f"loads {content} when it is opened, which can be used to track the reader")
 
 
 class _ExternalContentParser(HTMLParser):
@@ -258,7 +268,7 @@ def _describe_size(mail: Mail) -> str:
     )
 
 
-_CHECKS: dict[str, tuple[Callable[[Mail], Iterator[Problem]], Callable[[Mail], str]]] = {
+_CHECKS: dict[str, tuple[Callable[[Mail], Iterator[MessageProblem]], Callable[[Mail], str]]] = {
     "mail headers": (_headers, lambda mail: f"each is present once; From is {mail.header('From')}"),
     "mail unsubscribe": (_unsubscribe, lambda mail: f"by one click at {mail.settings.base_url} or by mail"),
     "mail signatures": (_signatures, _describe_signatures),

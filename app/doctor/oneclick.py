@@ -27,7 +27,7 @@ FORM_ENCODINGS = {
 
 
 @dataclass
-class Reply:
+class OneClickResponse:
     """Status and headers of the web app's response."""
 
     status: int = 0
@@ -78,13 +78,17 @@ def _state(app: Application, subscriber_id: int) -> SubscriberState:
         return session.get_one(Subscriber, subscriber_id).state
 
 
-def send_request(site: ASGIApp, method: str, url: str, content_type: str = "", body: str = "") -> Reply:
+def send_request(
+    site: ASGIApp, method: str, url: str, content_type: str = "", body: str = ""
+) -> OneClickResponse:
     """Send a request without cookies or a login to an ASGI app, and return its reply."""
     return asyncio.run(_send_request(site, method, url, content_type, body))
 
 
-async def _send_request(site: ASGIApp, method: str, url: str, content_type: str, body: str) -> Reply:
-    parts, reply = urlsplit(url), Reply()
+async def _send_request(
+    site: ASGIApp, method: str, url: str, content_type: str, body: str
+) -> OneClickResponse:
+    parts, reply = urlsplit(url), OneClickResponse()
     headers = {"host": parts.netloc, "content-type": content_type, "content-length": str(len(body))}
     scope = {
         "type": "http",

@@ -14,7 +14,7 @@ _END = b"\r\n.\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class ReceivedMail:
+class CapturedMail:
     """A mail with its envelope, as it was received; only the dot-stuffing is undone."""
 
     sender: str
@@ -28,14 +28,14 @@ class Sink:
     extensions = ("PIPELINING", "SIZE 10240000", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES")
 
     def __init__(self) -> None:
-        self.received: list[ReceivedMail] = []
+        self.received: list[CapturedMail] = []
         self._server = _Server(self)
 
     @property
     def port(self) -> int:
         return int(self._server.server_address[1])
 
-    def receive(self, mail: ReceivedMail) -> None:
+    def receive(self, mail: CapturedMail) -> None:
         """Store a mail. This is called in the thread of its connection."""
         self.received.append(mail)
 
@@ -84,7 +84,7 @@ class _SmtpHandler(socketserver.StreamRequestHandler):
                 self._reply("354 go on")
                 raw = self._read_data()
                 for recipient in recipients:
-                    sink.receive(ReceivedMail(sender, recipient, raw))
+                    sink.receive(CapturedMail(sender, recipient, raw))
                 self._reply("250 2.0.0 kept")
             elif verb == b"QUIT":
                 self._reply("221 2.0.0 bye")

@@ -53,7 +53,7 @@ def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: boo
     require_not_erased(get_for_update(session, subscriber_id))
     paper = queries.papers(session, [paper_id]).get(paper_id)
     if paper is None:
-        raise NotFound("This paper is not in the archive any more.")
+        raise NotFound("This paper is no longer in the archive.")
     rows = _feedback_rows(session, subscriber_id)
     _check_room(len(rows) + len(_private_keys(session, subscriber_id)), paper.id not in rows)
     _store(session, subscriber_id, [paper], liked, now)

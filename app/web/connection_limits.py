@@ -2,8 +2,8 @@
 
 Uvicorn has no deadline for a request that never ends, and accepts connections until the process has no
 descriptor left. Then pages fail, and so does sending. Here a connection that keeps the server waiting is
-closed at its deadline. If all places are taken, the connection that has waited longest for its peer is closed
-for the new one. So whoever sends a whole request at once always gets in.
+closed at its deadline. At the limit of connections, the one that has waited longest for its peer is closed
+for the new one. So clients that send a whole request at once always get in.
 """
 
 from __future__ import annotations
@@ -27,16 +27,21 @@ MOST_BACKLOG = 128
 RESERVED = 80
 
 
-class Phase(Enum):
-    """Name what a connection waits for."""
+class ConnectionPhase(Enum):
+    """The state of a connection, by what it waits for."""
 
-    HEAD = "head"  # the head of a request: from a new peer, or after an answer
+    HEAD = "head"  # the head of a request: from a new peer, or after a response
     BODY = "body"  # the rest of a request
-    ANSWER = "answer"  # our own answer
-    READER = "reader"  # a peer that does not read the answer
+    ANSWER = "answer"  # our own response
+    READER = "reader"  # a peer that does not read the response
 
 
-DEADLINES = {Phase.HEAD: 10.0, Phase.BODY: 60.0, Phase.ANSWER: 300.0, Phase.READER: 30.0}  # seconds
+DEADLINES = {
+    ConnectionPhase.HEAD: 10.0,
+    ConnectionPhase.BODY: 60.0,
+    ConnectionPhase.ANSWER: 300.0,
+    ConnectionPhase.READER: 30.0,
+}  # seconds
 
 
 class GuardedProtocol(H11Protocol):
@@ -48,12 +53,12 @@ class GuardedProtocol(H11Protocol):
 
     def __init__(self, *values: Any, **named: Any) -> None:
         super().__init__(*values, **named)
-        self._phase: Phase | None = None
+        self._phase: ConnectionPhase | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._enter(Phase.HEAD)
+        self._enter(ConnectionPhase.HEAD)
         if len(self.connections) > self.most:
             next(iter(self.waiting)).abort("too many connections")  # it may be this one
 
@@ -63,45 +68,45 @@ class GuardedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._look()
+        self._update_phase()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._look()
+        self._update_phase()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._look()
+        self._update_phase()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._look()
+        self._update_phase()
 
-    def abort(self, why: str) -> None:
-        """Close the connection at once, whatever it still has to send."""
-        log.debug("connection closed", why=why, waited_for=self._phase and self._phase.name)
+    def abort(self, reason: str) -> None:
+        """Close the connection at once, without sending the rest."""
+        log.debug("connection closed", reason=reason, waited_for=self._phase and self._phase.name)
         self._leave()
         self.transport.abort()
 
-    def _look(self) -> None:
+    def _update_phase(self) -> None:
         """Enter the phase that the connection is in now."""
-        phase = self._current()
+        phase = self._current_phase()
         if phase is not self._phase and self._phase is not None:
             self._enter(phase)
 
-    def _current(self) -> Phase:
+    def _current_phase(self) -> ConnectionPhase:
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
-            return Phase.HEAD
+            return ConnectionPhase.HEAD
         if self.flow.write_paused:
-            return Phase.READER
-        return Phase.BODY if cycle.more_body else Phase.ANSWER
+            return ConnectionPhase.READER
+        return ConnectionPhase.BODY if cycle.more_body else ConnectionPhase.ANSWER
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: ConnectionPhase) -> None:
         self._leave()
         self._phase = phase
         self._deadline = self.loop.call_later(self.deadlines[phase], self.abort, "deadline")
-        if phase is not Phase.ANSWER:
+        if phase is not ConnectionPhase.ANSWER:
             self.waiting[self] = None
 
     def _leave(self) -> None:
@@ -112,17 +117,17 @@ class GuardedProtocol(H11Protocol):
 
 
 def protocol(most: int) -> type[GuardedProtocol]:
-    """Return the protocol of one server that holds at most so many connections."""
+    """Return the protocol of one server that holds at most `most` connections."""
     return type("Protocol", (GuardedProtocol,), {"most": most, "waiting": {}})
 
 
 def raise_descriptor_limit() -> int:
     """Raise the soft limit of open descriptors to the hard one. Return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
+    target = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+        soft = target
     return soft if soft != resource.RLIM_INFINITY else MOST_DESCRIPTORS
 
 

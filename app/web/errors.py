@@ -1,4 +1,4 @@
-"""What went wrong, as a status and a page: never a stack trace, always a way on."""
+"""Map errors to an HTTP status and an error page."""
 
 from __future__ import annotations
 
@@ -48,67 +48,67 @@ UNAVAILABLE = (OperationalError, InterfaceError, PoolTimeout)
 
 @dataclass(frozen=True, slots=True)
 class ErrorPage:
-    """What a person reads, and where they may go from here."""
+    """The text of an error page."""
 
     title: str
     text: str
-    offer_link: bool = False  # asking for a fresh link would help
+    offer_link: bool = False  # whether a new link would help
 
 
 _FORGED = ErrorPage(
     "This link does not work",
-    "It is not complete, or it was made for something else. If you copied it out of a mail, "
-    "copy all of it; or ask for a fresh link.",
+    "It is incomplete, or it is meant for another page. If you copied it from an e-mail, make sure that "
+    "you copied all of it, or request a new link.",
     offer_link=True,
 )
 _REPLACED = ErrorPage(
-    "This link does not work any more",
-    "It was replaced by newer links, or what it was for has ended. Open the link in our newest mail, or ask "
-    "for a fresh one.",
+    "This link no longer works",
+    "It was replaced by a newer link, or it is no longer needed. Open the link in our latest e-mail, or "
+    "request a new one.",
     offer_link=True,
 )
-_TROUBLES = {
-    400: ErrorPage("That could not be understood", "Please change it, and try again."),
-    403: ErrorPage("That is not allowed", "Please open the page itself and try again from there."),
-    404: ErrorPage("There is no such page", "The address may be mistyped, or the page was never here."),
-    405: ErrorPage("That cannot be done here", "The page is there, but not for this kind of request."),
+_PAGES = {
+    400: ErrorPage("We couldn’t understand this request", "Please change it and try again."),
+    403: ErrorPage("This is not allowed", "Please open the page itself and try again from there."),
+    404: ErrorPage("Page not found", "Please check the address for typing errors."),
+    405: ErrorPage("This can’t be done here", "The page exists, but not for this kind of request."),
     409: ErrorPage(
-        "That cannot be done now", "It was done already, or something has changed since this page was opened."
+        "This can’t be done now", "It was already done, or something has changed since you opened the page."
     ),
     410: ErrorPage(
         "This link has expired",
-        "Links that change something work for a limited time, so that an old mail in the wrong hands "
-        "cannot be used against you. Ask for a fresh one, and we mail it to you.",
+        "To protect you, links that change something work for a limited time only. Request a new one and "
+        "we’ll send it to you by e-mail.",
         offer_link=True,
     ),
     413: ErrorPage(
-        "That is too much at once",
-        f"What is pasted may have {bibliography.MOST_BYTES // 1000} kB, and a file "
+        "This is too much at once",
+        f"Pasted text may have up to {bibliography.MOST_BYTES // 1000} kB, and a file up to "
         f"{bibliography.MOST_FILE_BYTES // 1000} kB. Please go back and send less. Nothing was changed.",
     ),
-    422: ErrorPage("Something in that request could not be used", "Please go back and look it over."),
+    422: ErrorPage("Something in this request is not valid", "Please go back and check it."),
     429: ErrorPage(
-        "That was a lot at once",
-        "Only so many requests are taken in a while, so that there is room for everybody, and mailboxes stay "
-        "safe. Please wait a little, and try again.",
+        "Too many requests",
+        "We limit requests so that the service stays available for everybody and mailboxes stay safe. "
+        "Please wait a little and try again.",
     ),
     500: ErrorPage(
-        "Something went wrong on our side", "It has been noted. Please try again in a little while."
+        "Something went wrong on our side", "We have logged the error. Please try again in a little while."
     ),
     503: ErrorPage(
-        "The archive is being read; a moment, please",
-        "After a start that takes some seconds. Please try again in a moment.",
+        "The service is starting",
+        "This takes a few seconds. Please try again in a moment.",
     ),
 }
 
 
-RETRY_AFTER = 10  # seconds, where the database is busy
+RETRY_AFTER = 10  # seconds, while the database is busy
 
 log = structlog.get_logger(__name__)
 
 
 def status_of(error: PaperboyError) -> int:
-    """The HTTP status of an error that Paperboy knows about."""
+    """Return the HTTP status of one of Paperboy's own errors."""
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
@@ -116,55 +116,55 @@ def headers_of(request: Request, error: HTTPException) -> Mapping[str, str]:
     """Return the headers of an HTTP error. Allow lists every method of the path, not those of one route."""
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(method for method in METHODS if _takes(request, method))
+        headers["Allow"] = ", ".join(method for method in METHODS if _accepts(request, method))
     return headers
 
 
-def _takes(request: Request, method: str) -> bool:
+def _accepts(request: Request, method: str) -> bool:
     scope = {**request.scope, "method": method}
     return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
 def install(site: FastAPI) -> None:
-    """Give every error of the web pages a page of its own."""
-    site.add_exception_handler(PaperboyError, _known)
-    site.add_exception_handler(HTTPException, _refused)
-    site.add_exception_handler(RequestValidationError, _unreadable)
+    """Register the error pages."""
+    site.add_exception_handler(PaperboyError, _paperboy_error)
+    site.add_exception_handler(HTTPException, _http_error)
+    site.add_exception_handler(RequestValidationError, _validation_error)
     for kind in UNAVAILABLE:
-        site.add_exception_handler(kind, _busy)
-    site.add_exception_handler(Exception, _unknown)
+        site.add_exception_handler(kind, _database_error)
+    site.add_exception_handler(Exception, _unexpected_error)
 
 
-def _known(request: Request, error: Exception) -> Response:
-    assert isinstance(error, PaperboyError)  # noqa: S101 - what it was registered for
+def _paperboy_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, PaperboyError)  # noqa: S101 - registered for this type
     extra = {}
     if isinstance(error, (TooManyRequests, NotReady)):
         extra = {"Retry-After": str(error.retry_after)}
-    said = str(error) if isinstance(error, (InvalidInput, NotFound, Conflict)) else ""
+    detail = str(error) if isinstance(error, (InvalidInput, NotFound, Conflict)) else ""
     if isinstance(error, LinkForged):
-        return _respond(request, 403, trouble=_FORGED)
+        return _respond(request, 403, error_page=_FORGED)
     if isinstance(error, LinkReplaced):
-        return _respond(request, 410, trouble=_REPLACED)
-    return _respond(request, status_of(error), said, extra)
+        return _respond(request, 410, error_page=_REPLACED)
+    return _respond(request, status_of(error), detail, extra)
 
 
-def _refused(request: Request, error: Exception) -> Response:
+def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
-    plain = error.detail == HTTPStatus(error.status_code).phrase
-    said = "" if plain else str(error.detail)
-    return _respond(request, error.status_code, said, headers_of(request, error))
+    is_default = error.detail == HTTPStatus(error.status_code).phrase
+    detail = "" if is_default else str(error.detail)
+    return _respond(request, error.status_code, detail, headers_of(request, error))
 
 
-def _unreadable(request: Request, _error: Exception) -> Response:
+def _validation_error(request: Request, _error: Exception) -> Response:
     return _respond(request, 422)
 
 
-def _busy(request: Request, error: Exception) -> Response:
-    """Return a page that offers to send the same form again."""
+def _database_error(request: Request, error: Exception) -> Response:
+    """Return a page with a button that sends the same form again."""
     if not is_unavailable(error):
         raise error
     log.error("database unavailable", path=request.url.path, error=str(getattr(error, "orig", error)))
-    # The page has a form: with no-referrer, a browser would hide its Origin. No other site sees the address.
+    # The page has a form: with no-referrer, browsers would not send its Origin. Other sites get no address.
     headers = {"Retry-After": str(RETRY_AFTER), "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
     form = request_bodies.parsed(request) or FormData()
     fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
@@ -174,19 +174,19 @@ def _busy(request: Request, error: Exception) -> Response:
     )  # fmt: skip
 
 
-def _unknown(request: Request, _error: Exception) -> Response:
-    # This page is made outside of the middleware, which would have added the headers.
+def _unexpected_error(request: Request, _error: Exception) -> Response:
+    # The middleware, which adds the headers to other responses, does not see this one.
     return _respond(request, 500, headers=security.headers(request.app.state.paperboy.settings))
 
 
 def _respond(
     request: Request,
     status: int,
-    said: str = "",
+    detail: str = "",
     headers: Mapping[str, str] | None = None,
-    trouble: ErrorPage | None = None,
+    error_page: ErrorPage | None = None,
 ) -> Response:
-    trouble = trouble or _TROUBLES.get(status) or ErrorPage(HTTPStatus(status).phrase, "")
+    error = error_page or _PAGES.get(status) or ErrorPage(HTTPStatus(status).phrase, "")
     return page(
-        request, "error.html", status=status, headers=headers, trouble=trouble, said=said, number=status
+        request, "error.html", status=status, headers=headers, error=error, detail=detail, code=status
     )

@@ -1,4 +1,4 @@
-"""What people type into forms: kept as typed, so that a form with a mistake comes back as it was."""
+"""Form values, stored as typed, so that a form with an error is shown again unchanged."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ from app.subscribers import MAX_INTERESTS, MAX_MUTED, Preferences, schedule
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 SPARE_ROWS = 3
-MOST_LINES, LINE_CHARS = 100, 1000  # of a field that takes so many: what is cut off could not be used either
+MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; validation rejects values longer than this anyway
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_OF_CONTENT = ("min_papers", "max_papers", "when_empty", "beyond", "muted")
-_UNUSABLE = -1  # no number that anybody may choose: `subscribers.problems` says which ones they may
+_CONTENT_FIELDS = ("min_papers", "max_papers", "when_empty", "beyond", "muted")
+_INVALID_NUMBER = -1  # outside of every allowed range, so `subscribers.problems` reports the field
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-def _sayable(text: str) -> str:
-    """Without half letters, which some character sets can spell and no page can say."""
+def _encodable(text: str) -> str:
+    """Replace lone surrogates, which cannot be encoded as UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
-Text = Annotated[str, Form(), AfterValidator(_sayable)]
-Texts = Annotated[list[Annotated[str, AfterValidator(_sayable)]], Form()]
+Text = Annotated[str, Form(), AfterValidator(_encodable)]
+Texts = Annotated[list[Annotated[str, AfterValidator(_encodable)]], Form()]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One interest, as typed."""
+class InterestInput:
+    """One row of the interests table, as typed."""
 
     text: str = ""
     weight: str = "1"
     quota: str = ""
 
-    def wish(self) -> Interest:
+    def to_interest(self) -> Interest:
         quota = None if not self.quota.strip() else _number(self.quota)
         return Interest(self.text, _weight(self.weight), quota)
 
 
 @dataclass(frozen=True)
 class PreferencesForm:
-    """A form of preferences as it stands on the page, with what is wrong with it."""
+    """A preferences or sign-up form as typed, with its errors by field name."""
 
     email: str = ""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[InterestInput, ...] = ()
     cadence: str = Cadence.DAILY
     weekday: str = "0"
     hour: str = "8"
@@ -68,31 +68,33 @@ class PreferencesForm:
     max_papers: str = "10"
     when_empty: str = EmptyDigestPolicy.SKIP
     beyond: str = "0"
-    muted: str = ""  # one a line
+    muted: str = ""  # one per line
     liked: str = ""  # pasted papers
-    had: tuple[str, ...] = ()  # interests and muted words as they were when the form was opened
+    original_texts: tuple[str, ...] = ()  # interests and muted words when the form was opened
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
-    def lines(self) -> tuple[Row, ...]:
-        """The rows, and some empty ones to go on with."""
+    def rows_with_spare(self) -> tuple[InterestInput, ...]:
+        """Return the rows, followed by some empty ones."""
         spare = min(SPARE_ROWS, MAX_INTERESTS - len(self.rows))
-        return self.rows + (Row(),) * max(spare, 0)
+        return self.rows + (InterestInput(),) * max(spare, 0)
 
     @property
-    def usable(self) -> Preferences:
-        """What a digest is to hold, as far as it can be done, of a form that was looked over."""
-        wanted = self.wanted()
-        wishes = enumerate(wanted.interests)
-        fine = {name: getattr(wanted, name) for name in _OF_CONTENT if name not in self.problems}
+    def valid_preferences(self) -> Preferences:
+        """Return the preferences for the content of a digest without invalid values, once validated."""
+        preferences = self.to_preferences()
+        interests = enumerate(preferences.interests)
+        content = {name: getattr(preferences, name) for name in _CONTENT_FIELDS if name not in self.problems}
         chosen = Preferences(
-            interests=tuple(wish for place, wish in wishes if f"interests.{place}" not in self.problems),
-            **fine,
+            interests=tuple(
+                interest for place, interest in interests if f"interests.{place}" not in self.problems
+            ),
+            **content,
         )
-        return chosen if "muted" in fine else replace(chosen, muted=_understood(wanted.muted))
+        return chosen if "muted" in content else replace(chosen, muted=_valid_muted(preferences.muted))
 
-    def wanted(self) -> Preferences:
-        """What was chosen; what cannot be read at all is given as something that `problems` refuses."""
+    def to_preferences(self) -> Preferences:
+        """Convert to preferences. Unreadable values become values that `subscribers.problems` reports."""
         return Preferences(
             cadence=_choice(Cadence, self.cadence),
             weekday=_number(self.weekday),
@@ -103,13 +105,13 @@ class PreferencesForm:
             when_empty=_choice(EmptyDigestPolicy, self.when_empty),
             beyond=_number(self.beyond),
             muted=tuple(self.muted.splitlines()),
-            interests=tuple(row.wish() for row in self.rows),
+            interests=tuple(row.to_interest() for row in self.rows),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PauseForm:
-    """The day on which a pause is to end, as typed: what is wrong with it, and which there are to choose."""
+    """The end date of a pause as typed, its error, and the first and last date allowed."""
 
     first: date
     last: date
@@ -117,14 +119,17 @@ class PauseForm:
     problem: str = ""
 
     @property
-    def kind(self) -> str:
-        """A browser shows nothing at all in a field for days that holds no day."""
+    def input_type(self) -> str:
+        """Return the input type: browsers leave a date field empty if its value is not a date."""
         return "text" if self.typed and not _DAY.fullmatch(self.typed) else "date"
 
 
-def filled(chosen: Preferences) -> PreferencesForm:
-    """The form as it stands for preferences that are stored."""
-    rows = (Row(wish.text, f"{wish.weight:g}", str(wish.quota or "")) for wish in chosen.interests)
+def filled_form(chosen: Preferences) -> PreferencesForm:
+    """Return the form that shows stored preferences."""
+    rows = (
+        InterestInput(interest.text, f"{interest.weight:g}", str(interest.quota or ""))
+        for interest in chosen.interests
+    )
     return PreferencesForm(
         rows=tuple(rows),
         cadence=chosen.cadence,
@@ -136,7 +141,7 @@ def filled(chosen: Preferences) -> PreferencesForm:
         when_empty=chosen.when_empty,
         beyond=str(chosen.beyond),
         muted="\n".join(chosen.muted),
-        had=(*(wish.text for wish in chosen.interests), *chosen.muted),
+        original_texts=(*(interest.text for interest in chosen.interests), *chosen.muted),
     )
 
 
@@ -148,49 +153,63 @@ def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
 
 
 def merge_concurrent_changes(form: PreferencesForm, stored: Preferences) -> Preferences:
-    """What was chosen, and what came since the form was opened: by a mail's links, or in another window."""
-    wanted = form.wanted()
-    if not form.had:  # nothing is known of when it was opened
-        return wanted
-    known = {*form.had, *(wish.text for wish in wanted.interests), *wanted.muted}
+    """Return the preferences in a form, plus interests and muted words added since it was opened.
+
+    They may have been added by the links in a mail or in another window.
+    """
+    preferences = form.to_preferences()
+    if not form.original_texts:  # the form does not tell what it showed when opened
+        return preferences
+    known_texts = {
+        *form.original_texts,
+        *(interest.text for interest in preferences.interests),
+        *preferences.muted,
+    }
     return replace(
-        wanted,
-        interests=(*wanted.interests, *(wish for wish in stored.interests if wish.text not in known)),
-        muted=(*wanted.muted, *(text for text in stored.muted if text not in known)),
+        preferences,
+        interests=(
+            *preferences.interests,
+            *(interest for interest in stored.interests if interest.text not in known_texts),
+        ),
+        muted=(*preferences.muted, *(text for text in stored.muted if text not in known_texts)),
     )
 
 
-def rows(texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str] = ()) -> tuple[Row, ...]:
-    """The interests that were typed; an empty line is none."""
+def interest_rows(
+    texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str] = ()
+) -> tuple[InterestInput, ...]:
+    """Combine the columns of the interests table into rows, without empty ones."""
     lines = zip_longest(texts, weights[: len(texts)], quotas[: len(texts)])
-    typed = islice((line for line in lines if line[0].strip()), MOST_LINES)
-    return tuple(Row(text[:LINE_CHARS], weight or "1", quota or "") for text, weight, quota in typed)
+    typed = islice((line for line in lines if line[0].strip()), MAX_LINES)
+    return tuple(
+        InterestInput(text[:MAX_LINE_CHARS], weight or "1", quota or "") for text, weight, quota in typed
+    )
 
 
-def lines(text: str) -> str:
-    """What was typed one a line; an empty line is none."""
-    said = (line.strip()[:LINE_CHARS] for line in text.splitlines() if line.strip())
-    return "\n".join(islice(said, MOST_LINES))
+def non_empty_lines(text: str) -> str:
+    """Remove empty lines, and shorten the rest to the limits."""
+    non_empty = (line.strip()[:MAX_LINE_CHARS] for line in text.splitlines() if line.strip())
+    return "\n".join(islice(non_empty, MAX_LINES))
 
 
 def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
-    """The form with an interest that looked like several parted into them, where there is room."""
+    """Split an interest that looks like several, if the form has room for the parts."""
     text = query_language.normalise(text[:MAX_INTEREST_CHARS])
     pieces = query_language.split_suggestion(text)
     lines = [query_language.normalise(row.text) for row in form.rows[:MAX_INTERESTS]]
     if not pieces or text not in lines or len(form.rows) - 1 + len(pieces) > MAX_INTERESTS:
         return form
     at = lines.index(text)
-    parted = (replace(form.rows[at], text=piece) for piece in pieces)
-    return replace(form, rows=(*form.rows[:at], *parted, *form.rows[at + 1 :]))
+    parts = (replace(form.rows[at], text=piece) for piece in pieces)
+    return replace(form, rows=(*form.rows[:at], *parts, *form.rows[at + 1 :]))
 
 
 def validated(form: PreferencesForm, split: str = "") -> PreferencesForm:
-    """The form as its preview shows it: an interest parted where asked, and what is wrong in its content."""
+    """Validate the content fields of a form for its preview. Split the interest `split` first, if given."""
     form = split_interest(form, split) if split else form
-    problems = subscribers.problems(form.wanted())
-    shown = ("interests", *_OF_CONTENT)
-    return replace(form, problems={at: said for at, said in problems.items() if at.startswith(shown)})
+    problems = subscribers.problems(form.to_preferences())
+    shown = ("interests", *_CONTENT_FIELDS)
+    return replace(form, problems={name: text for name, text in problems.items() if name.startswith(shown)})
 
 
 def problems_of_paste(liked: str) -> dict[str, str]:
@@ -211,7 +230,7 @@ def problems_of_address(email: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def zones() -> list[tuple[str, list[str]]]:
-    """The zones that a reader may live in, by region: each under the one name that is used today."""
+    """Return the time zones to choose from, by region, each under its current name."""
     table = files("tzdata").joinpath("zoneinfo/zone.tab").read_text("ascii")
     listed = (line.split("\t")[2] for line in table.splitlines() if not line.startswith("#"))
     regions = groupby(sorted(filter(schedule.valid_zone, listed)), lambda name: name.split("/")[0])
@@ -219,26 +238,28 @@ def zones() -> list[tuple[str, list[str]]]:
 
 
 def _choice(kind: type[Choice], text: str) -> Choice:
-    """What was chosen; the first of all for what the form does not offer."""
+    """Return the chosen member, or the first one if the text is not an option."""
     return kind(text) if text in list(kind) else next(iter(kind))
 
 
-def _understood(muted: Sequence[str]) -> tuple[str, ...]:
-    """The muted words that can be used: they keep papers out, whatever else stands in their field."""
-    fine = []
+def _valid_muted(muted: Sequence[str]) -> tuple[str, ...]:
+    """Return the valid muted words, so that one invalid line does not disable the others."""
+    valid = []
     for text in muted[:MAX_MUTED]:
         with suppress(InvalidInterest):
             query_language.parse_muted(text)
-            fine.append(text)
-    return tuple(fine)
+            valid.append(text)
+    return tuple(valid)
 
 
 def _number(text: str) -> int:
-    return int(text) if text.strip().isascii() and text.strip().isdigit() and len(text) < 5 else _UNUSABLE
+    return (
+        int(text) if text.strip().isascii() and text.strip().isdigit() and len(text) < 5 else _INVALID_NUMBER
+    )
 
 
 def _weight(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        return _UNUSABLE
+        return _INVALID_NUMBER

@@ -1,6 +1,6 @@
-"""Answers that are sent again only when they have changed (RFC 9110, section 13), and made only so often.
+"""Conditional responses (RFC 9110, section 13), and a cache for responses that are the same for everybody.
 
-No dates: what has been withdrawn leaves an answer without making anything in it newer.
+Responses have an ETag and no Last-Modified: a withdrawn paper changes a page without a newer date.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from app.web.work_limits import PAGES, PAGES_WAITING, Capacity, WorkSlots
 
 KEEP = timedelta(minutes=5)  # feeds and the sitemap
 KEEP_PAGES = timedelta(minutes=1)
-STALE_PAGES = timedelta(minutes=5)  # longer, while they are rebuilt
-ROOM = 200  # answers, of some tens of kilobytes mostly
-AT_ONCE = PAGES + PAGES_WAITING  # threads that build or wait: others are left for everybody else
+STALE_PAGES = timedelta(minutes=5)  # after that, while they are rebuilt
+MAX_RESPONSES = 200  # most have some tens of kilobytes
+AT_ONCE = PAGES + PAGES_WAITING  # threads that build or wait; the other threads are for other requests
 
 Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CachedResponse:
-    """What is answered to everybody who asks for the same."""
+    """A response that is the same for everybody."""
 
     body: bytes
     media_type: str
 
     @cached_property
     def etag(self) -> str:
-        """Weak: compressed or not, the bytes differ and say the same."""
+        """Return a weak ETag, since the compressed body has the same content in other bytes."""
         return f'W/"{blake2b(self.body, digest_size=16).hexdigest()}"'
 
 
 @dataclass(slots=True)
-class _Turn:
-    """Those who want the same thing, of whom one makes it."""
+class _Build:
+    """The build of one response: the threads that want it, one of which holds the lock and builds."""
 
     lock: Lock = field(default_factory=Lock)
-    here: int = 0
+    threads: int = 0
 
 
 class ResponseCache:
-    """What was made lately for everybody; what was made first gives way. Nobody's private page is in here.
+    """A cache of public responses. The oldest is dropped when it is full. Private pages are never stored.
 
-    While one thread rebuilds an answer, or no place is free to do so, others get the old one for as long as
-    `stale`. Without an old one they wait.
+    While one thread rebuilds a response, or no slot is free for that, others get the stale one for up to
+    `stale`. Without a stale one they wait.
     """
 
     def __init__(
@@ -65,89 +65,93 @@ class ResponseCache:
         self._places = places or WorkSlots(AT_ONCE)
         self._waiting = 0
         self._lock = Lock()
-        self._made: dict[Key, tuple[CachedResponse, datetime]] = {}
-        self._turns: dict[Key, _Turn] = {}
+        self._responses: dict[Key, tuple[CachedResponse, datetime]] = {}
+        self._builds: dict[Key, _Build] = {}
 
-    def of(self, key: Key, now: datetime, make: Callable[[], CachedResponse]) -> CachedResponse:
-        """What goes by this key, made where it is not there or has become old: by one, while others wait."""
-        if made := self._fresh(key, now):
-            return made
-        old = self._stale(key, now)
-        if old and key in self._turns:
-            return old
+    def get_or_build(self, key: Key, now: datetime, build: Callable[[], CachedResponse]) -> CachedResponse:
+        """Return the cached response. If it is missing or stale, one thread rebuilds it while others wait.
+
+        Raise TooManyRequests if too many threads build or wait.
+        """
+        if fresh := self._fresh(key, now):
+            return fresh
+        stale = self._stale(key, now)
+        if stale and key in self._builds:
+            return stale
         try:
-            with self._turn(key):
-                return self._fresh(key, now) or self._make(key, now, make)  # whoever was first has made it
+            with self._building(key):
+                # Another thread may have built it while this one waited.
+                return self._fresh(key, now) or self._build(key, now, build)
         except TooManyRequests:
-            if old:
-                return old
+            if stale:
+                return stale
             raise
 
-    def _make(self, key: Key, now: datetime, make: Callable[[], CachedResponse]) -> CachedResponse:
+    def _build(self, key: Key, now: datetime, build: Callable[[], CachedResponse]) -> CachedResponse:
         with self._places.take():
-            made = make()
-        self._keep(key, made, now)
-        return made
+            response = build()
+        self._store(key, response, now)
+        return response
 
     def _fresh(self, key: Key, now: datetime) -> CachedResponse | None:
         with self._lock:
-            made, at = self._made.get(key, (None, now))
-        return made if now - at < self._keep_for else None
+            response, at = self._responses.get(key, (None, now))
+        return response if now - at < self._keep_for else None
 
     def _stale(self, key: Key, now: datetime) -> CachedResponse | None:
-        """Return what is old, but not too old to serve while it is made anew."""
+        """Return a response that may be served while it is rebuilt."""
         with self._lock:
-            made, at = self._made.get(key, (None, now))
-        return made if now - at < self._keep_for + self._stale_for else None
+            response, at = self._responses.get(key, (None, now))
+        return response if now - at < self._keep_for + self._stale_for else None
 
     @contextmanager
-    def _turn(self, key: Key) -> Iterator[None]:
+    def _building(self, key: Key) -> Iterator[None]:
         with self._lock:
             if self._waiting >= AT_ONCE:
                 raise TooManyRequests(retry_after=2)
-            turn = self._turns.setdefault(key, _Turn())
-            turn.here += 1
+            building = self._builds.setdefault(key, _Build())
+            building.threads += 1
             self._waiting += 1
         try:
-            with turn.lock:
+            with building.lock:
                 yield
         finally:
             with self._lock:
-                turn.here -= 1
+                building.threads -= 1
                 self._waiting -= 1
-                if not turn.here:
-                    del self._turns[key]
+                if not building.threads:
+                    del self._builds[key]
 
-    def _keep(self, key: Key, made: CachedResponse, now: datetime) -> None:
+    def _store(self, key: Key, response: CachedResponse, now: datetime) -> None:
         with self._lock:
-            self._made.pop(key, None)
-            self._made[key] = made, now
-            if len(self._made) > ROOM:
-                del self._made[next(iter(self._made))]
+            self._responses.pop(key, None)
+            self._responses[key] = response, now
+            if len(self._responses) > MAX_RESPONSES:
+                del self._responses[next(iter(self._responses))]
 
 
 def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Response:
     """Return a page that is the same for everybody, built at most once a minute.
 
-    `make` must not look at the visitor. What it raises is not kept.
+    `make` must not depend on the visitor. Its exceptions are not cached.
     """
-    pages: ResponseCache = request.app.state.pages
+    pages: ResponseCache = request.app.state.page_cache
     limits: Capacity = request.app.state.capacity
 
     def build() -> CachedResponse:
         limits.page_limit.hit(visitor(request))
         return CachedResponse(bytes(make().body), "text/html; charset=utf-8")
 
-    return conditional_response(request, pages.of(key, clock.utcnow(), build), PUBLIC_REFERRER)
+    return conditional_response(request, pages.get_or_build(key, clock.utcnow(), build), PUBLIC_REFERRER)
 
 
-def conditional_response(request: Request, made: CachedResponse, headers: Mapping[str, str]) -> Response:
-    """The body; or 304, where whoever asks has this very one."""
-    headers = {**headers, "ETag": made.etag}
-    if _has_it(request.headers.get("if-none-match", ""), made.etag):
+def conditional_response(request: Request, cached: CachedResponse, headers: Mapping[str, str]) -> Response:
+    """Return the response, or 304 if the client has the same version."""
+    headers = {**headers, "ETag": cached.etag}
+    if _matches(request.headers.get("if-none-match", ""), cached.etag):
         return Response(status_code=304, headers=headers)
-    return Response(made.body, media_type=made.media_type, headers=headers)
+    return Response(cached.body, media_type=cached.media_type, headers=headers)
 
 
-def _has_it(tags: str, etag: str) -> bool:
+def _matches(tags: str, etag: str) -> bool:
     return tags.strip() == "*" or etag.removeprefix("W/") in re.findall(r'"[^"]*"', tags)

@@ -1,4 +1,4 @@
-"""For machines that watch over the service: is it alive, can it work, and what are its figures?"""
+"""Health checks and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ CHECKED_EVERY = timedelta(minutes=10)
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """Report that the process answers; if it does not, restart it. This needs no thread of the pool."""
+    """Report that the process responds. If it does not, restart it. This needs no thread of the pool."""
     return {"status": "ok"}
 
 
 @router.get("/readyz")
 def readyz(request: Request) -> JSONResponse:
-    """The database can be used, so requests may come. A restart would not help where it cannot."""
+    """Report whether the database is usable. If it is not, a restart does not help."""
     app: Application = request.app.state.paperboy
     try:
         current, newest = doctor.schema_revisions(app.db)
@@ -59,28 +59,28 @@ def readyz(request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok", "database": "ok"})
 
 
-def _operator(request: Request, now: auth.Now, given: auth.Given) -> None:
-    """Counts before and after a sign-up would tell whether an address was known: they need a key.
+def _require_operator(request: Request, now: auth.Now, given: auth.Given) -> None:
+    """Require a key: counts before and after a sign-up would reveal whether an address was known.
 
-    Where every link leads to this very machine, there are no strangers to tell.
+    On a local installation, whose links point to this machine, no key is needed.
     """
     app: Application = request.app.state.paperboy
     if urlsplit(app.settings.base_url).hostname not in ("127.0.0.1", "localhost", "::1"):
         auth.holder(request, app, now, SecurityScopes([Scope.READ.value]), given)
 
 
-@router.get("/metrics", dependencies=[Depends(_operator)])
+@router.get("/metrics", dependencies=[Depends(_require_operator)])
 def metrics(request: Request) -> Response:
-    """Counts and times in the format of Prometheus. No address and no text of a reader is in them."""
+    """Return counts and times as Prometheus metrics. They contain no personal data."""
     registry = CollectorRegistry()
     with auth.capacity(request).api.take():
-        registry.register(_Figures(request.app.state.paperboy, _ledger_check(request)))
+        registry.register(_DatabaseCollector(request.app.state.paperboy, _ledger_check(request)))
         ProcessCollector(registry=registry)
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def _ledger_check(request: Request) -> reconciliation.Reconciliation:
-    """Return the balance of these days' editions, at most `CHECKED_EVERY` old: it reads all subscribers."""
+    """Return the reconciliation of recent editions, at most `CHECKED_EVERY` old: it reads all subscribers."""
     state, now = request.app.state, clock.utcnow()
     at, balance = getattr(state, "ledger_check", (None, None))
     if at is None or not timedelta() <= now - at < CHECKED_EVERY:
@@ -90,8 +90,8 @@ def _ledger_check(request: Request) -> reconciliation.Reconciliation:
     return cast("reconciliation.Reconciliation", balance)
 
 
-class _Figures(Collector):
-    """What the database knows at the moment of asking: the same from whichever process is asked."""
+class _DatabaseCollector(Collector):
+    """Collect metrics from the database, so that every process reports the same."""
 
     def __init__(self, app: Application, balance: reconciliation.Reconciliation) -> None:
         self._app = app
@@ -99,45 +99,45 @@ class _Figures(Collector):
 
     def collect(self) -> Iterator[Metric]:
         with self._app.db.read() as session:
-            yield _by_state(session, "subscribers", Subscriber.state, SubscriberState)
-            yield _by_state(session, "deliveries", Delivery.state, DeliveryState)
-            yield from _of_balance(self._balance)
-            yield _gauge("papers", "Papers in the archive.", _papers(session))
+            yield _state_metric(session, "subscribers", Subscriber.state, SubscriberState)
+            yield _state_metric(session, "deliveries", Delivery.state, DeliveryState)
+            yield from _reconciliation_metrics(self._balance)
+            yield _gauge("papers", "Papers in the archive.", _count_papers(session))
             late = doctor.lateness(session, clock.utcnow())
             yield _gauge(
                 "digest_lateness_seconds", "How long the oldest due digest waits.", late.total_seconds()
             )
             paused = session.exec(select(func.count()).select_from(SendingPause)).one()
             yield _gauge("sending_pauses", "Editions, or everything, that an operator holds back.", paused)
-            yield from _of_sources(session)
-            yield from _of_runs(session)
-            yield from _of_models(self._app.models.versions(session))
+            yield from _source_metrics(session)
+            yield from _run_metrics(session)
+            yield from _model_metrics(self._app.models.versions(session))
 
 
 def _gauge(name: str, about: str, value: float) -> Metric:
     return GaugeMetricFamily(f"paperboy_{name}", about, value=value)
 
 
-def _of_balance(balance: reconciliation.Reconciliation) -> Iterator[Metric]:
+def _reconciliation_metrics(balance: reconciliation.Reconciliation) -> Iterator[Metric]:
     yield _gauge("digests_due", "Digests due yesterday and today, by subscribers and cadence.", balance.due)
     yield _gauge("digests_missing", "Of these: not in the ledger, although planned past.", balance.missing)
     yield _gauge("digests_surplus", "Digests in the ledger for nobody who was due.", balance.surplus)
 
 
-def _papers(session: Session) -> int:
-    kept = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
-    return session.exec(kept).one()
+def _count_papers(session: Session) -> int:
+    statement = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
+    return session.exec(statement).one()
 
 
-def _by_state(session: Session, name: str, column: Any, states: type[StrEnum]) -> Metric:
+def _state_metric(session: Session, name: str, column: Any, states: type[StrEnum]) -> Metric:
     metric = GaugeMetricFamily(f"paperboy_{name}", f"{name.title()} in each state.", labels=["state"])
     counted = dict(session.exec(select(column, func.count()).group_by(column)).all())
-    for each in states:
-        metric.add_metric([each.value], counted.get(each, 0))
+    for state in states:
+        metric.add_metric([state.value], counted.get(state, 0))
     return metric
 
 
-def _of_sources(session: Session) -> Iterator[Metric]:
+def _source_metrics(session: Session) -> Iterator[Metric]:
     failures = GaugeMetricFamily(
         "paperboy_source_failures", "Polls of a source that failed in a row.", labels=["source"]
     )
@@ -152,7 +152,7 @@ def _of_sources(session: Session) -> Iterator[Metric]:
     yield polled
 
 
-def _of_runs(session: Session) -> Iterator[Metric]:
+def _run_metrics(session: Session) -> Iterator[Metric]:
     ended = GaugeMetricFamily("paperboy_run_ended_timestamp_seconds", "A job's last end.", labels=["job"])
     last = (
         select(JobRun.job, func.max(JobRun.ended_at))
@@ -164,7 +164,7 @@ def _of_runs(session: Session) -> Iterator[Metric]:
     yield ended
 
 
-def _of_models(versions: Sequence[model_store.ModelVersion]) -> Iterator[Metric]:
+def _model_metrics(versions: Sequence[model_store.ModelVersion]) -> Iterator[Metric]:
     refused = len(model_store.rejected_versions(versions))
     yield _gauge("models_refused", "Models, newer than the one in use, that cannot be read.", refused)
     for version in versions:

@@ -1,4 +1,4 @@
-"""Papers as the public pages show them, and words to begin an interest with."""
+"""Papers as the public pages show them, and suggestions for interests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDTH, HEIGHT = 240, 60  # of a curve, in its own units
 
 @dataclass(frozen=True, slots=True)
 class PaperCard:
-    """A paper on the page."""
+    """A paper in a list."""
 
     paper: PaperView
     authors: str
@@ -35,7 +35,7 @@ class PaperCard:
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """A week of the ISO calendar: it begins on Monday, and the year is that of its Thursday."""
+    """A week of the ISO calendar. It begins on Monday and belongs to the year of its Thursday."""
 
     year: int
     number: int
@@ -54,7 +54,7 @@ class Week:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What was listed on a day, or a page of it, the most votes first, and the days beside it."""
+    """A page of the papers listed on a day, most votes first, and the neighbouring days."""
 
     day: date
     cards: tuple[PaperCard, ...]
@@ -63,7 +63,7 @@ class Day:
     after: date | None
     page: int
     pages: int
-    first: int  # place of the first one shown
+    first: int  # rank of the first card
 
     @property
     def week(self) -> Week:
@@ -71,8 +71,8 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class WeekShown:
-    """What was listed in a week, the most votes first, its days, and the weeks beside it."""
+class WeekPapers:
+    """The papers listed in a week, most votes first, its days, and the neighbouring weeks."""
 
     week: Week
     days: tuple[date, ...]
@@ -84,21 +84,21 @@ class WeekShown:
 
 @dataclass(frozen=True, slots=True)
 class VoteChart:
-    """Votes over time, to be drawn in a field of WIDTH × HEIGHT, and in words."""
+    """Votes over time: points of a line in a field of WIDTH × HEIGHT, and a description."""
 
     points: tuple[tuple[float, float], ...]
-    words: str
+    description: str
     width: int = WIDTH
     height: int = HEIGHT
 
 
 @dataclass(frozen=True, slots=True)
 class PaperPage:
-    """All that a paper's own page shows."""
+    """The content of a paper's page."""
 
     card: PaperCard
     listings: tuple[ListingView, ...]
-    curve: VoteChart | None
+    chart: VoteChart | None
     related: tuple[PaperCard, ...]
 
 
@@ -107,13 +107,13 @@ def week_of(day: date) -> Week:
     return Week(year, number)
 
 
-def latest(session: Session) -> date | None:
-    """The newest day of which there are papers."""
+def latest_day(session: Session) -> date | None:
+    """Return the newest day that has papers."""
     return queries.neighbouring_days(session, date.max)[0]
 
 
-def of_day(session: Session, day: date, limit: int, now: datetime, page: int = 1) -> Day:
-    """The papers of a day, at most so many on a page."""
+def papers_of_day(session: Session, day: date, limit: int, now: datetime, page: int = 1) -> Day:
+    """Load a page of the papers of a day, with at most `limit` papers."""
     papers = queries.candidates(session, day, day)
     trends = trending.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
@@ -123,12 +123,12 @@ def of_day(session: Session, day: date, limit: int, now: datetime, page: int = 1
     return Day(day, shown, len(papers), before, after, page, math.ceil(len(papers) / limit), start + 1)
 
 
-def of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekShown:
-    """The papers of a week, at most so many."""
+def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekPapers:
+    """Load the `limit` most upvoted papers of a week."""
     ids, total = queries.most_voted(session, week.first, week.last, limit)
     before, _ = queries.neighbouring_days(session, week.first)
     _, after = queries.neighbouring_days(session, week.last)
-    return WeekShown(
+    return WeekPapers(
         week,
         tuple(queries.days_between(session, week.first, week.last)),
         cards(queries.in_given_order(session, ids), now),
@@ -138,26 +138,26 @@ def of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekShow
     )
 
 
-def sheet(session: Session, paper_id: int, related: Iterable[PaperView], now: datetime) -> PaperPage:
-    """A paper's own page."""
+def paper_page(session: Session, paper_id: int, related: Iterable[PaperView], now: datetime) -> PaperPage:
+    """Load the content of a paper's page."""
     (paper,) = queries.paper_views(session, [paper_id])
     (card,) = cards([paper], now)
     listings = tuple(queries.listings(session, paper_id))
-    return PaperPage(card, listings, curve(paper.votes), cards(related, now))
+    return PaperPage(card, listings, vote_chart(paper.votes), cards(related, now))
 
 
 def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
-    """Papers of any days. How one stands among those of its own day is not told: they are not all here."""
+    """Return cards for papers of any days. Their trends ignore the other papers of the same day."""
     return tuple(_card(paper, trending.trends([paper], now)[paper.id]) for paper in papers)
 
 
-def _card(paper: PaperView, how: Trend) -> PaperCard:
+def _card(paper: PaperView, trend: Trend) -> PaperCard:
     byline = display.byline(paper.authors, paper.author_count)
-    return PaperCard(paper, byline, display.summary(paper), how.words)
+    return PaperCard(paper, byline, display.summary(paper), trend.words)
 
 
-def curve(votes: Sequence[VoteSample]) -> VoteChart | None:
-    """From the first figure to the last, on a scale that begins at no votes; one figure draws none."""
+def vote_chart(votes: Sequence[VoteSample]) -> VoteChart | None:
+    """Return a chart from the first to the last sample, or None for fewer than two samples."""
     if len(votes) < 2:
         return None
     first, last = votes[0], votes[-1]
@@ -166,10 +166,10 @@ def curve(votes: Sequence[VoteSample]) -> VoteChart | None:
         (round(WIDTH * ((point.at - first.at) / span), 1), round(HEIGHT * (1 - point.upvotes / most), 1))
         for point in votes
     )
-    return VoteChart(tuple(points), _told(first, last))
+    return VoteChart(tuple(points), _describe(first, last))
 
 
-def _told(first: VoteSample, last: VoteSample) -> str:
+def _describe(first: VoteSample, last: VoteSample) -> str:
     until = f"{last.upvotes} on {_day(last.at)}"
     if first.at.date() == last.at.date():
         return f"From {_votes(first)} to {until}."
@@ -184,7 +184,7 @@ def _day(at: datetime) -> str:
     return f"{at.day} {at:%B %Y}"
 
 
-class Newest:
+class NewestDay:
     """Cache the newest day of the front page for a minute."""
 
     def __init__(self, db: Database) -> None:
@@ -193,28 +193,28 @@ class Newest:
         self._shown: Day | None = None
         self._read_at: datetime | None = None
 
-    def of(self, now: datetime) -> Day | None:
+    def get(self, now: datetime) -> Day | None:
         """Return the newest day, or None for an empty archive."""
         with self._lock:
             if self._shown is None or self._read_at is None or now - self._read_at >= KEEP_NEWEST:
                 with self._db.read() as session:
-                    day = latest(session)
-                    self._shown = of_day(session, day, ON_FRONT, now) if day else None
+                    day = latest_day(session)
+                    self._shown = papers_of_day(session, day, ON_FRONT, now) if day else None
                 self._read_at = now
             return self._shown
 
 
 class Suggestions:
-    """What recent papers are about, counted anew every ten minutes at most."""
+    """Suggest keywords of recent papers. They are counted at most every ten minutes."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._lock = Lock()
-        self._known: list[str] = []
+        self._keywords: list[str] = []
         self._count_again_at: datetime | None = None
 
     def matching(self, typed: str, now: datetime, limit: int = 8) -> list[str]:
-        """Keywords with a word that begins like the last one typed, the most frequent first."""
+        """Return keywords in which a word begins with the typed text, most frequent first."""
         typed = " ".join(typed.lower().split())
         return [word for word in self._all(now) if f" {typed}" in f" {word}"][:limit]
 
@@ -223,6 +223,6 @@ class Suggestions:
             if self._count_again_at is None or self._count_again_at <= now:
                 with self._db.read() as session:
                     counted = queries.keywords(session, (now - SUGGEST_FROM).date())
-                self._known = [word for word, _ in counted.most_common() if 2 < len(word) <= 60]
+                self._keywords = [word for word, _ in counted.most_common() if 2 < len(word) <= 60]
                 self._count_again_at = now + KEEP_SUGGESTIONS
-            return self._known
+            return self._keywords

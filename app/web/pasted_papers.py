@@ -10,24 +10,26 @@ from app.papers import bibliography
 from app.runtime import sandbox
 from app.types import ParseResult
 
-SMALL = 20_000  # characters or bytes that may be read in this process: they take at most half a second
+SMALL = 20_000  # characters or bytes that are parsed in this process, in at most half a second
 Given = TypeVar("Given", str, bytes)
 
 
 def parse(text: str) -> ParseResult:
-    """Return the papers that a pasted text names; InvalidInput when it is too long, or takes too long."""
-    return _bounded(bibliography.parse, text, "liked")
+    """Parse pasted text. Raise InvalidInput if it is too long or takes too long."""
+    return _parse_bounded(bibliography.parse, text, "liked")
 
 
 def parse_file(data: bytes) -> ParseResult:
-    """Return the papers in a file; InvalidInput when it is too long, no text, or takes too long."""
-    return _bounded(bibliography.parse_file, data, "file")
+    """Parse a file. Raise InvalidInput if it is too long, is not text, or takes too long."""
+    return _parse_bounded(bibliography.parse_file, data, "file")
 
 
-def _bounded(read: Callable[[Given], ParseResult], given: Given, field: str) -> ParseResult:
-    if len(given) <= SMALL:
-        return read(given)
+def _parse_bounded(parser: Callable[[Given], ParseResult], data: Given, field: str) -> ParseResult:
+    if len(data) <= SMALL:
+        return parser(data)
     try:
-        return sandbox.run(read, given)
+        return sandbox.run(parser, data)
     except ParsingTooExpensive:
-        raise InvalidInput("This takes too long to read: please send fewer papers at once.", field) from None
+        raise InvalidInput(
+            "This takes too long to process. Please send fewer papers at once.", field
+        ) from None

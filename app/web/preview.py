@@ -1,4 +1,4 @@
-"""What interests would bring: the digest of today, and how many papers a day of late. Nothing is written."""
+"""Preview a digest: today's papers for a form, and how many recent papers match each interest. Read-only."""
 
 from __future__ import annotations
 
@@ -26,135 +26,149 @@ from app.web.work_limits import Capacity
 log = structlog.get_logger(__name__)
 
 DAYS = 14
-YOUNG = 7  # fewer days with papers than this are no fortnight to speak of
-DIGEST = 10  # papers, unless a reader chooses otherwise
+MIN_DAYS = 7  # days with papers that are needed to give a rate
+DEFAULT_DIGEST_SIZE = 10  # papers
 NARROW = 2  # papers in two weeks
 
-FRESH = timedelta(minutes=1)  # for so long everybody is shown the papers of the same moment
-MATCHED = 300  # interests that are kept for so long: a row for each, as wide as three weeks of papers
+BUILDER_LIFETIME = timedelta(minutes=1)  # previews share the papers loaded for one builder
+MAX_MATCHED = 300  # interests that one builder keeps: each takes a row as wide as three weeks of papers
 
 
 @dataclass(frozen=True, slots=True)
 class InterestPreview:
-    """What an interest would have brought."""
+    """Counts of recent papers that match an interest."""
 
     text: str
     counts: tuple[int, ...]  # by day
-    words: str
-    pieces: tuple[str, ...] = ()  # the interests that it looks like, if it looks like several
+    description: str
+    parts: tuple[str, ...] = ()  # suggested interests, if this one looks like several
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What interests would bring, or why that is not told."""
+    """A preview, or the error that prevented it."""
 
     digest: Digest | None = None
-    silence: str = ""  # why there would be no digest
+    skip_reason: str = ""  # why there would be no digest
     days: tuple[date, ...] = ()
     interests: tuple[InterestPreview, ...] = ()
-    trouble: str = ""
+    error: str = ""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def busy(cls, seconds: int) -> Preview:
         wait = "a second" if seconds == 1 else f"{seconds} seconds"
-        said = f"That was a lot at once: the next preview can be had in {wait}."
-        return cls(trouble=said, status=429, headers={"Retry-After": str(seconds)})
+        error = f"Too many requests. The next preview is available in {wait}."
+        return cls(error=error, status=429, headers={"Retry-After": str(seconds)})
 
     @classmethod
     def failed(cls) -> Preview:
-        return cls(trouble="No preview could be made just now. It has been noted.", status=500)
+        return cls(error="The preview failed. We have logged the error.", status=500)
 
 
-def asked(request: Request, form: PreferencesForm, split: str = "") -> tuple[PreferencesForm, Preview]:
-    """A form looked over, and its preview or the reason why there is none now: nobody is kept from the form.
+def validate_and_preview(
+    request: Request, form: PreferencesForm, split: str = ""
+) -> tuple[PreferencesForm, Preview]:
+    """Return the validated form and its preview, which leaves out invalid values. Raise nothing.
 
-    What has a problem is left out. The form is looked over only where a preview may be had.
+    Past the rate limit, or if the preview fails, the preview has the error. Past the limit, the form is not
+    validated.
     """
     limits: Capacity = request.app.state.capacity
     try:
         limits.preview_limit.hit(visitor(request))
         form = forms.validated(form, split)
         with limits.previews.take():
-            return form, _of(request.app.state.previews, form)
+            return form, _preview(request.app.state.previews, form)
     except TooManyRequests as error:
         return form, Preview.busy(error.retry_after)
     except Exception:
-        log.exception("no preview")
+        log.exception("preview failed")
         return form, Preview.failed()
 
 
-def _of(previews: Previews, form: PreferencesForm) -> Preview:
+def _preview(previews: Previews, form: PreferencesForm) -> Preview:
     if problem := form.problems.get("interests"):
-        return Preview(silence=problem)
-    wanted = form.usable
-    if form.rows and not wanted.interests:
+        return Preview(skip_reason=problem)
+    preferences = form.valid_preferences
+    if form.rows and not preferences.interests:
         return Preview()
-    return previews.of(wanted, clock.utcnow())
+    return previews.build(preferences, clock.utcnow())
 
 
 class Previews:
-    """Looks at the same papers for everybody within a minute: reading them is most of the work.
+    """Build previews. Those within a minute share the loaded papers, since loading is most of the work.
 
-    One preview is made at a time, since they share what was matched before.
+    One preview is built at a time, since they also share matched interests.
     """
 
     def __init__(self, app: Application) -> None:
         self._app = app
-        self._turn = Lock()
-        self._laid_out: tuple[DigestBuilder, datetime] | None = None
-        self._matched: set[str] = set()
+        self._lock = Lock()
+        self._builder: tuple[DigestBuilder, datetime] | None = None
+        self._matched: set[str] = set()  # texts of interests
 
-    def of(self, wanted: Preferences, now: datetime) -> Preview:
-        """What somebody who wants this, all of which can be understood, would get."""
-        with self._turn:
-            return self._made(wanted, now)
+    def build(self, preferences: Preferences, now: datetime) -> Preview:
+        """Return the preview for valid preferences."""
+        with self._lock:
+            return self._build(preferences, now)
 
-    def _made(self, wanted: Preferences, now: datetime) -> Preview:
-        desk, wishes = self._current(now), subscribers.deduplicate(wanted.interests)
-        self._matched.update(wish.text for wish in wishes)
-        digest = desk.preview(now.date().isoformat(), wanted)
+    def _build(self, preferences: Preferences, now: datetime) -> Preview:
+        builder, interests = self._current_builder(now), subscribers.deduplicate(preferences.interests)
+        self._matched.update(interest.text for interest in interests)
+        digest = builder.preview(now.date().isoformat(), preferences)
         days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
-        known = {paper.first_listed_on for paper in desk.papers}.intersection(days)
-        most = MAX_INTERESTS - len(wishes) + 1  # that one of them may be parted into
-        muted = desk.muted_papers(wanted.muted)
-        counted = tuple(_brought(desk, wish.text, days, len(known), most, muted) for wish in wishes)
-        silence = digest.reason if isinstance(digest, Skip) else ""
-        return Preview(digest if isinstance(digest, Digest) else None, silence, days, counted)
+        known_days = {paper.first_listed_on for paper in builder.papers}.intersection(days)
+        max_parts = MAX_INTERESTS - len(interests) + 1  # of one interest that is split
+        muted = builder.muted_papers(preferences.muted)
+        by_interest = tuple(
+            _preview_interest(builder, interest.text, days, len(known_days), max_parts, muted)
+            for interest in interests
+        )
+        skip_reason = digest.reason if isinstance(digest, Skip) else ""
+        return Preview(digest if isinstance(digest, Digest) else None, skip_reason, days, by_interest)
 
-    def _current(self, now: datetime) -> DigestBuilder:
-        """The papers of this minute, laid out."""
-        if self._laid_out and now - self._laid_out[1] < FRESH and len(self._matched) < MATCHED:
-            return self._laid_out[0]
+    def _current_builder(self, now: datetime) -> DigestBuilder:
+        """Return the builder of this minute, with its papers loaded."""
+        if self._builder and now - self._builder[1] < BUILDER_LIFETIME and len(self._matched) < MAX_MATCHED:
+            return self._builder[0]
         with self._app.db.read() as session:
-            desk = DigestBuilder(self._app.digest_context, session, now, back=DAYS - 1)
-        desk.rewind_to(now)  # the counts look back over all of it, the digest as far as any does
-        self._laid_out, self._matched = (desk, now), set()
-        return desk
+            builder = DigestBuilder(self._app.digest_context, session, now, back=DAYS - 1)
+        builder.rewind_to(now)  # the digest looks back as far as any; the counts, over all loaded days
+        self._builder, self._matched = (builder, now), set()
+        return builder
 
 
-def _brought(
-    desk: DigestBuilder, text: str, days: Sequence[date], known: int, most: int, muted: frozenset[int]
+def _preview_interest(
+    builder: DigestBuilder,
+    text: str,
+    days: Sequence[date],
+    known_days: int,
+    max_parts: int,
+    muted: frozenset[int],
 ) -> InterestPreview:
-    counts, pieces = backtesting.daily_counts(desk, text, days, muted), query_language.split_suggestion(text)
-    kept_out = muted and not any(counts) and any(backtesting.daily_counts(desk, text, days))
-    words = "none that is not muted" if kept_out else in_words(text, counts, known)
-    return InterestPreview(text, counts, words, pieces if len(pieces) <= most else ())
+    counts, parts = (
+        backtesting.daily_counts(builder, text, days, muted),
+        query_language.split_suggestion(text),
+    )
+    all_muted = muted and not any(counts) and any(backtesting.daily_counts(builder, text, days))
+    description = "none except muted ones" if all_muted else in_words(text, counts, known_days)
+    return InterestPreview(text, counts, description, parts if len(parts) <= max_parts else ())
 
 
-def in_words(text: str, counts: Sequence[int], known: int) -> str:
-    """How many papers a day that is, where any papers are known of so many of the days."""
+def in_words(text: str, counts: Sequence[int], known_days: int) -> str:
+    """Describe daily counts, of which `known_days` days have any papers at all."""
     total = sum(counts)
     if not total and not query_language.parse(text).terms:  # by authors or categories alone
         return "none"
     if not total:
         return f"none: try {'fewer' if ' ' in text else 'other'} words"
-    if known < YOUNG:
-        return f"{total} {'on the one day' if known == 1 else f'in the {known} days'} known so far"
-    a_day = total / known
-    if a_day > DIGEST:
-        return f"about {a_day:.0f} a day: the best are sent"
-    if a_day >= 0.75:
-        return f"about {a_day:.0f} a day"
+    if known_days < MIN_DAYS:
+        return f"{total} {'on the one day' if known_days == 1 else f'in the {known_days} days'} known so far"
+    rate = total / known_days
+    if rate > DEFAULT_DIGEST_SIZE:
+        return f"about {rate:.0f} a day: the best are sent"
+    if rate >= 0.75:
+        return f"about {rate:.0f} a day"
     return f"{total} in two weeks" + (": rather narrow" if total <= NARROW else "")

@@ -1,9 +1,8 @@
-"""Admit the forms that ask for mail. Past a threshold, they cost the visitor work or a pause.
+"""Limit forms that send mail. Past a threshold, they need a proof of work or a pause.
 
-The door is never closed: a whole laboratory may sign up from one address, and a flood must not keep
-everybody else out. The work is an ALTCHA challenge (PBKDF2, solved by static/challenge.js). Where no script
-runs, the same signed challenge admits its form after a pause. A challenge holds for one mailbox and admits
-once.
+Forms are never rejected for good: a whole laboratory may sign up from one address, and a flood must not
+keep others out. The work is an ALTCHA challenge (PBKDF2, solved by static/challenge.js). Without scripts, the
+same signed challenge admits its form after a pause. A challenge is for one mailbox and admits one form.
 """
 
 from __future__ import annotations
@@ -33,36 +32,38 @@ ALL_VISITORS = 25  # together they may send as many forms as this many visitors
 ALGORITHM = "PBKDF2/SHA-256"
 ITERATIONS = 1_000  # of each attempt; the server makes as many for a challenge, and none to verify it
 ATTEMPTS = 1_500  # about a second of a laptop's browser
-MOST_WORK = 16  # times as many attempts; where everybody together asks too often, each does the least work
+MOST_WORK = 16  # maximum factor for ATTEMPTS; if only the total of all visitors is too high, the factor is 1
 PAUSE = timedelta(seconds=60)
-SPACING = timedelta(seconds=10)  # between the pauses of one network's visitors: they pass one by one
+SPACING = timedelta(
+    seconds=10
+)  # between the pauses of visitors from one network, so that they pass one by one
 LONGEST_PAUSE = HOUR
 ADMITTED_AFTERWARDS = timedelta(minutes=30)
-MOST_CHARS = 2_000  # of a proof; one of ours has about 900
+MOST_CHARS = 2_000  # of a proof; a valid one has about 900
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Hold the work or the pause that a form needs before it is admitted."""
+    """The work or the pause that a form needs before it is admitted."""
 
     puzzle: str  # JSON, for the script that solves it
-    attempts: int  # at most so many until it is solved
-    proof: str  # sent back with the form, by the script with the solution in it
-    pause: int | None  # seconds until the form is taken without a solution; None: only with one
+    attempts: int  # needed at most to solve it
+    proof: str  # sent back with the form; the script adds the solution
+    pause: int | None  # seconds after which no solution is needed; None if it always is
 
 
 @dataclass(frozen=True, slots=True)
 class _Permit:
-    """Hold an authentic challenge that was sent back with a form."""
+    """An authentic challenge that was sent back with a form."""
 
     nonce: str
     solved: bool
-    ready_at: datetime | None  # from then on, it admits without a solution
+    ready_at: datetime | None  # when it admits without a solution
     parameters: altcha.Challenge
 
 
 class Admission:
-    """Counts the forms of all processes in the database. `attempts` sets how much work a challenge is."""
+    """Count the forms of all processes in the database. `attempts` sets the work of a challenge."""
 
     def __init__(
         self, db: Database, per_visitor: int, secret_keys: Sequence[str], attempts: int = ATTEMPTS
@@ -75,9 +76,9 @@ class Admission:
         self._attempts = attempts
 
     def admit(self, ip: str, email: str, proof: str, now: datetime) -> Challenge | None:
-        """Count a form and return None, or what the visitor has to do first.
+        """Count a form. Return None to admit it, or the challenge that has to be solved first.
 
-        The same for every address, whatever is known of it. `email` must be normalised.
+        The result does not depend on whether the address is known. `email` must be normalised.
         """
         mailbox = mailbox_hash(email)
         permit = self._read(proof, mailbox, now)
@@ -109,15 +110,15 @@ class Admission:
             hmac_secret=self._secrets[0],
             hmac_key_secret=self._secrets[0],
         )
-        return _shown(challenge, math.ceil(pause.total_seconds()) if pause else None)
+        return _to_challenge(challenge, math.ceil(pause.total_seconds()) if pause else None)
 
     def _again(self, permit: _Permit, now: datetime) -> Challenge:
-        """Return the same challenge for a form that came too early: its pause goes on."""
+        """Return the same challenge, with the rest of its pause, for a form that came too early."""
         left = permit.ready_at - now if permit.ready_at else None
-        return _shown(permit.parameters, math.ceil(left.total_seconds()) if left else None)
+        return _to_challenge(permit.parameters, math.ceil(left.total_seconds()) if left else None)
 
     def _read(self, proof: str, mailbox: str, now: datetime) -> _Permit | None:
-        """Return the challenge in a proof; None where it is not ours, for another mailbox, or too old."""
+        """Return the challenge in a proof; None if it is forged, for another mailbox, or expired."""
         challenge, authentic, solved = self._verify(proof)
         if challenge is None or not authentic:
             return None
@@ -128,7 +129,7 @@ class Admission:
         return _Permit(challenge.parameters.nonce, solved, ready, challenge)
 
     def _verify(self, proof: str) -> tuple[altcha.Challenge | None, bool, bool]:
-        """Return the challenge in a proof, whether it is one of ours, and whether it is solved."""
+        """Return the challenge in a proof, whether it is authentic, and whether it is solved."""
         payload = _decode(proof)
         if payload is None:
             return None, False, False
@@ -140,7 +141,7 @@ class Admission:
 
 
 def _strain(window: Window, limit: int) -> float:
-    """Return how many times a limit is used up."""
+    """Return hits divided by the limit."""
     return window.hits / limit
 
 
@@ -150,7 +151,7 @@ def _pause(visitor: Window, limit: int) -> timedelta | None:
     return pause if pause <= LONGEST_PAUSE else None
 
 
-def _shown(challenge: altcha.Challenge, pause: int | None) -> Challenge:
+def _to_challenge(challenge: altcha.Challenge, pause: int | None) -> Challenge:
     unsolved = {"challenge": challenge.to_dict(), "solution": {"counter": 0, "derivedKey": ""}}
     proof = base64.b64encode(json.dumps(unsolved).encode()).decode()
     attempts = (challenge.parameters.data or {})["attempts"]
@@ -158,7 +159,7 @@ def _shown(challenge: altcha.Challenge, pause: int | None) -> Challenge:
 
 
 def _decode(proof: str) -> altcha.Payload | None:
-    """Return the payload of a proof; None where it is none. It is not verified yet."""
+    """Decode a proof without verifying it. Return None if it is malformed."""
     if not proof or len(proof) > MOST_CHARS:
         return None
     try:

@@ -1,7 +1,7 @@
 """Parse large forms in a thread, so that they hold up no other request.
 
-Starlette parses forms in the event loop: a form of 1 MB that is all percent signs stopped every answer for
-half a second and more. Here a large one is parsed in a thread, two at a time.
+Starlette parses forms in the event loop. There, a form of 1 MB of percent signs delays every response by half
+a second or more. Here a large one is parsed in a thread, two at a time.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FormRoute(APIRoute):
 def parsed(request: Request) -> FormData | None:
     """Return the form that the route has parsed already; None if there is none.
 
-    An error handler has a request of its own, and nothing is left for it to receive.
+    Error handlers get another request object, whose body is consumed already.
     """
     form_request: FormRequest | None = getattr(request.state, "form_request", None)
     return form_request.parsed_form if form_request else None
@@ -81,7 +81,7 @@ def _unquote(text: bytes) -> str:
     """Decode plus signs and escapes as UTF-8.
 
     A run of escapes is decoded at once. The standard library cuts a text at each percent sign first, which
-    takes a third of a second for 1 MB of them, and lets no other thread run meanwhile.
+    takes a third of a second for 1 MB of them, during which no other thread runs.
     """
     return _ESCAPES.sub(_bytes_of, text.replace(b"+", b" ")).decode("utf-8", "replace")
 

@@ -1,7 +1,7 @@
-"""Set the headers of every answer, bound what a form may send, and tell where a request comes from.
+"""Response headers, limits of request bodies, and the origin and address of a request.
 
-Two things keep forms from being sent by other sites: pages behind a signed link need none, because the
-link itself is the permission; the others ask the browser (`same_site`).
+Forms of public pages check that they were sent from this site (`same_site`). Pages behind signed links need
+no such check: another site would have to know the link.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.settings import Settings
 from app.storage.database import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_locks
 
-# What is pasted may be three times as much as a form writes it; and with a file, as it is, there is room for
-# one that is a little too large, so that it is told beside its field.
+# Form encoding can triple the size of pasted text. A file that is slightly too large must fit as well, so
+# that the error is shown at its field.
 MAX_FORM_BYTES = 1024 * 1024
 MAX_API_BYTES = 256 * 1024  # the body is read before the key is looked at
-MAX_HELD_BYTES = 64 * 1024 * 1024  # of all bodies at once: strangers may send many large ones slowly
+MAX_HELD_BYTES = 64 * 1024 * 1024  # of all bodies at once, since strangers may send many large ones slowly
 
 PAGE_CSP = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# A mail shown in the browser carries its styles in the markup, and may do nothing at all but be read.
+# A mail in the browser has inline styles. Scripts, forms and remote images are blocked.
 MAIL_CSP = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; "
     "frame-ancestors 'none'; sandbox allow-popups allow-popups-to-escape-sandbox "
     "allow-top-navigation-by-user-activation"
 )
-# Pages without a secret in their URL: with no-referrer, a browser would hide the Origin of our own forms.
+# For pages without a secret in their URL: with no-referrer, browsers would not send the Origin of our forms.
 PUBLIC_REFERRER = {"Referrer-Policy": "same-origin"}
 
 
-NOT_STORED = {"Cache-Control": "no-store"}  # for answers to keys
+NOT_STORED = {"Cache-Control": "no-store"}  # for responses to requests with a key
 
 
 def headers(settings: Settings) -> dict[str, str]:
-    """What every answer carries, unless it says otherwise itself."""
+    """Return the default headers of every response."""
     common = {
         "Content-Security-Policy": PAGE_CSP,
         "X-Content-Type-Options": "nosniff",
         "X-Frame-Options": "DENY",
-        "Referrer-Policy": "no-referrer",  # URLs of readers' pages are secrets
+        "Referrer-Policy": "no-referrer",  # signed links are secrets
         "Cross-Origin-Opener-Policy": "same-origin",
         "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     }
@@ -56,15 +56,15 @@ def headers(settings: Settings) -> dict[str, str]:
 
 
 class SecurityMiddleware:
-    """ASGI: adds the headers, and refuses a body larger than any of ours.
+    """ASGI middleware that adds the headers and rejects bodies that are too large.
 
-    HEAD is answered as GET would be, everywhere; the server leaves out the body.
+    It turns HEAD into GET; the server then leaves out the body.
     """
 
     def __init__(self, app: ASGIApp, common: Mapping[str, str]) -> None:
         self._app = app
         self._common = common
-        self._held = 0  # bytes of all bodies that are being received or worked on
+        self._held = 0  # bytes of all bodies that are being received or processed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -83,28 +83,30 @@ class SecurityMiddleware:
                     present.setdefault(name, value)
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                wait_for_locks(BUSY_TIMEOUT_MS)  # background tasks follow: no visitor waits for them
+                wait_for_locks(BUSY_TIMEOUT_MS)  # background tasks may wait longer: no visitor waits for them
 
         wait_for_locks(WEB_BUSY_TIMEOUT_MS)
         size = MAX_API_BYTES if scope["path"].startswith("/api/") else MAX_FORM_BYTES
-        taken = 0
+        received = 0
 
-        async def counted() -> Message:
-            nonlocal taken
+        async def receive_counted() -> Message:
+            nonlocal received
             message = await receive()
             size_of_part = len(message.get("body", b""))
-            taken += size_of_part
+            received += size_of_part
             self._held += size_of_part
-            if taken > size:
-                raise HTTPException(413, "That is more than can be taken at once.")
+            if received > size:
+                raise HTTPException(413, "The request is too large.")
             if self._held > MAX_HELD_BYTES:
-                raise HTTPException(503, "Too much is being sent at once.", {"Retry-After": "5"})
+                raise HTTPException(
+                    503, "The server is receiving too much data at once.", {"Retry-After": "5"}
+                )
             return message
 
         try:
-            await self._app(scope, counted, send_with_headers)
+            await self._app(scope, receive_counted, send_with_headers)
         finally:
-            self._held -= taken
+            self._held -= received
 
 
 def same_site(request: Request) -> None:
@@ -112,18 +114,18 @@ def same_site(request: Request) -> None:
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     if site is not None:
-        ours = site in ("same-origin", "none")
+        is_ours = site in ("same-origin", "none")
     elif origin is not None:
         settings: Settings = request.app.state.paperboy.settings
-        ours = _host_of(origin) in (request.headers.get("host"), urlsplit(settings.base_url).netloc)
+        is_ours = _host_of(origin) in (request.headers.get("host"), urlsplit(settings.base_url).netloc)
     else:
-        ours = True  # not a browser: there is no visitor whose session could be misused
-    if not ours:
+        is_ours = True  # not a browser, so no visitor's session can be misused
+    if not is_ours:
         raise HTTPException(403, "This form was sent from another site.")
 
 
 def _host_of(origin: str) -> str | None:
-    """Return host and port of an origin, or None for what is no URL."""
+    """Return host and port of an origin, or None if it is not a URL."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -131,7 +133,7 @@ def _host_of(origin: str) -> str | None:
 
 
 def client_ip(request: Request) -> str:
-    """Who is asking. X-Forwarded-For is believed only as far as our own proxies wrote it."""
+    """Return the address of the client. X-Forwarded-For counts only as far as trusted proxies wrote it."""
     settings: Settings = request.app.state.paperboy.settings
     peer = request.client.host if request.client else ""
     chain = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",") if hop.strip()]
@@ -139,17 +141,17 @@ def client_ip(request: Request) -> str:
 
 
 def first_untrusted_hop(chain: Sequence[str], trusted: Sequence[str]) -> str:
-    """The last hop that is not one of our proxies: everything before it could be made up."""
+    """Return the last hop that is not a trusted proxy. Everything before it can be forged."""
     networks = [ipaddress.ip_network(proxy, strict=False) for proxy in trusted]
     for hop in reversed(chain):
         address = _address(hop)
-        if address is None or not any(address in each for each in networks):
+        if address is None or not any(address in network for network in networks):
             return str(address) if address else chain[-1]
     return chain[0]
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Read an address. One that IPv6 maps from IPv4 (::ffff:192.0.2.1) is the IPv4 address itself."""
+    """Parse an address. An IPv4-mapped IPv6 address (::ffff:192.0.2.1) becomes the IPv4 address."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -158,7 +160,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def visitor(request: Request) -> str:
-    """Return the network that a request comes from, by which visitors are counted."""
+    """Return the network that a request comes from, as which visitors are counted."""
     return network(client_ip(request))
 
 

@@ -1,4 +1,4 @@
-"""What a signed link in a path allows, and the pages behind it, which nobody may keep."""
+"""Verify signed links in paths, and respond with pages that must not be cached."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from app.storage.models import Subscriber, SubscriberState
 from app.web import templating
 
 PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
-# What may be asked once more of a reader who is erased: it is done already.
+# Links that still answer for an erased subscriber: what they do is done already.
 _DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
 
 
 def granted(request: Request, purpose: Purpose, token: str) -> Grant:
-    """Return what the link allows. Raise LinkForged, LinkExpired or LinkReplaced."""
+    """Return what a link allows. Raise LinkForged, LinkExpired or LinkReplaced."""
     app: Application = request.app.state.paperboy
     grant = app.signer.verify(purpose, token, clock.utcnow())
     with app.db.read() as session:
@@ -31,14 +31,14 @@ def granted(request: Request, purpose: Purpose, token: str) -> Grant:
         raise LinkForged
     if reader.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
         return grant
-    # Leaving must work from a mail of any age.
+    # Unsubscribe links of all mails work, however old.
     if grant.epoch != reader.link_epoch and purpose is not Purpose.UNSUBSCRIBE:
         raise LinkReplaced
     return grant
 
 
 def allows(purpose: Purpose) -> Any:
-    """A dependency: the grant of the token in the path."""
+    """Return a dependency that verifies the token in the path and gives its grant."""
 
     def grant_of(request: Request, token: str) -> Grant:
         return granted(request, purpose, token)
@@ -54,14 +54,23 @@ def page(
     headers: Mapping[str, str] | None = None,
     **values: Any,
 ) -> Response:
-    """A page that no cache and no search engine keeps."""
+    """Render a page that caches and search engines must not store."""
     return templating.page(request, template, status=status, headers={**(headers or {}), **PRIVATE}, **values)
 
 
-def redirect_to_preferences(request: Request, said: str, rest: str = "", *, at: str = "") -> Response:
-    """To the page that the form stood on, the preferences or one `at` them: loading it anew sends nothing."""
-    where = f"/{Purpose.PREFERENCES}/{request.path_params['token']}{at}?said={said}{rest}"
+def redirect_to_preferences(request: Request, message: str, rest: str = "", *, at: str = "") -> Response:
+    """Redirect to the preferences, or to the page `at` below them, so that a reload sends no form.
+
+    `message` names the message to show there. `rest` is appended to the URL.
+    """
+    where = f"/{Purpose.PREFERENCES}/{request.path_params['token']}{at}?said={message}{rest}"
     return RedirectResponse(where, status_code=303, headers=PRIVATE)
+
+
+def feed_path(app: Application, reader: Subscriber) -> str:
+    """Return the path of a subscriber's own feed. It changes only with their links."""
+    number, at = reader.id or 0, reader.created_at
+    return f"/{Purpose.FEED}/{app.signer.token(Purpose.FEED, number, at, epoch=reader.link_epoch)}"
 
 
 def db(request: Request) -> Database:

@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry, where PAPERBOY_OTEL_ENDPOINT asks for them. The extra `otel` brings the parts."""
+"""OpenTelemetry traces, if PAPERBOY_OTEL_ENDPOINT is set. Needs the extra `otel`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.settings import Settings
 
 
 def install(site: FastAPI, settings: Settings) -> None:
-    """Trace every request to the collector of the settings; without one, do nothing."""
+    """Send traces of requests to the collector in the settings, if there is one."""
     if not settings.otel_endpoint:
         return
     try:
@@ -21,18 +21,18 @@ def install(site: FastAPI, settings: Settings) -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise InvalidSettings(
-            "PAPERBOY_OTEL_ENDPOINT is set, but the parts for it are not installed: "
+            "PAPERBOY_OTEL_ENDPOINT is set, but its packages are not installed: "
             ".venv/bin/pip install -e '.[otel]'"
         ) from None
     provider = TracerProvider(resource=Resource.create({"service.name": "paperboy"}))
-    # Told in code, the exporter takes the address as it is, and adds no path to it.
+    # The exporter appends a path to an endpoint from the environment, but not to this one.
     exporter = OTLPSpanExporter(endpoint=traces_url(settings.otel_endpoint))
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    # The path of a reader's link is a secret: those requests are not traced.
+    # The paths of signed links are secrets: those requests are not traced.
     private = ",".join(f"/{purpose}/" for purpose in Purpose)
     FastAPIInstrumentor.instrument_app(site, tracer_provider=provider, excluded_urls=private)
 
 
 def traces_url(collector: str) -> str:
-    """Where a collector takes spans (OTLP/HTTP)."""
+    """Return the URL to which a collector's spans are sent (OTLP/HTTP)."""
     return collector.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"

@@ -1,4 +1,4 @@
-"""The one template environment of the web pages."""
+"""Jinja environment, filters and static files of the web pages."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from app.storage.models import Delivery, DeliveryState
 
 STATIC = Path(__file__).parent / "static"
 _INDENTED = re.compile(r"^[ \t]+", re.MULTILINE)
-FOR_EVER = "public, max-age=31536000, immutable"
+IMMUTABLE = "public, max-age=31536000, immutable"
 
 
-class Flush(Extension):
-    """Leaves out what indents the templates: nobody reads it in a page, and it can be a tenth of one."""
+class StripIndentation(Extension):
+    """Remove the indentation of templates, which can be a tenth of a page."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         return _INDENTED.sub("", source)
 
 
 def environment(settings: Settings) -> Environment:
-    """Templates that escape everything and refuse names that do not exist."""
-    made = Environment(
+    """Return an environment that escapes all values and rejects undefined names."""
+    templates = Environment(
         loader=FileSystemLoader(ROOT / "templates" / "web"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        extensions=[Flush],
+        extensions=[StripIndentation],
     )
-    made.globals.update(
+    templates.globals.update(
         site=settings,
         asset=_fingerprinted(),
         interest_of=query_language.query_for,
@@ -55,8 +55,10 @@ def environment(settings: Settings) -> Environment:
         most_file_bytes=bibliography.MOST_FILE_BYTES,
         works_for=LIFETIMES_IN_WORDS,
     )
-    made.filters.update(local=local, local_day=local_day, outcome=outcome, in_words=query_language.describe)
-    return made
+    templates.filters.update(
+        local=local, local_day=local_day, outcome=outcome, in_words=query_language.describe
+    )
+    return templates
 
 
 def page(
@@ -67,27 +69,27 @@ def page(
     headers: Mapping[str, str] | None = None,
     **values: Any,
 ) -> HTMLResponse:
-    """Fill in a template."""
-    made: Environment = request.app.state.templates
-    return HTMLResponse(made.get_template(template).render(values), status_code=status, headers=headers)
+    """Render a template as a response."""
+    templates: Environment = request.app.state.templates
+    return HTMLResponse(templates.get_template(template).render(values), status_code=status, headers=headers)
 
 
 def local(at: datetime, zone: str) -> str:
-    """Saturday, 21 November, 08:00, as the reader's clock has it."""
-    here = at.astimezone(ZoneInfo(zone))
-    return f"{here:%A}, {here.day}\N{NO-BREAK SPACE}{here:%B}, {here:%H:%M}"
+    """Format a time in a zone: Saturday, 21 November, 08:00."""
+    local_time = at.astimezone(ZoneInfo(zone))
+    return f"{local_time:%A}, {local_time.day}\N{NO-BREAK SPACE}{local_time:%B}, {local_time:%H:%M}"
 
 
 def local_day(at: datetime, zone: str) -> str:
-    """Sat 21 Nov 2026, as the reader's calendar has it."""
-    here = at.astimezone(ZoneInfo(zone))
-    return f"{here:%a}\N{NO-BREAK SPACE}{here.day}\N{NO-BREAK SPACE}{here:%b %Y}"
+    """Format the day of a time in a zone: Sat 21 Nov 2026."""
+    local_time = at.astimezone(ZoneInfo(zone))
+    return f"{local_time:%a}\N{NO-BREAK SPACE}{local_time.day}\N{NO-BREAK SPACE}{local_time:%b %Y}"
 
 
 def outcome(delivery: Delivery) -> str:
-    """What became of a digest, in words for its reader."""
+    """Describe to its subscriber what happened to a digest."""
     words = _OUTCOMES[delivery.state]
-    # What a relay said is for the operator; why we kept silent is for the reader.
+    # Readers see why a digest was skipped. What the relay answered is for the operator only.
     return f"{words}: {delivery.reason}" if delivery.state is DeliveryState.SKIPPED else words
 
 
@@ -96,32 +98,32 @@ _OUTCOMES = {
     DeliveryState.CLAIMED: "being sent",
     DeliveryState.COMMITTING: "being sent",
     DeliveryState.SENT: "sent",
-    DeliveryState.DEFERRED: "your mail server asked us to wait",
+    DeliveryState.DEFERRED: "delayed by your mail server",
     DeliveryState.FAILED: "could not be delivered",
     DeliveryState.SUPPRESSED: "not sent: mail to this address is blocked",
-    DeliveryState.UNCERTAIN: "sent, but your mail server never said that it arrived",
+    DeliveryState.UNCERTAIN: "sent, but your mail server did not confirm it",
     DeliveryState.SKIPPED: "skipped",
 }
 
 
 class Static(StaticFiles):
-    """Files; one whose URL changes with its content is asked for once.
+    """Serve static files. Those with their fingerprint in the URL are cached for ever.
 
-    While a new version is rolled out, a page of it may ask for its file here: what is no fingerprint of ours
-    is not kept.
+    During a rollout, a page of a newer version may request its file here. Its fingerprint differs, so the
+    response must not be cached.
     """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        answer = await super().get_response(path, scope)
+        response = await super().get_response(path, scope)
         if query := scope["query_string"].decode("latin-1"):
-            ours = _fingerprinted().get(path) == f"/static/{path}?{query}"
-            answer.headers["Cache-Control"] = FOR_EVER if ours else "no-cache"
-        return answer
+            is_ours = _fingerprinted().get(path) == f"/static/{path}?{query}"
+            response.headers["Cache-Control"] = IMMUTABLE if is_ours else "no-cache"
+        return response
 
 
 @cache
 def _fingerprinted() -> dict[str, str]:
-    """File name → URL that changes with the content, so that it may be cached for ever."""
+    """Return file name → URL. The URL changes with the content, so responses may be cached for ever."""
     files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
     return {
         name: f"/static/{name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"

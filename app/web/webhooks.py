@@ -1,9 +1,8 @@
-"""Where relays tell by webhook of mails that came back: POST /hooks/bounces/{shape}, with a key of its own.
+"""Webhooks for bounces and complaints: POST /hooks/bounces/{provider}.
 
-The key, of the scope `bounces`, comes as a bearer token or, since many relays can only be given a URL, as the
-password in it (the name does not matter). It is all that is checked: signatures that SNS, SendGrid and
-Mailgun add are not. What a webhook says counts only for a mail that it names by our return path, or by our
-Message-ID together with the address that it went to.
+Requests need a key of the scope `bounces`, as a bearer token or as the password in the URL, with any user
+name, since many providers accept only a URL. Signatures of SNS, SendGrid and Mailgun are not checked. A
+notice counts only for a mail that it names by our return path, or by our Message-ID and the recipient.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ router = APIRouter()
 log = structlog.get_logger(__name__)
 
 _basic = HTTPBasic(auto_error=False)
-SMALL = 100_000  # bytes that may be read in this process
-_WAYS_IN = 'Basic realm="paperboy hooks", Bearer realm="paperboy hooks"'
+SMALL = 100_000  # bytes that are parsed in this process
+_AUTHENTICATE = 'Basic realm="paperboy hooks", Bearer realm="paperboy hooks"'
 
-Shape = StrEnum("Shape", {name.upper(): name for name in bounces.PROVIDERS})  # type: ignore[misc]
+Provider = StrEnum("Provider", {name.upper(): name for name in bounces.PROVIDERS})  # type: ignore[misc]
 
 
 def create(app: Application, capacity: Capacity) -> FastAPI:
-    """The webhooks as an application of their own, to be mounted at /hooks: machines read its errors."""
+    """Return the webhooks as an application to be mounted at /hooks. Its errors are problem documents."""
     hooks = FastAPI(openapi_url=None, redirect_slashes=False)
     hooks.state.paperboy = app
     hooks.state.capacity = capacity
@@ -54,12 +53,12 @@ def _caller(
     bearer: auth.Given,
     basic: Annotated[HTTPBasicCredentials | None, Depends(_basic)],
 ) -> api_keys.ApiKeyIdentity:
-    """The holder of a key that may tell of bounces, or 401, or 403."""
+    """Return the holder of a key with the scope `bounces`, or respond with 401 or 403."""
     given = bearer.credentials if bearer else basic.password if basic else ""
     holder = auth.authenticate(request, given, now) if given else None
     if holder is None:
         detail = auth.WRONG_KEY if given else "a key is needed"
-        raise HTTPException(401, detail, {"WWW-Authenticate": _WAYS_IN})
+        raise HTTPException(401, detail, {"WWW-Authenticate": _AUTHENTICATE})
     if Scope.BOUNCES not in holder.scopes:
         raise HTTPException(403, "this key lacks the scope “bounces”")
     auth.note_use(app, holder, now)
@@ -70,39 +69,42 @@ async def _body(request: Request, _caller: Annotated[api_keys.ApiKeyIdentity, De
     return await request.body()
 
 
-@router.post("/bounces/{shape}")
-def take_bounces(
-    shape: Shape,
+@router.post("/bounces/{provider}")
+def receive_bounces(
+    provider: Provider,
     app: auth.Paperboy,
     now: auth.Now,
     body: Annotated[bytes, Depends(_body)],
     limits: auth.Limited,
 ) -> JSONResponse:
-    """Process the notices of a relay and return how many of each kind there were."""
+    """Process the notices of a provider. Return how many of each kind there were."""
     with limits.api.take():
-        return _process(app, shape, body, now)
+        return _process(app, provider, body, now)
 
 
-def _process(app: Application, shape: Shape, body: bytes, now: datetime) -> JSONResponse:
+def _process(app: Application, provider: Provider, body: bytes, now: datetime) -> JSONResponse:
     if url := bounces.sns_confirmation_url(body):
-        _show_subscription(app, url, now)
+        _record_subscription(app, url, now)
         return JSONResponse({"subscription": "it waits for the operator: see the runs of the job “bounces”"})
     try:
         if len(body) <= SMALL:
-            notices = bounces.parse_webhook(shape.value, body)
+            notices = bounces.parse_webhook(provider.value, body)
         else:
-            notices = sandbox.run(bounces.parse_webhook, shape.value, body)
+            notices = sandbox.run(bounces.parse_webhook, provider.value, body)
     except bounces.InvalidPayload as error:
         raise InvalidInput(str(error)) from None
     except ParsingTooExpensive:
-        raise InvalidInput("to read these events takes too long: please send fewer at once") from None
+        raise InvalidInput("these events take too long to parse: please send fewer at once") from None
     counts = pipeline.apply_bounces(app, notices, now)
-    log.info("a webhook told of bounces", shape=shape.value, counts=dict(counts))
+    log.info("bounces received by webhook", provider=provider.value, counts=dict(counts))
     return JSONResponse({"counts": dict(counts)})
 
 
-def _show_subscription(app: Application, url: str, now: datetime) -> None:
-    """Whoever confirms a subscription fetches a URL that somebody sent: that is for a person to judge."""
+def _record_subscription(app: Application, url: str, now: datetime) -> None:
+    """Record the URL that confirms an SNS subscription, for the operator to open.
+
+    It is not fetched: anybody with the key can send any URL.
+    """
     with job_runs.record(app.db, "bounces", now) as run:
         run.add({"subscriptions": 1})
         run.reject(

@@ -1,8 +1,8 @@
-"""Bound the work of requests: places for expensive answers, and rate limits of keys and visitors.
+"""Limit the work of requests: slots for expensive responses, and rate limits of keys and visitors.
 
-The web server answers from a pool of 40 threads. The places take at most 36 of them together, so that the
-front page, unsubscribing and health checks always find a thread. All of this holds in one process, whose own
-work it guards. What guards mailboxes is counted in the database: see `app.storage.rate_limits`.
+The web server answers from a pool of 40 threads. All slots together take at most 36 of them, so that the
+front page, unsubscribing and health checks always find a thread. The limits hold for one process. Limits that
+protect mailboxes are counted in the database: see `app.storage.rate_limits`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from app.errors import TooManyRequests
 
 API_REQUESTS = 8  # at once, of all keys
 ANALYSES = 2  # at once: a backtest takes a second of CPU time and some 40 MB
-JOBS = 2  # refreshes and learning that keys asked for
-MAILS = 4  # single mails that are handed to the relay at once
-PASTES = 3  # at once: to read pasted papers, or to build the feed of an interest, takes seconds at worst
-PREVIEWS = 3  # one is made at a time, the others wait for it
+JOBS = 2  # refreshes and training requested by keys
+MAILS = 4  # sent at once after a form
+PASTES = 3  # at once: parsing pasted papers or building the feed of an interest may take seconds
+PREVIEWS = 3  # one is built at a time, the others wait
 SEARCHES, SEARCHES_WAITING = 2, 2
 PAGES, PAGES_WAITING = 2, 3  # built at once: more would only share the same CPU
-PATIENCE = 5.0  # seconds that a search or a page waits for its place
+PATIENCE = 5.0  # seconds that a search or a page waits for a slot
 RETRY_AFTER = 2  # seconds
 
 MINUTE, HOUR = 60, 3600  # seconds
@@ -32,13 +32,13 @@ REQUESTS_A_MINUTE = 600  # a key
 WRONG_KEYS_A_MINUTE = 20  # a visitor
 PAGES_A_MINUTE = 240  # a visitor; a page that is in the cache is not counted
 PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
-SEARCHES_A_MINUTE = 30  # a visitor: nobody reads so fast
-FEEDS_A_MINUTE = 30  # a visitor; one that was made lately is not counted
-PASTES_AN_HOUR = 20  # a reader: to read a file that is LaTeX throughout may take six seconds
+SEARCHES_A_MINUTE = 30  # a visitor
+FEEDS_A_MINUTE = 30  # a visitor; a feed that is in the cache is not counted
+PASTES_AN_HOUR = 20  # a subscriber: parsing a file full of LaTeX may take six seconds
 
 
 class WorkSlots:
-    """Limit one kind of work to so many places. `waiting` more may wait for one, for `patience` seconds."""
+    """Limit one kind of work to `places` slots. `waiting` more may wait for one, up to `patience` seconds."""
 
     def __init__(self, places: int, waiting: int = 0, patience: float = 0) -> None:
         self._room = BoundedSemaphore(places + waiting)
@@ -47,12 +47,12 @@ class WorkSlots:
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """Hold a place during the block. Raise TooManyRequests if there is none."""
+        """Hold a slot during the block. Raise TooManyRequests if none is free."""
         with _held(self._room, 0), _held(self._places, self._patience):
             yield
 
     def check(self) -> None:
-        """Raise TooManyRequests if no place is free now."""
+        """Raise TooManyRequests if no slot is free now."""
         with _held(self._places, 0):
             pass
 
@@ -68,7 +68,7 @@ def _held(places: BoundedSemaphore, patience: float) -> Iterator[None]:
 
 
 class RateLimiter:
-    """Limit the hits of each name to `most` within a window of so many seconds.
+    """Limit the hits of each name to `most` within a window of `seconds`.
 
     A window begins with its first hit. Windows that have ended are dropped, so the memory is bounded by the
     hits of one window.
@@ -115,8 +115,8 @@ class KeyLimits:
     def before_lookup(self, key: str, visitor: str) -> None:
         """Raise TooManyRequests if the visitor sent too many wrong keys.
 
-        A key that was valid before is looked up all the same: a stranger behind the same proxy must not
-        lock the operator out.
+        Keys that were valid before are exempt, so that a stranger behind the same proxy cannot lock the
+        operator out.
         """
         if _digest(key) not in self._valid:
             self._wrong.check(visitor)
@@ -133,7 +133,7 @@ class KeyLimits:
 
 
 class Capacity:
-    """Hold the places and limits of one web application."""
+    """The slots and limits of one web application."""
 
     def __init__(self) -> None:
         self.api = WorkSlots(API_REQUESTS)

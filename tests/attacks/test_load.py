@@ -98,7 +98,7 @@ def test_a_slow_request_ends_at_its_deadline(
     """A head that never ends, a body, and a second request on the connection: each is cut off."""
     ended = threading.Event()
     guarded = connection_limits.protocol(10)
-    monkeypatch.setattr(guarded, "deadlines", dict.fromkeys(connection_limits.Phase, 0.05))
+    monkeypatch.setattr(guarded, "deadlines", dict.fromkeys(connection_limits.ConnectionPhase, 0.05))
     lost = guarded.connection_lost
     monkeypatch.setattr(guarded, "connection_lost", lambda *values: (lost(*values), ended.set()))
     bound = live.free_socket()
@@ -179,14 +179,14 @@ def test_an_old_page_serves_where_there_is_no_room_to_build_it() -> None:
     places = WorkSlots(1)
     pages = ResponseCache(KEEP_PAGES, places, STALE_PAGES)
     old, new = CachedResponse(b"old", "text/html"), CachedResponse(b"new", "text/html")
-    assert pages.of(("/",), NOW, lambda: old) is old
+    assert pages.get_or_build(("/",), NOW, lambda: old) is old
     with places.take():
-        assert pages.of(("/",), NOW + KEEP_PAGES, lambda: new) is old
+        assert pages.get_or_build(("/",), NOW + KEEP_PAGES, lambda: new) is old
         with pytest.raises(TooManyRequests):
-            pages.of(("/",), NOW + KEEP_PAGES + STALE_PAGES, lambda: new)
+            pages.get_or_build(("/",), NOW + KEEP_PAGES + STALE_PAGES, lambda: new)
         with pytest.raises(TooManyRequests):
-            pages.of(("/other",), NOW, lambda: new)
-    assert pages.of(("/",), NOW + KEEP_PAGES, lambda: new) is new
+            pages.get_or_build(("/other",), NOW, lambda: new)
+    assert pages.get_or_build(("/",), NOW + KEEP_PAGES, lambda: new) is new
 
 
 @pytest.mark.once

@@ -185,7 +185,7 @@ def test_a_paste_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sandbox, "WALL_SECONDS_PER_CPU_SECOND", 60)
     entry = "@a{b, title={%s}, abstract={%s}}\n"
     hostile = entry % (r"$\alpha$" * 100, r"\'{e}" * 400)
-    with at_most(1), pytest.raises(InvalidInput, match="too long to read"):
+    with at_most(1), pytest.raises(InvalidInput, match="too long to process"):
         pasted_papers.parse_file((hostile * 180).encode())
 
 

@@ -259,7 +259,7 @@ def test_a_keyboard_is_enough(live_server: Live, page: Page) -> None:
     """The first key leads past the head; whatever has the focus shows it; Enter sends."""
     page.goto(live_server.url + "/manage")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     expect(page.get_by_label("E-mail address")).to_be_focused()
@@ -281,14 +281,14 @@ def test_preferences_are_changed_and_left_by_hand(
     expect(page.get_by_label("Interest 2", exact=True)).to_have_value("graph learning")
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("status")).to_have_text("Paused.")
-    page.get_by_role("button", name="Begin again now").click()
-    expect(page.get_by_role("status")).to_have_text("Your digests go on.")
+    page.get_by_role("button", name="Resume now").click()
+    expect(page.get_by_role("status")).to_have_text("Your digests have resumed.")
     page.get_by_role("link", name="Unsubscribe").click()
     page.get_by_role("button", name="Unsubscribe").click()
     expect(page.get_by_role("heading", name="You are unsubscribed")).to_be_visible()
     page.goto(live_server.url + paths["preferences"])
-    page.get_by_role("button", name="Send me the digest again").click()
-    expect(page.get_by_role("status")).to_have_text("Welcome back: your digests go on.")
+    page.get_by_role("button", name="Subscribe again").click()
+    expect(page.get_by_role("status")).to_have_text("Welcome back. You are subscribed again.")
 
 
 def test_papers_are_pasted_removed_and_forgotten(
@@ -299,7 +299,7 @@ def test_papers_are_pasted_removed_and_forgotten(
     page.goto(live_server.url + paths["preferences"])
     page.get_by_text("Add papers you like").click()
     page.get_by_label("Papers you like").fill(f"A Fresh Title\n2611.99999\n{'?' * 300}")
-    page.get_by_role("button", name="Add them").click()
+    page.get_by_role("button", name="Add papers").click()
     expect(page.get_by_text("A Fresh Title")).to_be_visible()
     expect(page.get_by_text("neither a title nor a link or id")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
@@ -309,9 +309,9 @@ def test_papers_are_pasted_removed_and_forgotten(
     expect(page.get_by_role("status")).to_have_text("Removed.")
     expect(page.get_by_role("status")).to_be_in_viewport()
     expect(page.get_by_text("A Fresh Title")).to_have_count(0)
-    page.get_by_role("link", name="Forget all of it").click()
-    page.get_by_role("button", name="Forget all of it").click()
-    expect(page.get_by_text("Nothing yet.")).to_be_visible()
+    page.get_by_role("link", name="Delete all feedback").click()
+    page.get_by_role("button", name="Delete all feedback").click()
+    expect(page.get_by_text("No feedback yet.")).to_be_visible()
 
 
 def test_a_digest_is_shown_with_its_styles(live_server: Live, page: Page, paths: dict[str, str]) -> None:

@@ -21,7 +21,7 @@ from tests.mailserver import MailServer
 pytestmark = pytest.mark.browser
 
 WANTED = Preferences(zone="Asia/Tokyo", interests=(Interest("robots"),))
-LOOK = "Show me today’s papers for these"
+LOOK = "Preview today’s digest"
 RIS = b"TY  - GEN\nTI  - A Paper Out of Zotero\nER  - \nTY  - GEN\nER  - \n"
 
 
@@ -62,7 +62,7 @@ def test_a_keyboard_is_enough(
     page.goto(preferences)
     reach(page, page.get_by_label("Interest 2", exact=True))
     page.keyboard.type("agents")
-    expect(page.get_by_role("region", name="Your digest, if it came now")).to_contain_text("Language Agents")
+    expect(page.get_by_role("region", name="Preview of your digest")).to_contain_text("Language Agents")
     expect(page.get_by_label("Interest 2", exact=True)).to_be_focused()
     assert axe.violations(page) == []
     page.keyboard.press("Enter")
@@ -73,15 +73,15 @@ def test_a_keyboard_is_enough(
     page.keyboard.press("Enter")
     reach(page, page.get_by_label("Papers you like", exact=True))
     page.keyboard.type("A Paper That Was Pasted")
-    file = page.get_by_label("Or a file")
+    file = page.get_by_label("Or upload a file")
     reach(page, file)
     file.set_input_files({"name": "big.ris", "mimeType": "text/plain", "buffer": RIS * 20_000})
     expect(page.get_by_text("This file is too large")).to_be_visible()
     file.set_input_files({"name": "mine.ris", "mimeType": "text/plain", "buffer": RIS})
     expect(page.get_by_text("This file is too large")).to_have_count(0)
-    reach(page, page.get_by_role("button", name="Add them"))
+    reach(page, page.get_by_role("button", name="Add papers"))
     page.keyboard.press("Enter")
-    expect(page.get_by_text("2 papers count for your digests as soon as")).to_be_visible()
+    expect(page.get_by_text("2 papers were added.")).to_be_visible()
     expect(page.get_by_text("mine.ris, line 4: a RIS entry without title")).to_be_visible()
     assert axe.violations(page) == []
     reach(page, page.get_by_role("link", name="Back to your preferences"))
@@ -90,7 +90,7 @@ def test_a_keyboard_is_enough(
     take_a_break(page)
     reach(page, page.get_by_role("button", name="Erase everything"))
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status")).to_contain_text("We have sent you a mail")
+    expect(page.get_by_role("status")).to_contain_text("We sent you an e-mail")
     page.goto(link_to(mail_server.wait_for(1)[0], "erase"))
     reach(page, page.get_by_role("button", name="Erase everything"))
     page.keyboard.press("Enter")
@@ -118,7 +118,7 @@ def test_a_mistake_in_what_is_wanted_is_told_beside_its_field(page: Page, prefer
 
 def take_a_break(page: Page) -> None:
     """Half a day is not taken for none, nor one that is over for one to come."""
-    today, until = clock.utcnow().date(), page.get_by_label("Back on")
+    today, until = clock.utcnow().date(), page.get_by_label("Resume on")
     # The browser asks for day and month in the order of its own language.
     back = next(day for n in range(2, 40) if (day := today + timedelta(days=n)).day == day.month)
     reach(page, until)
@@ -144,8 +144,8 @@ def test_it_works_without_scripts(live_server: Live, browser: Browser, alice: in
     page.get_by_label("Weight of interest 2").select_option("2")
     page.get_by_label("At", exact=True).select_option("5")
     page.get_by_role("button", name=LOOK).click()
-    page.get_by_role("button", name="Keep them apart").click()
-    expect(page.get_by_role("region", name="Your digest, if it came now")).to_contain_text("Language Agents")
+    page.get_by_role("button", name="Split them").click()
+    expect(page.get_by_role("region", name="Preview of your digest")).to_contain_text("Language Agents")
     expect(page.get_by_label("Interest 3", exact=True)).to_have_value("memory")
     assert chosen(live_server, alice).interests == WANTED.interests
     page.get_by_role("button", name="Save").click()

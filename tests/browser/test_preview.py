@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 
 AGENTS = "Language Agents that <think> about $\\mathcal{O}(n \\log n)$ " + "and Act " * 15
 HEBREW = "סוכני שפה: agents שחושבים"
-BUTTON = "Show me today’s papers for these"
+BUTTON = "Preview today’s digest"
 
 
 @pytest.fixture
@@ -46,12 +46,12 @@ def test_it_comes_while_typing(url: str, page: Page) -> None:
     page.goto(url)
     page.get_by_label("E-mail address").fill("bob@example.org")
     page.get_by_label("Interest 1").press_sequentially("agents")
-    preview = page.get_by_role("region", name="Your digest, if it came now")
+    preview = page.get_by_role("region", name="Preview of your digest")
     expect(preview.get_by_role("listitem")).to_have_count(5)
     expect(preview.get_by_role("heading", level=3)).to_have_text(["agents", "Trending beyond your interests"])
     expect(preview).to_contain_text("“Agents” in the title")
-    expect(page.get_by_role("status")).to_have_text("Today’s digest would bring 5 papers. See them")
-    expect(page.get_by_role("list", name="What each interest")).to_contain_text(
+    expect(page.get_by_role("status")).to_have_text("Today’s digest would have 5 papers. See them")
+    expect(page.get_by_role("list", name="Papers per interest")).to_contain_text(
         "4 in the 2 days known so far"
     )
     expect(page.get_by_label("Interest 1")).to_be_focused()
@@ -76,7 +76,7 @@ def test_the_last_word_counts(url: str, page: Page) -> None:
     with page.expect_request("**/preview") as last:
         held[0].continue_()
     assert last.value.post_data == "interest=video&interest=&interest="
-    preview = page.get_by_role("region", name="Your digest, if it came now")
+    preview = page.get_by_role("region", name="Preview of your digest")
     expect(preview.get_by_role("link").first).to_have_text("Video Diffusion")
 
 
@@ -90,7 +90,7 @@ def test_a_mistake_is_told_beside_its_line_and_goes_with_it(url: str, page: Page
     expect(wrong).to_have_attribute("aria-invalid", "true")
     expect(wrong).to_have_accessible_description("A quotation mark is not closed.")
     expect(page.locator(".line", has=wrong)).to_contain_text("A quotation mark is not closed.")
-    expect(page.get_by_role("region", name="Your digest, if it came now")).to_be_visible()
+    expect(page.get_by_role("region", name="Preview of your digest")).to_be_visible()
     assert axe.violations(page) == []
     wrong.fill('"video"')
     expect(page.get_by_text("A quotation mark is not closed.")).to_have_count(0)
@@ -105,12 +105,12 @@ def test_one_line_is_kept_apart_by_a_button(url: str, page: Page) -> None:
     page.get_by_label("Interest 1").fill("agents, video")
     expect(page.get_by_text("These look like 2 interests.")).to_be_visible()
     expect(page.get_by_label("Interest 1")).to_have_value("agents, video")
-    page.get_by_role("button", name="Keep them apart").click()
+    page.get_by_role("button", name="Split them").click()
     expect(page.get_by_label("Interest 1")).to_have_value("agents")
     expect(page.get_by_label("Interest 2")).to_have_value("video")
     expect(page.get_by_label("E-mail address")).to_have_value("bob@example.org")
     expect(page.get_by_label("Time zone")).to_have_value("Africa/Cairo")
-    expect(page.get_by_role("button", name="Keep them apart")).to_have_count(0)
+    expect(page.get_by_role("button", name="Split them")).to_have_count(0)
 
 
 @pytest.mark.once
@@ -129,7 +129,7 @@ def test_it_fits_and_stands_out(url: str, page: Page) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert axe.violations(page) == []
     bars = page.locator(".brought li", has_text="סוכני שפה").locator(".bars").bounding_box()
-    name = page.get_by_role("list", name="What each interest").get_by_text("סוכני שפה").bounding_box()
+    name = page.get_by_role("list", name="Papers per interest").get_by_text("סוכני שפה").bounding_box()
     assert bars
     assert name
     assert name["x"] == bars["x"]
@@ -145,9 +145,9 @@ def test_a_button_does_it_without_scripts(url: str, live_server: Live, browser: 
     page.get_by_label("Interest 2").fill('"unclosed')
     page.get_by_label("At", exact=True).select_option("5")
     page.get_by_role("button", name=BUTTON).click()
-    expect(page.get_by_role("region", name="Your digest, if it came now")).to_be_visible()
+    expect(page.get_by_role("region", name="Preview of your digest")).to_be_visible()
     expect(page.get_by_label("Interest 2")).to_have_accessible_description("A quotation mark is not closed.")
-    page.get_by_role("button", name="Keep them apart").click()
+    page.get_by_role("button", name="Split them").click()
     expect(page.get_by_label("Interest 3")).to_have_value('"unclosed')
     page.get_by_label("Interest 3").fill("")
     expect(page.get_by_label("At", exact=True)).to_have_value("5")

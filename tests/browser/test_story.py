@@ -87,19 +87,19 @@ def like_it(app: Application, page: Page, digest: Received) -> None:
     page.goto(more)
     assert FITTING in page.inner_text("main")
     page.get_by_role("button", name="More like this").click()
-    expect(page.get_by_text("Noted")).to_be_visible()
+    expect(page.get_by_text("Saved")).to_be_visible()
     assert said(app) == [(FITTING, True)]
     page.goto(link_to(digest, r"opinion/[\w-]+/dislike"))
     page.get_by_role("button", name="Less like this").click()
-    expect(page.get_by_text("Noted")).to_be_visible()
+    expect(page.get_by_text("Saved")).to_be_visible()
     assert said(app) == [(FITTING, False)]
-    page.get_by_role("button", name="Take it back").click()
-    expect(page.get_by_role("status")).to_have_text("Taken back.")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_have_text("Your feedback was removed.")
     assert said(app) == []
     page.goto(link_to(digest, "view"))  # the cards have the same links there
     page.get_by_role("link", name="More like this").first.click()
     page.get_by_role("button", name="More like this").click()
-    expect(page.get_by_text("Noted")).to_be_visible()
+    expect(page.get_by_text("Saved")).to_be_visible()
     assert said(app) == [(FITTING, True)]
 
 
@@ -107,18 +107,18 @@ def mute_and_follow(app: Application, page: Page, digest: Received) -> None:
     """From the received mail, too: one button each, and one to take it back."""
     page.goto(link_to(digest, r"opinion/[\w-]+/mute"))
     page.get_by_role("radio", name="Plan Ahead").check()
-    page.get_by_role("button", name="Mute it").click()
+    page.get_by_role("button", name="Mute").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Plan Ahead")
     assert chosen(app).muted == ("Plan Ahead",)
-    page.get_by_role("button", name="Take it back").click()
-    expect(page.get_by_role("status")).to_contain_text("Not muted any more")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("No longer muted")
     assert chosen(app).muted == ()
     page.goto(link_to(digest, r"opinion/[\w-]+/follow"))
     page.get_by_role("button", name="Follow").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
     assert chosen(app).interests[-1].text == 'author:"Ada Lovelace"'
-    page.get_by_role("button", name="Take it back").click()
-    expect(page.get_by_role("status")).to_have_text("You do not follow Ada Lovelace any more.")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_have_text("You no longer follow Ada Lovelace.")
     assert len(chosen(app).interests) == 1
 
 
@@ -154,7 +154,7 @@ def test_from_sign_up_to_the_last_mail(
             assert httpx.get(confirm).status_code == 200
         assert state_of(app) is SubscriberState.PENDING
         page.goto(confirm)
-        page.get_by_role("button", name="Yes, send it to me").click()
+        page.get_by_role("button", name="Yes, send me the digest").click()
         assert page.get_by_role("heading", level=1).is_visible()
         assert state_of(app) is SubscriberState.ACTIVE
 

@@ -41,7 +41,7 @@ def test_a_second_attempt_in_flight(app: Application, now: datetime) -> None:
     dead = Journal(Path(app.settings.journal_dir), "host:1:dead")
     dead.begin(1, 1.0, "<1@paperboy.test>", "A subject")
     dead.end(AttemptResult(1, SendResult(SendOutcome.DEFERRED, 451, "later"), 2.0))
-    dead.folded([1])
+    dead.acknowledge([1])
     with app.db.write() as session:
         ledger.claim(session, owner="host:1:dead", now=now)
     dead.begin(1, 400.0, "<1@paperboy.test>", "A subject")

@@ -80,7 +80,7 @@ def test_a_sitemap_holds_no_more_than_it_may(
 ) -> None:
     """The newest papers have the room that the days leave."""
     *_, last = shelve(app, "One", "Two", "Three")
-    monkeypatch.setattr(robots, "MOST", 4)
+    monkeypatch.setattr(robots, "MAX_URLS", 4)
     assert [*addresses(client)] == [
         "https://paperboy.test/",
         "https://paperboy.test/day/2026-11-19",

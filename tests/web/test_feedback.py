@@ -93,11 +93,11 @@ def test_a_click_is_recorded_by_its_button_alone(
     assert len(re.findall("<button", asked.partition("<main")[2])) == 1
     assert said_by(app, alice) == {}
     for _ in range(2):
-        assert "Noted" in client.post(path).text
+        assert "Saved" in client.post(path).text
         assert said_by(app, alice) == {TITLE: wish is FeedbackAction.MORE}
-    assert "Take it back" in client.get(path).text
+    assert "Undo" in client.get(path).text
     for _ in range(2):
-        assert "Taken back." in client.post(path, data={"action": "undo"}).text
+        assert "Your feedback was removed." in client.post(path, data={"action": "undo"}).text
         assert said_by(app, alice) == {}
 
 
@@ -107,10 +107,10 @@ def test_a_second_link_changes_ones_mind(
     """And a page that was left open takes back only what it had said itself."""
     more, less = (opinion(link, alice, wish, papers[0]) for wish in FeedbackAction)
     client.post(more)
-    assert "So far you have asked for more like it" in client.get(less).text
+    assert "You previously asked for more like this" in client.get(less).text
     client.post(less)
     assert said_by(app, alice) == {TITLE: False}
-    assert "So far you have asked for less like it" in client.post(more, data={"action": "undo"}).text
+    assert "You previously asked for less like this" in client.post(more, data={"action": "undo"}).text
     assert said_by(app, alice) == {TITLE: False}
 
 
@@ -132,7 +132,7 @@ def test_a_paper_that_is_gone_is_said_kindly(client: TestClient, alice: int, lin
     for method in ("GET", "POST"):
         answer = client.request(method, opinion(link, alice, FeedbackAction.MORE, 4711))
         assert answer.status_code == 404
-        assert "not in the archive any more" in answer.text
+        assert "no longer in the archive" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -173,13 +173,13 @@ def test_what_became_of_a_paste_is_told_piece_by_piece(
     assert answer.status_code == 200
     text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
     for words in (
-        "2 papers count for your digests as soon as the archive holds 300 papers.",
+        "2 papers were added. Papers like them will rank higher in your digests once we have collected more",
         "Recognised: 1. Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans",
-        "Not in our archive, kept for you alone: 1.",
+        "Not in our archive, saved for you only: 1.",
         "A Paper That Nobody Else Has",
-        "Not known here: 1. An id or a word says nothing by itself: paste the title or the BibTeX.",
+        "Not found: 1. Please paste the title or the BibTeX entry instead.",
         STRANGE,
-        "Not understood: 1. Line 3: neither a title nor a link or id: ???",
+        "Couldn’t be read: 1. Line 3: neither a title nor a link or id: ???",
     ):
         assert words in text
     assert said_by(app, alice) == {TITLE: True, "A Paper That Nobody Else Has": True}
@@ -211,7 +211,7 @@ def test_a_file_is_taken_as_well(
         link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": "A Pasted Title"}, files={"file": file}
     )
     text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
-    assert "2 papers count for your digests as soon as the archive holds 300 papers." in text
+    assert "2 papers were added. Papers like them will rank higher in your digests once" in text
     assert "my &lt;library&gt;.ris, line 4: a RIS entry without title, DOI or arXiv id" in text
     assert said_by(app, alice) == {TITLE: True, "A Pasted Title": True}
 
@@ -308,7 +308,7 @@ def test_papers_may_be_pasted_at_sign_up(
         carol = session.exec(select(Subscriber.id)).one() or 0
     assert said_by(app, carol) == {}
     confirm = link(Purpose.CONFIRM, carol)
-    assert "leans towards the 2 papers that you named" in client.get(confirm).text
+    assert "Papers like the 2 you listed will rank higher" in client.get(confirm).text
     client.post(confirm)
     assert len(said_by(app, carol)) == 2
 
@@ -327,15 +327,15 @@ def test_what_likes_wait_for_is_said_where_they_wait(
         lambda: client.get(preferences),
         lambda: client.get(link(Purpose.CONFIRM, bob)),
     ]
-    assert ["as soon as the archive holds 300 papers." in page().text for page in pages] == [True] * 4
+    assert ["once we have collected more papers." in page().text for page in pages] == [True] * 4
     with app.db.write() as session:
         shelves.archive(session, MIN_PAPERS, clock.utcnow())
     app.models.train(app.db, clock.utcnow())
     texts = [page().text for page in pages]
-    assert not any("as soon as the archive" in text for text in texts)
-    assert "One paper counts for your digests from now on." in texts[0]
-    assert "will stand higher in your digests." in texts[1]
-    assert "It leans towards the paper that you named." in texts[3]
+    assert not any("once we have collected more papers" in text for text in texts)
+    assert "One paper was added. Papers like it will rank higher in your digests." in texts[0]
+    assert "will rank higher in your digests." in texts[1]
+    assert "Papers like the one you listed will rank higher." in texts[3]
 
 
 def test_a_paste_does_not_tell_who_is_subscribed(
@@ -369,7 +369,7 @@ def test_a_reader_sees_what_was_learned(
 ) -> None:
     """Papers and authors, each paper with a way to remove it; and nothing of other readers."""
     path = link(Purpose.PREFERENCES, alice)
-    assert "Nothing yet." in client.get(path).text
+    assert "No feedback yet." in client.get(path).text
     like(app, bob, papers[1])
     like(app, alice, papers[0])
     with app.db.write() as session:
@@ -377,7 +377,7 @@ def test_a_reader_sees_what_was_learned(
         subscribers.like(session, alice, MatchedReferences(own=(own,)), clock.utcnow())
     page = client.get(path).text
     section = " ".join(re.sub("<[^>]+>", " ", page.split('id="learned"')[1].split("</section>")[0]).split())
-    assert "Ada Lovelace 2 papers Follow Ada Lovelace Leave out Ada Lovelace Grace Hopper" in section
+    assert "Ada Lovelace 2 papers Follow Ada Lovelace Ignore Ada Lovelace Grace Hopper" in section
     assert "Remove Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans" in section
     assert "Remove My Own Find" in section
     assert "Small Robots" not in page
@@ -398,7 +398,7 @@ def test_authors_beyond_thirty_are_counted(
     page = client.get(link(Purpose.PREFERENCES, alice) + "/papers").text
     assert "Ada Lovelace the 29th" in page
     assert "Ada Lovelace the 30th" not in page
-    assert "and 3 who wrote less" in page
+    assert "and 3 more with fewer papers" in page
 
 
 def test_what_was_said_has_pages_of_its_own(
@@ -429,7 +429,7 @@ def test_what_was_said_has_pages_of_its_own(
     again = client.get(removed.headers["location"]).text
     assert "Removed." in again
     assert again.count('name="own"') == 50
-    assert "None." in client.get(f"{path}/papers?of=dislike").text
+    assert "No papers." in client.get(f"{path}/papers?of=dislike").text
     assert client.get(f"{path}/papers?of=all").status_code == 422
 
 
@@ -468,10 +468,10 @@ def test_all_of_it_can_be_forgotten(
     path = link(Purpose.PREFERENCES, alice)
     assert f'href="{path}/forget"' in client.get(path).text
     for _ in range(2):
-        assert "Forget all of it" in client.get(path + "/forget").text
+        assert "Delete all feedback" in client.get(path + "/forget").text
     assert len(said_by(app, alice)) == 2
     for _ in range(2):
-        assert "Forgotten" in client.post(path + "/forget").text
+        assert "Your feedback was deleted." in client.post(path + "/forget").text
     assert said_by(app, alice) == {}
     assert len(said_by(app, bob)) == 2
 

@@ -24,7 +24,7 @@ from app.relevance import matching
 from app.storage.models import Delivery, DeliveryState, Listing, Paper, Source, VoteCount
 from app.subscribers import Preferences
 from app.types import Digest, DigestItem, Interest, MailKind, Section
-from app.web import preview
+from app.web import preview, signed_links
 from app.web.http_cache import KEEP
 from app.web.pages import feeds
 from app.web.work_limits import FEEDS_A_MINUTE, PASTES, PREVIEWS_A_MINUTE, Capacity
@@ -67,7 +67,7 @@ def minutes_pass(monkeypatch: pytest.MonkeyPatch, by: timedelta = KEEP) -> None:
 
 def own_path(app: Application, reader: int) -> str:
     with app.db.read() as session:
-        return feeds.path_of(app, subscribers.get(session, reader))
+        return signed_links.feed_path(app, subscribers.get(session, reader))
 
 
 def spelled(path: str, ending: str, own: str) -> str:
@@ -204,13 +204,13 @@ def test_what_is_trending_comes_newest_first(app: Application, client: TestClien
 
 def test_a_feed_is_no_archive(app: Application, client: TestClient) -> None:
     """Twenty papers of a day, of the last days that have any, and a hundred in all."""
-    for number in range(feeds.OF_A_DAY + 3):
-        for ago in range(1, feeds.DAYS + 2):
+    for number in range(feeds.PAPERS_PER_DAY + 3):
+        for ago in range(1, feeds.TRENDING_DAYS + 2):
             list_paper(app, f"Paper {number} of {ago}", ago, upvotes=number)
     items = json_feed(client.get("/feed.json"))["items"]
-    assert len(items) == feeds.MOST
+    assert len(items) == feeds.MAX_ENTRIES
     newest = [item for item in items if item["date_published"] == items[0]["date_published"]]
-    assert len(newest) == feeds.OF_A_DAY
+    assert len(newest) == feeds.PAPERS_PER_DAY
 
 
 def test_a_paper_that_is_listed_twice_is_one_entry(app: Application, client: TestClient) -> None:
@@ -277,7 +277,7 @@ def test_a_day_without_papers_is_told_kindly(client: TestClient, day: str, statu
     """As on its page."""
     answer = client.get(f"/day/{day}/feed{ending}")
     assert answer.status_code == status
-    assert "To the front page" in answer.text
+    assert "Go to the home page" in answer.text
 
 
 # --- of an interest
@@ -396,7 +396,7 @@ def test_a_feed_looks_back_as_far_as_a_preview(
             super().__init__(*args)
 
     monkeypatch.setattr(matching, "MatchIndex", Counted)
-    preview.Previews(app).of(Preferences(interests=(Interest("agents"),)), clock.utcnow())
+    preview.Previews(app).build(Preferences(interests=(Interest("agents"),)), clock.utcnow())
     assert len(json_feed(client.get("/feed.json", params={"interest": "agents"}))["items"]) > 10
     assert len(made) == 1
 

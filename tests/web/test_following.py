@@ -53,9 +53,9 @@ def test_a_word_is_muted_by_its_button_alone(
     both = client.post(path, data={"word": "bold", "other": "<b> block chain"})
     assert "&lt;b&gt; block chain" in both.text
     assert chosen(app, alice).muted == ("Bold", "<b> block chain")
-    assert "So far you have muted “<bdi>Bold</bdi>”, “<bdi>&lt;b&gt;" in client.get(path).text
+    assert "You have muted “<bdi>Bold</bdi>”, “<bdi>&lt;b&gt;" in client.get(path).text
     undone = client.post(path, data={"other": "Bold", "action": "undo"})
-    assert "Not muted any more: “<bdi>Bold</bdi>”" in undone.text
+    assert "No longer muted: “<bdi>Bold</bdi>”" in undone.text
     assert chosen(app, alice).muted == ("<b> block chain",)
 
 
@@ -85,7 +85,7 @@ def test_an_author_is_followed_by_a_button_alone(
     followed = client.post(path, data={"author": AUTHORS[1]})
     assert "&lt;i&gt;Eve&lt;/i&gt; O&#39;Neil" in followed.text
     assert chosen(app, alice).interests[-1].text == 'author:"<i>Eve</i> O\'Neil"'
-    assert client.get(path).text.count("you follow them") == 1
+    assert client.get(path).text.count(">following<") == 1
     assert client.post(path, data={"author": "Mallory"}).status_code == 422
     client.post(path, data={"author": AUTHORS[1], "action": "undo"})
     assert chosen(app, alice).interests == interests
@@ -108,7 +108,7 @@ def test_the_last_interest_is_not_taken_back_in_silence(
 
 def test_what_is_not_there_is_said(client: TestClient, alice: int, paper: int, link: Link) -> None:
     """A paper that is gone, one by nobody, and an id that no database holds."""
-    assert "who wrote this paper" in client.get(card(link, alice, "follow", paper - 1)).text
+    assert "the authors of this paper" in client.get(card(link, alice, "follow", paper - 1)).text
     for wish in ("mute", "follow"):
         assert client.get(card(link, alice, wish, 999)).status_code == 404
         assert client.get(card(link, alice, wish, 2**40)).status_code == 422
@@ -122,14 +122,14 @@ def test_authors_are_weighed_beside_the_preferences(
         subscribers.set_feedback(session, alice, paper, True, now)
     path = link(Purpose.PREFERENCES, alice)
     said = client.post(f"{path}/author", data={"follow": "Ada Lovelace"})
-    assert "You follow one more author" in said.text
+    assert "You now follow one more author" in said.text
     assert 'value="author:&#34;Ada Lovelace&#34;"' in said.text
     assert "Follow<span" not in said.text.partition("Eve")[0].partition('id="learned"')[2]
-    assert said.text.count("you follow them") == 1
+    assert said.text.count(">following<") == 1
     said = client.post(f"{path}/author", data={"aside": "Ada Lovelace"})
-    assert "Count again<span" in said.text
+    assert "Stop ignoring<span" in said.text
     said = client.post(f"{path}/author", data={"again": "Ada Lovelace"})
-    assert "Count again<span" not in said.text
+    assert "Stop ignoring<span" not in said.text
 
 
 def test_muted_words_and_what_trends_are_kept_in_the_preferences(

@@ -84,8 +84,8 @@ def test_without_a_key_nothing_is_taken(client: TestClient, header: str | None) 
     assert refused.headers["WWW-Authenticate"].startswith("Basic")
     said = {
         None: "a key is needed",
-        "Bearer pb_x": "this key is not known",
-        basic("pb_x"): "this key is not known",
+        "Bearer pb_x": "unknown key",
+        basic("pb_x"): "unknown key",
     }
     assert refused.json()["detail"].startswith(said.get(header, ""))
 

@@ -88,7 +88,7 @@ def test_many_authors_are_folded(app: Application, client: TestClient) -> None:
     assert ">Author H</a>" in shown
     assert ">Author I</a>" not in shown
     assert "<summary>and 4 more</summary>" in folded
-    assert "2 whose names no source told" in folded
+    assert "2 more whose names are unknown" in folded
     page = client.get(f"/paper/{unfolded}").text
     assert ">Author J</a>" in page, "for two more nobody has to press a key"
     assert "<details>" not in page
@@ -181,32 +181,32 @@ def test_cards_lead_to_the_papers_page(app: Application, client: TestClient) -> 
 def test_a_curve_is_to_scale() -> None:
     """Time from the left to the right; votes from none at the bottom to the most at the top."""
     hours = {0: 30, 6: 60, 24: 120}
-    drawn = paper_cards.curve(
+    drawn = paper_cards.vote_chart(
         [VoteSample(AT + timedelta(hours=hour), votes) for hour, votes in hours.items()]
     )
     assert drawn
     assert drawn.points == ((0, 45), (60, 30), (240, 0))
-    assert drawn.words == "From 30 votes on 19 November 2026 to 120 on 20 November 2026."
+    assert drawn.description == "From 30 votes on 19 November 2026 to 120 on 20 November 2026."
 
 
 @pytest.mark.parametrize("votes", [[], [VoteSample(AT, 5)]])
 def test_one_figure_is_no_curve(votes: list[VoteSample]) -> None:
     """It says nothing of how votes grew."""
-    assert paper_cards.curve(votes) is None
+    assert paper_cards.vote_chart(votes) is None
 
 
 def test_a_curve_of_no_votes_lies_on_the_ground() -> None:
     """Two sources may both have said that there were none."""
-    drawn = paper_cards.curve([VoteSample(AT, 0), VoteSample(AT + timedelta(hours=1), 0)])
+    drawn = paper_cards.vote_chart([VoteSample(AT, 0), VoteSample(AT + timedelta(hours=1), 0)])
     assert drawn
     assert drawn.points == ((0, 60), (240, 60))
 
 
 def test_the_drawing_has_the_numbers_of_the_curve(app: Application) -> None:
     """The line goes through every figure, and the dot stands at the last."""
-    drawn = paper_cards.curve([VoteSample(AT, 1), VoteSample(AT + timedelta(hours=1), 4)])
+    drawn = paper_cards.vote_chart([VoteSample(AT, 1), VoteSample(AT + timedelta(hours=1), 4)])
     module = templating.environment(app.settings).get_template("papers.html").module
-    markup = str(module.curve(drawn))  # type: ignore[attr-defined]
+    markup = str(module.vote_chart(drawn))  # type: ignore[attr-defined]
     assert '<polyline class="line" points="0.0,45.0 240.0,0.0"/>' in markup
     assert '<polygon class="under" points="0,60 0.0,45.0 240.0,0.0 240,60"/>' in markup
     assert '<circle cx="240.0" cy="0.0" r="3"/>' in markup
@@ -281,8 +281,8 @@ def test_nothing_found_is_said(app: Application, client: TestClient) -> None:
     answer = client.get("/search", params={"q": "qwertz", "code": "1"})
     assert answer.status_code == 200
     assert "No papers</h2>" in answer.text
-    assert "Fewer or other words may help, or no filters." in answer.text
-    assert "Nothing passes these filters together." in client.get("/search?code=1").text
+    assert "Try fewer or other words, or remove the filters." in answer.text
+    assert "No papers match these filters." in client.get("/search?code=1").text
 
 
 @pytest.mark.parametrize("named", ["{}", "arXiv:{}v2", "https://arxiv.org/abs/{}", "https://arxiv.org/pdf/{}",
@@ -297,7 +297,7 @@ def test_what_names_a_paper_leads_to_it(app: Application, client: TestClient, na
     answer = client.get("/search", params={"q": asked})
     assert answer.status_code == 200
     assert f"There is no paper {asked} in the archive." in answer.text
-    assert "Follow what is new on this" not in answer.text
+    assert "Follow new papers on this" not in answer.text
 
 
 def test_other_names_of_papers_and_words_that_are_none(app: Application, client: TestClient) -> None:
@@ -320,7 +320,7 @@ def test_while_the_archive_is_read_visitors_are_asked_to_wait(
     client.app.state.library = ArchiveSearch(client.app.state.paperboy.db, ModelStore())  # type: ignore[attr-defined]
     answer = client.get("/search?q=zebra")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
-    assert "The archive is being read; a moment, please" in answer.text
+    assert "The service is starting" in answer.text
     assert client.get("/search").status_code == 200
 
 
@@ -329,8 +329,8 @@ def test_an_empty_archive_is_no_error(client: TestClient) -> None:
     for path in ("/search", "/search?q=zebra", "/search?q=2611.00001", "/search?code=1"):
         answer = client.get(path)
         assert answer.status_code == 200
-        assert "Nothing has been read yet." in answer.text
-        assert "come back in a few minutes" in answer.text
+        assert "There are no papers yet." in answer.text
+        assert "Come back in a few minutes" in answer.text
         assert "There is no paper" not in answer.text
 
 
@@ -341,7 +341,7 @@ def test_an_empty_archive_is_no_error(client: TestClient) -> None:
         ({"q": "-zebra"}, "needs at least one word to look for"),
         ({"q": "z" * 301}, "at most 300 characters"),
         ({"q": "zebra", "day": "yesterday"}, "Please write the day as 2026-11-20."),
-        ({"q": "zebra", "source": "<i>"}, "There is no source of this name."),
+        ({"q": "zebra", "source": "<i>"}, "There is no source with this name."),
     ],
 )
 def test_a_search_that_cannot_be_read_says_why(client: TestClient, typed: dict[str, str], said: str) -> None:
@@ -425,9 +425,9 @@ def test_before_the_first_paper_there_is_no_day(client: TestClient) -> None:
     for path in ("/day", "/week"):
         answer = client.get(path)
         assert answer.status_code == 200
-        assert "Nothing has been read yet</h1>" in answer.text
+        assert "No papers yet</h1>" in answer.text
         assert "Come back in a few minutes" in answer.text
-        assert "no such page" not in answer.text
+        assert "Page not found" not in answer.text
 
 
 @pytest.mark.parametrize("name", ["2026-W60", "2026-W00", "0000-W01", "9999-W52", "2026-47", "x", "2026-W٣٣"])
@@ -435,7 +435,7 @@ def test_a_week_that_is_none_is_not_found(client: TestClient, name: str) -> None
     """Whatever stands in its place."""
     answer = client.get(f"/week/{name}")
     assert answer.status_code == 404
-    assert "There is no such week." in answer.text
+    assert "This week does not exist." in answer.text
 
 
 def test_a_week_without_papers_says_so(client: TestClient) -> None:

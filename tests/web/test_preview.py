@@ -54,11 +54,11 @@ def looked(client: TestClient, *interests: str) -> str:
 def test_the_digest_of_today(client: TestClient) -> None:
     """By interest, with the reason and the votes; what papers are called does no harm."""
     said = looked(client, "language agents", "video diffusion")
-    assert "Your digest, if it came now" in said
+    assert "Preview of your digest" in said
     assert said.index("Language Agents that &lt;think&gt;") < said.index(VIDEO)
     assert "“Language Agents” in the title" in said
     assert "10 votes" in said
-    assert "Today’s digest would bring 5 papers." in said
+    assert "Today’s digest would have 5 papers." in said
     assert "<html" not in said
 
 
@@ -108,7 +108,7 @@ def test_what_is_muted_would_not_have_come(
     some = client.post(path, data={**form, "muted": "think"}, headers=SCRIPT).text
     assert "3 in the 4 days known so far" in some
     none = client.post(path, data={**form, "muted": "agents"}, headers=SCRIPT).text
-    assert "none that is not muted" in none
+    assert "none except muted ones" in none
     assert "1 in the 4 days known so far" in none
 
 
@@ -219,13 +219,13 @@ def test_a_reader_looks_ahead_beside_their_preferences(
     path = link(Purpose.PREFERENCES, alice) + "/preview"
     typed = {"interest": ["language agents", "video, cooking"], "weight": ["1", "2"], "quota": ["2", ""]}
     said = client.post(path, data=typed, headers=SCRIPT)
-    assert "Today’s digest would bring 2 papers." in said.text
+    assert "Today’s digest would have 2 papers." in said.text
     assert f'formaction="{path}#interests"' in said.text
     assert said.headers["cache-control"] == "no-store"
     few = client.post(path, data={**typed, "max_papers": "1"}, headers=SCRIPT).text
-    assert "Today’s digest would bring 1 paper." in few
+    assert "Today’s digest would have 1 paper." in few
     waits = client.post(path, data={**typed, "min_papers": "3"}, headers=SCRIPT).text
-    assert "There would be none today: 2 of at least 3 papers: kept for the next digest" in waits
+    assert "No digest today: 2 of at least 3 papers: kept for the next digest" in waits
     muted = {**typed, "muted": "author:nobody\nthink", "beyond": "1"}
     assert "Language Agents that" not in client.post(path, data=muted, headers=SCRIPT).text
     page = client.post(path, data={**typed, "split": "video, cooking", "hour": "5"}).text
@@ -234,10 +234,10 @@ def test_a_reader_looks_ahead_beside_their_preferences(
     assert page.count('<option value="2" selected>more') == 2, "what is kept apart keeps its weight"
     assert '<option value="5" selected>' in page
     nothing = client.post(path, data={"interest": "", "when_empty": "skip"}, headers=SCRIPT).text
-    assert "There would be none today: Name at least one interest" in nothing
+    assert "No digest today: Name at least one interest" in nothing
     stored = client.get(path).text
     assert re.findall(r'name="interest" value="([^"]+)"', stored) == ["diffusion models", "robotics"]
-    assert "Your digest, if it came now" in stored
+    assert "Preview of your digest" in stored
     monkeypatch.setattr(client.app.state.capacity.preview_limit, "hit", refuse)
     refused = client.post(path, data=typed)
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "7")
@@ -250,7 +250,7 @@ def refuse(_ip: str) -> None:
 
 def test_silence_is_explained(client: TestClient) -> None:
     """An archive without papers is no error."""
-    assert "There would be none today: no new papers. The archive is still empty: no source" in looked(
+    assert "No digest today: no new papers. The archive is still empty: no source" in looked(
         client, "language agents"
     )
 
@@ -297,8 +297,8 @@ def test_who_looks_too_often_is_told_and_signs_up_all_the_same(
         signed_up = client.post("/subscribe", data={**FORM, "email": "carol@example.org"})
     assert refused.status_code == 429
     assert 0 < int(refused.headers["retry-after"]) <= 60
-    assert "That was a lot at once: the next preview can be had in" in refused.text
-    assert "The form works all the same." in refused.text
+    assert "Too many requests. The next preview is available in" in refused.text
+    assert "You can still submit the form." in refused.text
     assert 'value="carol@example"' in refused.text
     assert signed_up.status_code == 200
 
@@ -317,7 +317,7 @@ def test_a_preview_that_fails_is_no_end(app: Application) -> None:
     with TestClient(site, base_url="https://paperboy.test") as client:
         answer = client.post("/preview", data=FORM)
     assert answer.status_code == 500
-    assert "No preview could be made just now" in answer.text
+    assert "The preview failed" in answer.text
     assert 'value="carol@example"' in answer.text
     assert "secret" not in answer.text
 
@@ -330,7 +330,7 @@ def test_previews_leave_room_for_others(client: TestClient, monkeypatch: pytest.
     with state.capacity.previews.take():
         assert client.post("/preview", data=FORM).status_code == 429
     with monkeypatch.context() as patch:
-        patch.setattr(state.previews, "_made", None)
+        patch.setattr(state.previews, "_build", None)
         assert client.post("/preview", data=FORM).status_code == 500
     assert client.post("/preview", data=FORM).status_code == 200
 
@@ -367,13 +367,15 @@ def test_half_letters_are_no_crash(client: TestClient) -> None:
 def test_papers_are_read_once_a_minute(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """For all who look; sooner only where so many interests were matched that they would fill the memory."""
     previews, now = Previews(app), clock.utcnow()
-    desk = previews._current(now)
-    assert previews._current(now + timedelta(seconds=59)) is desk
-    later = previews._current(now + timedelta(seconds=60))
+    desk = previews._current_builder(now)
+    assert previews._current_builder(now + timedelta(seconds=59)) is desk
+    later = previews._current_builder(now + timedelta(seconds=60))
     assert later is not desk
-    monkeypatch.setattr(preview, "MATCHED", 2)
-    previews.of(Preferences(interests=(Interest("agents"), Interest("video"))), now + timedelta(seconds=70))
-    assert previews._current(now + timedelta(seconds=80)) is not later
+    monkeypatch.setattr(preview, "MAX_MATCHED", 2)
+    previews.build(
+        Preferences(interests=(Interest("agents"), Interest("video"))), now + timedelta(seconds=70)
+    )
+    assert previews._current_builder(now + timedelta(seconds=80)) is not later
 
 
 def test_another_site_cannot_ask(client: TestClient) -> None:

@@ -52,7 +52,7 @@ def test_the_front_page_is_there_before_the_first_paper(client: TestClient) -> N
     """Signing up does not wait for the archive."""
     answer = client.get("/")
     assert answer.status_code == 200
-    assert "being fetched" in answer.text
+    assert "fetching the first papers" in answer.text
     assert 'name="email"' in answer.text
 
 
@@ -85,7 +85,7 @@ def test_what_is_not_there_is_said_kindly(client: TestClient, path: str, status:
     """With a way back."""
     answer = client.get(path)
     assert answer.status_code == status
-    assert "To the front page" in answer.text
+    assert "Go to the home page" in answer.text
 
 
 def test_words_are_suggested_from_the_archive(app: Application, client: TestClient) -> None:
@@ -170,7 +170,7 @@ def test_a_reader_who_signs_up_again_gets_their_link(
     with app.db.read() as session:
         assert session.exec(select(Delivery.kind)).all() == [MailKind.MANAGE]
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
-    assert "nothing was changed by that" in " ".join(text.split())
+    assert "nothing was changed" in " ".join(text.split())
     path = re.search(r"https://paperboy\.test(/preferences/\S+)", text)
     assert path is not None
     assert client.get(path[1]).status_code == 200

@@ -160,7 +160,7 @@ def test_a_file_is_kept_for_ever_only_under_the_url_of_its_content(client: TestC
     urls = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', client.get("/").text))
     assert len(urls) >= 4
     for url in urls:
-        assert client.get(url).headers["cache-control"] == templating.FOR_EVER
+        assert client.get(url).headers["cache-control"] == templating.IMMUTABLE
         path, _, _ = url.partition("?")
         for query in ("v=0123456789ab", "anything", url.partition("?")[2] + "&x"):
             assert client.get(f"{path}?{query}").headers["cache-control"] == "no-cache"

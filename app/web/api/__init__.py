@@ -1,11 +1,11 @@
 """The admin API, below /api/v1. One file per resource; each is thin and calls what the pages call.
 
-auth          who may call what
-pagination    lists, one page at a time
+auth          keys, scopes and common parameters
+pagination    lists page by page
 problems      every error as problem+json
-values        days, numbers and booleans as the documentation describes them
-audit_log     record what a key changed
-docs          the documentation for people
+values        strict parsing of days, numbers and booleans
+audit_log     list what operators changed
+docs          the HTML documentation
 
 The resources: deliveries, digests, editions, interests, models, papers, runs, sources, statistics,
 subscribers, suppressions.
@@ -52,14 +52,14 @@ RESOURCES = (
     statistics,
 )
 DESCRIPTION = """\
-Everything that an operator can do. Send a key that `paperboy key create` made as
-`Authorization: Bearer pb_…`; each operation names the scope that the key needs: read, write or send.
-Lists come a page at a time: ask again with `cursor` = `next_cursor`. Every error is a problem document
+Everything that an operator can do. Create a key with `paperboy key create` and send it as
+`Authorization: Bearer pb_…`. Each operation names the scope that its key needs: read, write or send.
+Lists are paginated: pass `next_cursor` as `cursor` to get the next page. Every error is a problem document
 (RFC 9457) that says what to change."""
 
 
 class Api(FastAPI):
-    """An application whose documentation knows the shape of its errors."""
+    """An application whose OpenAPI document describes its errors."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
@@ -68,7 +68,7 @@ class Api(FastAPI):
 
 
 def create(app: Application, capacity: Capacity | None = None) -> FastAPI:
-    """The API as an application of its own, to be mounted at /api."""
+    """Return the API as an application to be mounted at /api."""
     api = Api(
         title=f"{app.settings.site_name}: admin API",
         version="1",

@@ -1,4 +1,4 @@
-"""What operators changed, and by which key or door."""
+"""Changes made by operators, with the key or command that made them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/changes", tags=["changes"])
 
 
 class ChangeOut(BaseModel):
-    """One change."""
+    """A change."""
 
     id: int
     at: datetime
@@ -35,10 +35,10 @@ def list_changes(
     actor: Annotated[str | None, Query(max_length=100)] = None,
     action: Annotated[str | None, Query(max_length=60, examples=["source.pause"])] = None,
 ) -> Page[ChangeOut]:
-    """The changes, the newest first."""
-    wanted = {"actor": actor, "action": action}
+    """List the changes, newest first."""
+    filters = {"actor": actor, "action": action}
     statement = select(AuditEntry).filter_by(
-        **{name: value for name, value in wanted.items() if value is not None}
+        **{name: value for name, value in filters.items() if value is not None}
     )
     with app.db.read() as session:
         rows, cursor = newest_first(session, statement, col(AuditEntry.id), window)

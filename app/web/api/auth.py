@@ -1,6 +1,4 @@
-"""Who may call what: each route asks for exactly one of `Reader`, `Writer` and `Sender`.
-
-And the parameters that many routes share."""
+"""Authentication by key: each route declares `CanRead`, `CanWrite` or `CanSend`. And common parameters."""
 
 from __future__ import annotations
 
@@ -20,17 +18,17 @@ from app.web.api.values import FROM_URL
 from app.web.security import visitor
 from app.web.work_limits import Capacity
 
-WRONG_KEY = "this key is not known here: it may be mistyped, revoked or expired (see `paperboy key list`)"
+WRONG_KEY = "unknown key: it may be mistyped, revoked or expired (see `paperboy key list`)"
 
-_bearer = HTTPBearer(auto_error=False, description="A key made by `paperboy key create`.")
+_bearer = HTTPBearer(auto_error=False, description="A key created by `paperboy key create`.")
 
 
-def _the_app(request: Request) -> Application:
+def _application(request: Request) -> Application:
     app: Application = request.app.state.paperboy
     return app
 
 
-Paperboy = Annotated[Application, Depends(_the_app)]
+Paperboy = Annotated[Application, Depends(_application)]
 Id = Annotated[int, Path(ge=1, lt=2**63), FROM_URL]
 AnyId = Annotated[int | None, Query(ge=1, lt=2**63), FROM_URL]
 Now = Annotated[datetime, Depends(clock.utcnow)]
@@ -38,7 +36,7 @@ Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
 def capacity(request: Request) -> Capacity:
-    """Return the limits of the application that answers this request."""
+    """Return the limits of the application that handles this request."""
     limits: Capacity = request.app.state.capacity
     return limits
 
@@ -46,15 +44,17 @@ def capacity(request: Request) -> Capacity:
 def holder(
     request: Request, app: Paperboy, now: Now, needed: SecurityScopes, given: Given
 ) -> api_keys.ApiKeyIdentity:
-    """The holder of the key that was sent, or 401, or 403 where it lacks the scope."""
+    """Return the holder of the key in the request, or respond with 401, or with 403 without the scope."""
     caller = authenticate(request, given.credentials, now) if given else None
     if caller is None:
-        said = 'Bearer realm="paperboy"' + (', error="invalid_token"' if given else "")
+        challenge = 'Bearer realm="paperboy"' + (', error="invalid_token"' if given else "")
         detail = WRONG_KEY if given else "a key is needed: Authorization: Bearer pb_…"
-        raise HTTPException(401, detail, {"WWW-Authenticate": said})
+        raise HTTPException(401, detail, {"WWW-Authenticate": challenge})
     if not caller.scopes.issuperset(needed.scopes):
-        said = f'Bearer realm="paperboy", error="insufficient_scope", scope="{needed.scope_str}"'
-        raise HTTPException(403, f"this key lacks the scope “{needed.scope_str}”", {"WWW-Authenticate": said})
+        challenge = f'Bearer realm="paperboy", error="insufficient_scope", scope="{needed.scope_str}"'
+        raise HTTPException(
+            403, f"this key lacks the scope “{needed.scope_str}”", {"WWW-Authenticate": challenge}
+        )
     note_use(app, caller, now)
     return caller
 
@@ -62,11 +62,11 @@ def holder(
 def authenticate(request: Request, key: str, now: datetime) -> api_keys.ApiKeyIdentity | None:
     """Return the holder of a key, or None. Raise TooManyRequests past a limit of the key or the visitor.
 
-    A wrong key costs one indexed read, and nothing once too many came from its network.
+    A wrong key takes one indexed read, and none once too many came from its network.
     """
     limits, sender = capacity(request).keys, visitor(request)
     limits.before_lookup(key, sender)
-    with _the_app(request).db.read() as session:
+    with _application(request).db.read() as session:
         caller = api_keys.authenticate(session, key, now)
     if caller is None:
         limits.wrong_key(key, sender)
@@ -76,7 +76,7 @@ def authenticate(request: Request, key: str, now: datetime) -> api_keys.ApiKeyId
 
 
 def note_use(app: Application, caller: api_keys.ApiKeyIdentity, now: datetime) -> None:
-    """Store when a key was used, at most once a minute."""
+    """Store when a key was last used, at most once a minute."""
     if caller.is_stale(now):
         with app.db.write() as session:
             api_keys.touch(session, caller.id, now)
@@ -86,7 +86,7 @@ async def _admitted(
     caller: Annotated[api_keys.ApiKeyIdentity, Depends(holder)],
     limits: Annotated[Capacity, Depends(capacity)],
 ) -> AsyncIterator[api_keys.ApiKeyIdentity]:
-    """Admit a caller while few requests of the API are under way. It waits for no thread."""
+    """Admit a caller if an API slot is free. This waits for no thread."""
     with limits.api.take():
         yield caller
 
@@ -103,6 +103,6 @@ def _scope(scope: Scope) -> Security:
 CanRead = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.READ)]
 CanWrite = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.WRITE)]
 CanSend = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.SEND)]
-# For a route that takes a second of CPU time. It comes after the key: without one, nobody takes a place.
+# For routes that take a second of CPU time. Declare it after the key: requests without one take no slot.
 Analysis = Annotated[None, params.Depends(_analysis, scope="function")]
 Limited = Annotated[Capacity, Depends(capacity)]

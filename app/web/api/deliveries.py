@@ -1,4 +1,4 @@
-"""The ledger: every mail to every reader, and the state it is in."""
+"""The ledger: every mail to every subscriber, with its state."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ router = APIRouter(prefix="/deliveries", tags=["deliveries"])
 
 
 class DeliveryOut(BaseModel):
-    """A mail to a reader, in exactly one state."""
+    """A mail to a subscriber, in exactly one state."""
 
     id: int
     subscriber_id: int
     kind: MailKind
     edition: str = Field(examples=["2026-11-20"])
     state: DeliveryState
-    reason: str = Field(description="Why it was skipped, failed, suppressed or held.")
+    reason: str = Field(description="Why it was skipped, failed, suppressed or held back.")
     subject: str
     message_id: str
     attempts: int = Field(examples=[1])
@@ -44,7 +44,7 @@ class DeliveryOut(BaseModel):
 
 
 class DeliveryDetail(DeliveryOut):
-    """A mail with everything its digest shows, as it was composed."""
+    """A mail with the content of its digest, as composed."""
 
     digest: dict[str, Any]
 
@@ -59,39 +59,39 @@ def list_deliveries(
     edition: Annotated[str | None, Query(max_length=40, examples=["2026-11-20"])] = None,
     subscriber_id: AnyId = None,
 ) -> Page[DeliveryOut]:
-    """The mails, the newest first."""
-    wanted = {"state": state, "kind": kind, "edition": edition, "subscriber_id": subscriber_id}
+    """List the mails, newest first."""
+    filters = {"state": state, "kind": kind, "edition": edition, "subscriber_id": subscriber_id}
     statement = select(Delivery).filter_by(
-        **{name: value for name, value in wanted.items() if value is not None}
+        **{name: value for name, value in filters.items() if value is not None}
     )
     with app.db.read() as session:
         rows, cursor = newest_first(session, statement, col(Delivery.id), window)
-    return Page(items=[_shown(row) for row in rows], next_cursor=cursor)
+    return Page(items=[_to_out(row) for row in rows], next_cursor=cursor)
 
 
 @router.get("/{delivery_id}", responses=problems.responses(404))
 def get_delivery(app: Paperboy, _key: CanRead, delivery_id: Id) -> DeliveryDetail:
-    """One mail, with its digest."""
+    """Return a mail with its digest."""
     with app.db.read() as session:
         row = session.get(Delivery, delivery_id)
         if row is None:
             raise NotFound(f"there is no delivery {delivery_id}")
-        kept = ledger.stored_digests(session, [delivery_id])
-        read = app.snapshots.restore(session, list(kept.values()))
-    return DeliveryDetail(**row.model_dump(), digest=asdict(read[0].digest) if read else {})
+        stored = ledger.stored_digests(session, [delivery_id])
+        restored = app.snapshots.restore(session, list(stored.values()))
+    return DeliveryDetail(**row.model_dump(), digest=asdict(restored[0].digest) if restored else {})
 
 
 @router.post("/{delivery_id}/release", responses=problems.responses(404, 409))
 def release_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: Id) -> DeliveryOut:
-    """Send a mail of unknown fate once more, with the same Message-ID and the same bytes.
+    """Send an uncertain mail again, with the same Message-ID and the same bytes.
 
-    Such a mail was in flight when the sender or the relay died: the reader may have it already.
+    It was in flight when the sender or the relay failed, so the subscriber may already have it.
     """
     with app.db.write() as session:
         ledger.resend(session, delivery_id, now)
         audit_log.record(session, key.name, "delivery.release", delivery_id, now)
-        return _shown(session.get_one(Delivery, delivery_id))
+        return _to_out(session.get_one(Delivery, delivery_id))
 
 
-def _shown(row: Delivery) -> DeliveryOut:
+def _to_out(row: Delivery) -> DeliveryOut:
     return DeliveryOut.model_validate(row.model_dump())

@@ -1,4 +1,4 @@
-"""What a digest would be: for a reader, for any interests, or as a mail to an address of one's own."""
+"""Preview, backtest, explain and test digests."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from app.web.api.values import FROM_JSON, Day, Integer, Moment
 router = APIRouter(tags=["digests"])
 
 HOUR = timedelta(hours=1)
-TESTS_AN_HOUR = 20  # a key: one that leaked must not become somebody's bulk mailer
+TESTS_AN_HOUR = 20  # per key, so that a leaked one cannot send bulk mail
 TESTS_TO_A_MAILBOX = 5  # an hour
 
-Named = Annotated[
+PaperName = Annotated[
     str,
     Path(
-        description="The paper's number here, its arXiv id, DOI or URL, as `paperboy explain` takes it.",
+        description="The paper's id, arXiv id, DOI or URL, as in `paperboy explain`.",
         examples=["2511.01234"],
         max_length=2000,
     ),
 ]
-NOBODY = "reader@example.org"  # whom a rendered preview is addressed to
+NOBODY = "reader@example.org"  # recipient of a rendered preview
 
 
-class Preview(BaseModel):
-    """A digest as it would be now, or the reason why there would be none."""
+class PreviewResponse(BaseModel):
+    """A digest as it would be now, or the reason why it would be skipped."""
 
     edition: str = Field(examples=["2026-11-20"])
-    skipped: str | None = Field(description="Why there would be no digest.")
-    considered: int = Field(description="How many papers were looked at.", examples=[412])
+    skipped: str | None = Field(description="Why the digest would be skipped.")
+    considered: int = Field(description="Number of candidate papers.", examples=[412])
     note: str
     sections: list[dict[str, Any]] = Field(
         examples=[[{"interest": "agents", "picks": [{"paper_id": 7, "title": "…", "reason": "…"}]}]]
@@ -56,60 +56,60 @@ class Preview(BaseModel):
 
 
 class PreviewRequest(BaseModel):
-    """What nobody in particular might want."""
+    """Preferences to preview."""
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
-    day: Day | None = Field(default=None, description="As on this day; today, if left out.")
+    day: Day | None = Field(default=None, description="As on this day. Default: today.")
     min_papers: Integer = Field(default=1, ge=1, le=subscribers.MAX_PAPERS)
     max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
     beyond: Annotated[int, Field(ge=0, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
         default=None,
-        description="At most so many papers that trend beyond the interests; left out: as for a new reader.",
+        description="Maximum number of trending papers beyond the interests. Default: the installation's.",
     )
     muted: list[Text] = Field(
         default=[],
         max_length=subscribers.MAX_MUTED,
         examples=[["blockchain"]],
-        description="What keeps a paper out: words, author:, cat:.",
+        description="Words, author: or cat: that exclude a paper.",
     )
 
 
 class BacktestRequest(BaseModel):
-    """Interests of nobody in particular, and how far to look back."""
+    """Interests, and how far to look back."""
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
     days: Integer = Field(default=14, ge=1, le=backtesting.MOST_DAYS)
-    at: Moment | None = Field(default=None, description="Back from this moment; now, if left out.")
+    at: Moment | None = Field(default=None, description="Back from this time. Default: now.")
     max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
 
 
-class EditionOut(BaseModel):
-    """What a day would have brought."""
+class BacktestEdition(BaseModel):
+    """The digest of a past day."""
 
     edition: str = Field(examples=["2026-11-20"])
     at: datetime = Field(description="When it would have been due.")
-    skipped: str | None = Field(description="Why there would have been no digest.")
-    considered: int = Field(description="How many papers were looked at.", examples=[412])
+    skipped: str | None = Field(description="Why the digest would have been skipped.")
+    considered: int = Field(description="Number of candidate papers.", examples=[412])
     sections: list[dict[str, Any]]
 
 
 class BacktestResult(BaseModel):
-    """The digests of the last days, the oldest first."""
+    """The digests of the last days, oldest first."""
 
-    items: list[EditionOut]
+    items: list[BacktestEdition]
 
 
 class Recipient(BaseModel):
-    """Where a test goes."""
+    """The recipient of a test digest."""
 
     model_config = ConfigDict(extra="forbid")
     to: str = Field(max_length=320, examples=["you@example.org"])
 
 
 class Outcome(BaseModel):
-    """What the relay said of a test."""
+    """The relay's response to a test digest."""
 
     verdict: SendOutcome = Field(examples=[SendOutcome.ACCEPTED])
     code: int | None = Field(examples=[250])
@@ -117,27 +117,27 @@ class Outcome(BaseModel):
 
 
 @router.post("/previews")
-def preview(app: Paperboy, _key: CanRead, now: Now, wanted: PreviewRequest, _place: Analysis) -> Preview:
-    """The digest that a new reader with these interests would get."""
+def preview(app: Paperboy, _key: CanRead, now: Now, body: PreviewRequest, _slot: Analysis) -> PreviewResponse:
+    """Preview the digest of a new subscriber with these interests."""
     chosen = Preferences(
-        interests=_wishes(wanted.interests),
-        min_papers=wanted.min_papers,
-        max_papers=wanted.max_papers,
-        beyond=app.settings.default_beyond if wanted.beyond is None else wanted.beyond,
-        muted=tuple(wanted.muted),
+        interests=_to_interests(body.interests),
+        min_papers=body.min_papers,
+        max_papers=body.max_papers,
+        beyond=app.settings.default_beyond if body.beyond is None else body.beyond,
+        muted=tuple(body.muted),
     )
-    digest = pipeline.preview(app, subscribers.check(chosen), now, day=wanted.day)
-    return _shown(app, digest, (wanted.day or now.date()).isoformat(), now)
+    digest = pipeline.preview(app, subscribers.check(chosen), now, day=body.day)
+    return _preview_out(app, digest, (body.day or now.date()).isoformat(), now)
 
 
 @router.post("/backtests")
 def backtest(
-    app: Paperboy, _key: CanRead, now: Now, wanted: BacktestRequest, _place: Analysis
+    app: Paperboy, _key: CanRead, now: Now, body: BacktestRequest, _slot: Analysis
 ) -> BacktestResult:
-    """What these interests would have brought, day by day, each paper once."""
-    wishes = _wishes(wanted.interests)
-    editions = pipeline.backtest(app, wanted.at or now, wishes, wanted.days, max_papers=wanted.max_papers)
-    return BacktestResult(items=[_brought(edition) for edition in editions])
+    """Return the digests that these interests would have had on past days, each paper once."""
+    interests = _to_interests(body.interests)
+    editions = pipeline.backtest(app, body.at or now, interests, body.days, max_papers=body.max_papers)
+    return BacktestResult(items=[_edition_out(edition) for edition in editions])
 
 
 @router.get("/subscribers/{subscriber_id}/explain/{paper:path}", responses=problems.responses(404))
@@ -146,25 +146,25 @@ def explain(
     _key: CanRead,
     now: Now,
     subscriber_id: Id,
-    paper: Named,
-    _place: Analysis,
-    at: Annotated[Moment | None, Query(description="As at this moment; now, if left out.")] = None,
+    paper: PaperName,
+    _slot: Analysis,
+    at: Annotated[Moment | None, Query(description="As at this time. Default: now.")] = None,
 ) -> Explanation:
-    """Why this reader was sent this paper, or why not: every number on the way.
+    """Explain why a subscriber did or did not get a paper, with every number of the ranking.
 
-    Listings, votes, the reader's state and opinions, and what was promised are those of the moment; settings
-    and interests are today's.
+    Listings, votes, the subscriber's state, feedback and planned papers are those of the given time. Settings
+    and interests are current.
     """
     return pipeline.explain(app, now, str(subscriber_id), paper, at)
 
 
 @router.get("/subscribers/{subscriber_id}/preview", responses=problems.responses(404))
 def preview_for_subscriber(
-    app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id, _place: Analysis
-) -> Preview:
-    """The digest that this reader would get now: without the papers that they have had already."""
-    edition, digest = _foreseen(app, subscriber_id, now)
-    return _shown(app, digest, edition, now)
+    app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id, _slot: Analysis
+) -> PreviewResponse:
+    """Preview the digest a subscriber would get now, without papers they already received."""
+    edition, digest = _preview_due(app, subscriber_id, now)
+    return _preview_out(app, digest, edition, now)
 
 
 @router.post("/subscribers/{subscriber_id}/test-send", responses=problems.responses(404, 409))
@@ -173,49 +173,51 @@ def send_test(
     key: CanSend,
     now: Now,
     subscriber_id: Id,
-    wanted: Recipient,
-    _place: Analysis,
+    body: Recipient,
+    _slot: Analysis,
 ) -> Outcome:
-    """Send this reader's digest, as it would be now, to an address of your own.
+    """Send a subscriber's digest, as it would be now, to another address.
 
-    It is outside of the ledger: the reader's digest stays due. The links in it grant nothing.
+    The ledger does not record it, so the subscriber's digest stays due. The links in it do not work.
     """
-    to = subscribers.normalise_address(wanted.to)
-    _, digest = _foreseen(app, subscriber_id, now)
+    to = subscribers.normalise_address(body.to)
+    _, digest = _preview_due(app, subscriber_id, now)
     if isinstance(digest, Skip):
         raise Conflict(f"there would be no digest: {digest.reason}")
     with app.db.write() as session:
         rate_limits.limit(session, f"tests of key {key.id}", TESTS_AN_HOUR, now, HOUR)
         rate_limits.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
         audit_log.record(session, key.name, "digest.test", subscriber_id, now, to=to)
-    answer = pipeline.send_test(app, digest, to, now)
-    return Outcome(verdict=answer.outcome, code=answer.code, answer=answer.text)
+    result = pipeline.send_test(app, digest, to, now)
+    return Outcome(verdict=result.outcome, code=result.code, answer=result.text)
 
 
-def _wishes(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
-    """Interests as the pipeline takes them, or InvalidPreference, which says what to change about one."""
-    wanted = tuple(Interest(each.text, each.weight, each.quota) for each in interests)
-    return subscribers.check(Preferences(interests=wanted)).interests
+def _to_interests(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
+    """Convert and validate interests. Raise InvalidPreference for an invalid one."""
+    converted = tuple(Interest(item.text, item.weight, item.quota) for item in interests)
+    return subscribers.check(Preferences(interests=converted)).interests
 
 
-def _brought(edition: backtesting.Edition) -> EditionOut:
+def _edition_out(edition: backtesting.BacktestedEdition) -> BacktestEdition:
     digest, when = edition.digest, {"edition": edition.edition, "at": edition.at}
     if isinstance(digest, Skip):
-        return EditionOut(**when, skipped=digest.reason, considered=0, sections=[])
+        return BacktestEdition(**when, skipped=digest.reason, considered=0, sections=[])
     sections = [asdict(section) for section in digest.sections]
-    return EditionOut(**when, skipped=None, considered=digest.considered, sections=sections)
+    return BacktestEdition(**when, skipped=None, considered=digest.considered, sections=sections)
 
 
-def _foreseen(app: Application, subscriber_id: int, now: datetime) -> tuple[str, Digest | Skip]:
-    foreseen = pipeline.preview_due(app, now, [subscriber_id])
-    if not foreseen:
+def _preview_due(app: Application, subscriber_id: int, now: datetime) -> tuple[str, Digest | Skip]:
+    previews = pipeline.preview_due(app, now, [subscriber_id])
+    if not previews:
         raise NotFound("There is no such reader.")
-    return foreseen[0].edition, foreseen[0].digest
+    return previews[0].edition, previews[0].digest
 
 
-def _shown(app: Application, digest: Digest | Skip, edition: str, now: datetime) -> Preview:
+def _preview_out(app: Application, digest: Digest | Skip, edition: str, now: datetime) -> PreviewResponse:
     if isinstance(digest, Skip):
         empty = {"considered": 0, "note": "", "sections": [], "subject": "", "html": "", "text": ""}
-        return Preview(edition=edition, skipped=digest.reason, **empty)
+        return PreviewResponse(edition=edition, skipped=digest.reason, **empty)
     mail = pipeline.render_digest(app, digest, NOBODY, now)
-    return Preview(skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **asdict(digest))
+    return PreviewResponse(
+        skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **asdict(digest)
+    )

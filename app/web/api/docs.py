@@ -1,4 +1,4 @@
-"""The documentation of the API for people: one page made of the OpenAPI document, without foreign scripts."""
+"""The API documentation as an HTML page, built from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ router = APIRouter(include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation as the page shows it."""
+    """An operation as the page shows it."""
 
     tag: str
     method: str
@@ -32,10 +32,10 @@ class Operation:
 
 @router.get("/docs")
 def docs(request: Request) -> HTMLResponse:
-    """Every operation, its scope, parameters and examples."""
+    """Show every operation with its scope, parameters and examples."""
     schema = request.app.openapi()
     operations = list(_operations(schema))
-    groups = [(tag, list(found)) for tag, found in groupby(operations, lambda operation: operation.tag)]
+    groups = [(tag, list(group)) for tag, group in groupby(operations, lambda operation: operation.tag)]
     return page(request, "reference.html", info=schema["info"], groups=groups)
 
 
@@ -43,18 +43,23 @@ def _operations(schema: dict[str, Any]) -> Iterator[Operation]:
     components = schema["components"]["schemas"]
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
-            good = next(answer for code, answer in operation["responses"].items() if code.startswith("2"))
+            success = next(
+                response for code, response in operation["responses"].items() if code.startswith("2")
+            )
             yield Operation(
                 tag=operation["tags"][0],
                 method=method.upper(),
                 path=f"/api{path}",
                 about=operation["description"],
                 scope=" ".join(
-                    scope for need in operation["security"] for each in need.values() for scope in each
+                    scope
+                    for requirement in operation["security"]
+                    for scopes in requirement.values()
+                    for scope in scopes
                 ),
                 parameters=operation.get("parameters", []),
                 body=_example(operation.get("requestBody", {}), components),
-                answer=_example(good, components),
+                answer=_example(success, components),
             )
 
 
@@ -66,7 +71,7 @@ def _example(message: dict[str, Any], components: dict[str, Any]) -> str:
 
 
 def _value(schema: dict[str, Any], components: dict[str, Any]) -> Any:
-    """A value of a schema: its own example, or one put together from its parts."""
+    """Return an example of a schema: its own, or one built from its parts."""
     if "$ref" in schema:
         return _value(components[schema["$ref"].rpartition("/")[2]], components)
     if "examples" in schema:

@@ -1,4 +1,4 @@
-"""Editions, the balance of each, and the brake: one edition or all can be paused, and one cancelled."""
+"""Editions and their reconciliation; pause sending, of one edition or all; cancel an edition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Name = Annotated[str, Path(pattern=r"^\d{4}-(\d\d-\d\d|W\d\d)$", examples=["2026
 
 
 class States(BaseModel):
-    """Mails by the one state that each is in."""
+    """Number of mails in each state."""
 
     pending: int
     claimed: int
@@ -39,22 +39,22 @@ class States(BaseModel):
 
 
 class Balance(States):
-    """Who was due, and what the ledger holds: due + surplus = all states + unplanned + missing.
+    """Reconciliation of due digests with the ledger: due + surplus = all states + unplanned + missing.
 
     `due` is counted from the subscribers and their cadences, not from the ledger.
     """
 
     due: int = Field(examples=[1000], description="Digests that were due, by subscribers and cadence.")
-    unplanned: int = Field(description="Due, and not in the ledger yet: planning has not reached them.")
-    missing: int = Field(description="Due, and not in the ledger, although planning has passed them.")
-    surplus: int = Field(description="In the ledger, although nobody was due.")
-    holds: bool = Field(description="Nothing is missing, and nothing is surplus.")
+    unplanned: int = Field(description="Due, not in the ledger, and not planned yet.")
+    missing: int = Field(description="Due, not in the ledger, although planning has passed them.")
+    surplus: int = Field(description="In the ledger, although no subscriber was due.")
+    holds: bool = Field(description="Nothing is missing or surplus.")
 
 
 class PauseOut(BaseModel):
-    """Something that is held back."""
+    """A pause of sending."""
 
-    edition: str = Field(examples=["2026-11-20"], description="One edition, or * for everything.")
+    edition: str = Field(examples=["2026-11-20"], description="An edition, or * for all mails.")
     reason: str
     since: datetime
 
@@ -76,15 +76,15 @@ class Edition(BaseModel):
 
 
 class WaitingOut(BaseModel):
-    """Mails that are no digests, and are still to leave: confirmations, and links that were asked for."""
+    """Unsent mails that are not digests, such as confirmations and requested links."""
 
     kind: MailKind = Field(examples=[MailKind.CONFIRM])
     mails: int = Field(examples=[2])
-    next_attempt_at: datetime = Field(description="When the first of them is tried.")
+    next_attempt_at: datetime = Field(description="When the first of them is sent.")
 
 
 class Sending(BaseModel):
-    """Whether mails leave, the balance of the editions of these days, and what waits besides digests."""
+    """The status of sending: pauses, reconciliation of recent editions, and unsent mails."""
 
     paused: bool
     pauses: list[PauseOut]
@@ -93,20 +93,20 @@ class Sending(BaseModel):
     others: list[WaitingOut]
 
 
-class Reason(BaseModel):
-    """Why sending is stopped: whoever finds it stopped reads this."""
+class ReasonCount(BaseModel):
+    """The reason for a pause, for other operators."""
 
     reason: str = Field(min_length=3, max_length=500, examples=["the relay signs with a wrong key"])
 
 
 @router.get("/editions")
 def list_editions(app: Paperboy, _key: CanRead, window: Paging) -> Page[EditionOut]:
-    """The editions in descending order of their names, with their digests by state."""
+    """List the editions by name, newest first, with their digests by state."""
     with app.db.read() as session:
         names = ledger.editions(session, window.limit + 1, window.after)
         shown, cursor = cut(names, window, str)
         counted = ledger.digest_totals_by_edition(session, shown)
-        pauses = {pause.edition: _pause(pause) for pause in ledger.pauses(session)}
+        pauses = {pause.edition: _pause_out(pause) for pause in ledger.pauses(session)}
     items = [
         EditionOut(edition=name, digests=_states(counted[name]), paused=pauses.get(name)) for name in shown
     ]
@@ -115,77 +115,77 @@ def list_editions(app: Paperboy, _key: CanRead, window: Paging) -> Page[EditionO
 
 @router.get("/editions/{edition}", responses=problems.responses(404))
 def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Edition:
-    """One edition, compared with who was due for it. Digests older than the retention are not there."""
+    """Return an edition and its reconciliation. Digests older than the retention are deleted."""
     with app.db.read() as session:
-        pauses = [_pause(pause) for pause in ledger.pauses(session) if pause.edition == edition]
-        forgotten = edition < (now - timedelta(days=app.settings.retention_days)).date().isoformat()
+        pauses = [_pause_out(pause) for pause in ledger.pauses(session) if pause.edition == edition]
+        is_expired = edition < (now - timedelta(days=app.settings.retention_days)).date().isoformat()
         counted = reconciliation.reconcile(session, now, edition)
-    if (forgotten or not counted.due) and not counted.states and not pauses:
+    if (is_expired or not counted.due) and not counted.states and not pauses:
         raise NotFound(f"no digest of the edition {edition} was ever due")
     paused = pauses[0] if pauses else None
     return Edition(edition=edition, balance=_balance(counted), paused=paused)
 
 
 @router.post("/editions/{edition}/pause", status_code=204)
-def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, wanted: Reason) -> None:
-    """Let no mail of this edition leave, whether it exists already or not."""
-    _pause_it(app, key.name, now, edition, wanted.reason)
+def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: ReasonCount) -> None:
+    """Pause an edition, whether or not it already exists."""
+    _pause_sending(app, key.name, now, edition, body.reason)
 
 
 @router.post("/editions/{edition}/resume", status_code=204, responses=problems.responses(404))
 def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None:
-    """Let the mails of this edition leave again."""
-    _resume_it(app, key.name, now, edition)
+    """Resume an edition."""
+    _resume_sending(app, key.name, now, edition)
 
 
 @router.post("/editions/{edition}/cancel", responses=problems.responses(404))
 def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Edition:
-    """End every mail of this edition that has not left; its papers may come with the reader's next digest.
+    """Cancel every unsent mail of an edition. Its papers may appear in the subscriber's next digest.
 
-    What is in flight gets its answer. Readers whose digest is not composed yet still get theirs, when their
-    hour comes: to hold those back, pause the edition.
+    Mails in flight are not cancelled. Digests that are not composed yet are still sent when due: to prevent
+    that, pause the edition.
     """
-    get_edition(app, key, now, edition)  # or there is none, and nothing to be noted
+    get_edition(app, key, now, edition)  # raises NotFound before anything is logged
     with app.db.write() as session:
-        ended = ledger.cancel(session, edition)
-        audit_log.record(session, key.name, "edition.cancel", edition, now, ended=ended)
+        cancelled = ledger.cancel(session, edition)
+        audit_log.record(session, key.name, "edition.cancel", edition, now, ended=cancelled)
     return get_edition(app, key, now, edition)
 
 
 @router.get("/sending")
 def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
-    """Whether mails leave, what is held back, the balance of these days' editions, and what else waits."""
+    """Return the status of sending: pauses, reconciliation of recent editions, and unsent mails."""
     with app.db.read() as session:
-        pauses = [_pause(pause) for pause in ledger.pauses(session)]
+        pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
         balance, waiting = (
             _balance(reconciliation.reconcile_recent(session, now)),
             ledger.waiting_mails(session),
         )
         mails = _states(ledger.totals(session))
-    others = [WaitingOut(**each._asdict()) for each in waiting if each.kind is not MailKind.DIGEST]
-    everything = any(pause.edition == ledger.ALL_EDITIONS for pause in pauses)
-    return Sending(paused=everything, pauses=pauses, balance=balance, deliveries=mails, others=others)
+    others = [WaitingOut(**group._asdict()) for group in waiting if group.kind is not MailKind.DIGEST]
+    all_paused = any(pause.edition == ledger.ALL_EDITIONS for pause in pauses)
+    return Sending(paused=all_paused, pauses=pauses, balance=balance, deliveries=mails, others=others)
 
 
 @router.post("/sending/pause", status_code=204)
-def pause_sending(app: Paperboy, key: CanSend, now: Now, wanted: Reason) -> None:
-    """Let no mail leave at all. What is due is composed and waits."""
-    _pause_it(app, key.name, now, ledger.ALL_EDITIONS, wanted.reason)
+def pause_sending(app: Paperboy, key: CanSend, now: Now, body: ReasonCount) -> None:
+    """Pause all sending. Due digests are composed and wait."""
+    _pause_sending(app, key.name, now, ledger.ALL_EDITIONS, body.reason)
 
 
 @router.post("/sending/resume", status_code=204, responses=problems.responses(404))
 def resume_sending(app: Paperboy, key: CanSend, now: Now) -> None:
-    """Let mails leave again. An edition that was paused by itself stays so."""
-    _resume_it(app, key.name, now, ledger.ALL_EDITIONS)
+    """Resume sending. Editions that were paused individually stay paused."""
+    _resume_sending(app, key.name, now, ledger.ALL_EDITIONS)
 
 
-def _pause_it(app: Paperboy, actor: str, now: datetime, edition: str, reason: str) -> None:
+def _pause_sending(app: Paperboy, actor: str, now: datetime, edition: str, reason: str) -> None:
     with app.db.write() as session:
         ledger.pause(session, reason, now, edition)
         audit_log.record(session, actor, "sending.pause", edition, now, reason=reason)
 
 
-def _resume_it(app: Paperboy, actor: str, now: datetime, edition: str) -> None:
+def _resume_sending(app: Paperboy, actor: str, now: datetime, edition: str) -> None:
     with app.db.write() as session:
         if not ledger.resume(session, edition):
             raise NotFound("this is not paused")
@@ -200,5 +200,5 @@ def _states(counted: Mapping[DeliveryState, int]) -> States:
     return States.model_validate({state.value: number for state, number in counted.items()})
 
 
-def _pause(row: SendingPause) -> PauseOut:
+def _pause_out(row: SendingPause) -> PauseOut:
     return PauseOut.model_validate(row.model_dump())

@@ -1,4 +1,4 @@
-"""What readers wish for: the distinct interests, and how many readers share each."""
+"""Distinct interests, and how many subscribers share each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/interests", tags=["interests"])
 
 
 class InterestCount(BaseModel):
-    """An interest, and how many active readers have it."""
+    """An interest and the number of active subscribers who have it."""
 
     id: int
     text: str = Field(examples=['"language agents" -game'])
@@ -30,9 +30,9 @@ def list_interests(
     app: Paperboy,
     _key: CanRead,
     window: Paging,
-    q: Annotated[str, Param(max_length=300, description="A part of the text.")] = "",
+    q: Annotated[str, Param(max_length=300, description="Part of the text.")] = "",
 ) -> Page[InterestCount]:
-    """The distinct interests, the newest first. One that no reader has any more counts none."""
+    """List the distinct interests, newest first, including those with no subscribers left."""
     statement = (
         select(InterestQuery.id, InterestQuery.text, func.count(col(Subscriber.id)))
         .join(InterestRow, col(InterestRow.query_id) == InterestQuery.id, isouter=True)

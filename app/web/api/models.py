@@ -1,4 +1,4 @@
-"""The models: what was learned from the archive. Learning happens by itself; it can be asked for, too."""
+"""Relevance models trained on the archive. Training runs on a schedule and can be requested."""
 
 from __future__ import annotations
 
@@ -20,55 +20,57 @@ log = structlog.get_logger(__name__)
 
 
 class ModelOut(BaseModel):
-    """A model, without its numbers."""
+    """A model, without its parameters."""
 
     id: int = Field(examples=[7])
     fitted_at: datetime
-    papers: int = Field(description="In the archive that it was learned from.", examples=[12_480])
-    size: int = Field(description="In bytes.", examples=[1_840_000])
-    fault: str = Field(examples=[""], description="Why it is refused: corrupt, or of another format.")
-    in_use: bool = Field(description="The newest one without a fault. If none is, what was shipped serves.")
+    papers: int = Field(description="Papers in the archive that it was trained on.", examples=[12_480])
+    size: int = Field(description="Bytes.", examples=[1_840_000])
+    fault: str = Field(examples=[""], description="Why it is not used: corrupt, or of another format.")
+    in_use: bool = Field(
+        description="The newest one without a fault. If none is in use, the bundled model is."
+    )
 
 
 class ModelList(BaseModel):
-    """The newest three."""
+    """The newest three models."""
 
     items: list[ModelOut]
 
 
 @router.get("")
 def list_models(app: Paperboy, _key: CanRead) -> ModelList:
-    """The models that are kept, the newest first."""
-    return _kept(app)
+    """List the stored models, newest first."""
+    return _list(app)
 
 
 @router.post("", status_code=202)
 def learn(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits: Limited) -> ModelList:
-    """Learn from the archive now, if it has changed. What came of it stands among the runs.
+    """Train on the archive now, if it has changed. See the runs for the result.
 
-    The answer comes at once, with the models that there are so far.
+    The response is immediate, with the models so far.
     """
     limits.jobs.check()
     with app.db.write() as session:
         audit_log.record(session, key.name, "model.learn", "", now)
-    tasks.add_task(_learn, app, limits.jobs)
-    return _kept(app)
+    tasks.add_task(_train, app, limits.jobs)
+    return _list(app)
 
 
-def _learn(app: Application, slots: WorkSlots) -> None:
+def _train(app: Application, slots: WorkSlots) -> None:
     try:
         with slots.take():
             pipeline.learn(app, clock.utcnow())
-    except Exception:  # the answer is out already: the run and the log tell
-        log.exception("learning failed")
+    except Exception:  # the response is sent already: the run and the log have the error
+        log.exception("training failed")
 
 
-def _kept(app: Application) -> ModelList:
+def _list(app: Application) -> ModelList:
     with app.db.read() as session:
-        return ModelList(items=[_shown(version) for version in app.models.versions(session)])
+        return ModelList(items=[_to_out(version) for version in app.models.versions(session)])
 
 
-def _shown(version: ModelVersion) -> ModelOut:
+def _to_out(version: ModelVersion) -> ModelOut:
     return ModelOut(
         id=version.id,
         fitted_at=version.fitted_at,

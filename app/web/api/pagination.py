@@ -1,4 +1,4 @@
-"""Lists a page at a time. A cursor says after which row to go on, so rows that come and go shift nothing."""
+"""Paginated lists. A cursor names the last row of a page, so new and deleted rows shift nothing."""
 
 from __future__ import annotations
 
@@ -23,51 +23,53 @@ Row = TypeVar("Row")
 
 
 class Page(BaseModel, Generic[Item]):
-    """Some rows, and where to go on: ask again with `cursor` = `next_cursor` until it is null."""
+    """A page of rows. Pass `next_cursor` as `cursor` to get the next page, until it is null."""
 
     items: list[Item]
     next_cursor: str | None = Field(default=None, examples=["MTIz"])
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Which part of a list is asked for: at most `limit` rows, after the one that `after` names."""
+class PageWindow:
+    """The requested part of a list: at most `limit` rows after the row `after`."""
 
     limit: int
     after: str | None
 
     @property
     def after_id(self) -> int | None:
-        """The id in the cursor, where the list is ordered by id."""
+        """Return the id in the cursor of a list that is ordered by id."""
         if self.after is None:
             return None
         if not (self.after.isascii() and self.after.isdigit() and len(self.after) < 19):
-            raise _foreign()
+            raise _invalid_cursor()
         return int(self.after)
 
 
 def _window(
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many rows at most."), FROM_URL] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of rows."), FROM_URL] = 50,
     cursor: Annotated[
-        str | None, Query(max_length=200, description="`next_cursor` of the page before.")
+        str | None, Query(max_length=200, description="`next_cursor` of the previous page.")
     ] = None,
-) -> Window:
-    return Window(limit, None if cursor is None else _decode(cursor))
+) -> PageWindow:
+    return PageWindow(limit, None if cursor is None else _decode(cursor))
 
 
-Paging = Annotated[Window, Depends(_window)]
+Paging = Annotated[PageWindow, Depends(_window)]
 
 
-def cut(rows: Sequence[Row], window: Window, name: Callable[[Row], object]) -> tuple[list[Row], str | None]:
-    """The rows to show out of one row more than asked for, and the cursor of the next page."""
+def cut(
+    rows: Sequence[Row], window: PageWindow, name: Callable[[Row], object]
+) -> tuple[list[Row], str | None]:
+    """Return the rows of a page and the next cursor. If there is a next page, `rows` has one row more."""
     shown = list(rows[: window.limit])
     return shown, _encode(str(name(shown[-1]))) if len(rows) > window.limit else None
 
 
 def newest_first(
-    session: Session, statement: SelectOfScalar[Row], key: Any, window: Window
+    session: Session, statement: SelectOfScalar[Row], key: Any, window: PageWindow
 ) -> tuple[list[Row], str | None]:
-    """One page of the rows that `statement` selects, by descending `key`, an integer column."""
+    """Return a page of the rows that `statement` selects, by descending `key`, an integer column."""
     if window.after_id is not None:
         statement = statement.where(key < window.after_id)
     rows = session.exec(statement.order_by(key.desc()).limit(window.limit + 1)).all()
@@ -82,8 +84,8 @@ def _decode(cursor: str) -> str:
     try:
         return base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
-        raise _foreign() from None
+        raise _invalid_cursor() from None
 
 
-def _foreign() -> InvalidInput:
-    return InvalidInput("the cursor is not one that this list gave")
+def _invalid_cursor() -> InvalidInput:
+    return InvalidInput("the cursor is not from this list")

@@ -1,4 +1,4 @@
-"""The archive: search it, look at one paper, see what was merged, and take a merge back."""
+"""Papers: search the archive, look at a paper, list merges and undo them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ router = APIRouter(tags=["papers"])
 
 
 class PaperOut(BaseModel):
-    """A paper as the digests see it: merged ones are one, votes are summed over its sources."""
+    """A paper as in digests: merged rows are one paper, and votes are summed over its sources."""
 
     id: int
     title: str
@@ -34,7 +34,7 @@ class PaperOut(BaseModel):
     categories: list[str]
     keywords: list[str]
     tldr: str
-    tldr_by: str = Field(description="The language model that wrote it; empty where a source did.")
+    tldr_by: str = Field(description="The language model that wrote it; empty if a source did.")
     arxiv_id: str = Field(examples=["2511.01234"])
     url: str
     pdf_url: str
@@ -49,7 +49,7 @@ class PaperOut(BaseModel):
 
 
 class ListingOut(BaseModel):
-    """A source showed the paper on a day."""
+    """A day on which a source listed the paper."""
 
     source: str
     listed_on: date
@@ -58,7 +58,7 @@ class ListingOut(BaseModel):
 
 
 class VotesOut(BaseModel):
-    """What a source's readers thought of it, from then on."""
+    """Votes at a source at some time."""
 
     source: str
     at: datetime
@@ -68,7 +68,7 @@ class VotesOut(BaseModel):
 
 
 class MergeOut(BaseModel):
-    """Two rows were found to be one paper."""
+    """Two rows that were merged as one paper."""
 
     id: int
     kept_id: int
@@ -81,7 +81,7 @@ class MergeOut(BaseModel):
 
 
 class PaperDetail(PaperOut):
-    """A paper with where it was seen, its votes over time, and what was merged into it."""
+    """A paper with its listings, its votes over time, and the rows merged into it."""
 
     doi: str
     withdrawn_at: datetime | None
@@ -95,37 +95,37 @@ def list_papers(
     app: Paperboy,
     _key: CanRead,
     window: Paging,
-    q: Annotated[str, Query(max_length=300, description="Words, all of them in title or abstract.")] = "",
+    q: Annotated[str, Query(max_length=300, description="Words that must all be in title or abstract.")] = "",
     arxiv_id: Annotated[str | None, Query(max_length=40, examples=["2511.01234"])] = None,
     source_id: AnyId = None,
     day: Annotated[Day | None, Query(description="Listed on this day.")] = None,
 ) -> Page[PaperOut]:
-    """The papers, those that came last first."""
+    """List the papers, latest first."""
     with app.db.read() as session:
         if arxiv_id is not None:
             ids = session.exec(select(Paper.id).where(Paper.arxiv_id == arxiv_id)).all()
-            found = queries.paper_views(session, [paper_id for paper_id in ids if paper_id])
-            return Page(items=[_shown(paper) for paper in found])
+            views = queries.paper_views(session, [paper_id for paper_id in ids if paper_id])
+            return Page(items=[_to_out(paper) for paper in views])
         papers = queries.search(
             session, q, day=day, source_id=source_id, limit=window.limit + 1, before=window.after_id
         )
     shown, cursor = cut(papers, window, lambda paper: paper.id)
-    return Page(items=[_shown(paper) for paper in shown], next_cursor=cursor)
+    return Page(items=[_to_out(paper) for paper in shown], next_cursor=cursor)
 
 
 @router.get("/papers/{paper_id}", responses=problems.responses(404))
 def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
-    """One paper. An id that was merged away gives the paper that it is now."""
+    """Return a paper. The id of a merged row returns the paper it was merged into."""
     with app.db.read() as session:
         views = queries.paper_views(session, [paper_id])
         if not views:
             raise NotFound(f"there is no paper {paper_id}")
-        kept = session.get_one(Paper, views[0].id)
-        absorbed = select(Merge).where(Merge.kept_id == kept.id).order_by(col(Merge.id))
+        row = session.get_one(Paper, views[0].id)
+        absorbed = select(Merge).where(Merge.kept_id == row.id).order_by(col(Merge.id))
         return PaperDetail(
-            **_shown(views[0]).model_dump(),
-            doi=kept.doi or "",
-            withdrawn_at=kept.withdrawn_at,
+            **_to_out(views[0]).model_dump(),
+            doi=row.doi or "",
+            withdrawn_at=row.withdrawn_at,
             listings=_listings(session, views[0].id),
             votes=_votes(session, views[0].id),
             merges=_merges(session, session.exec(absorbed).all()),
@@ -136,7 +136,7 @@ def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
 def list_merges(
     app: Paperboy, _key: CanRead, window: Paging, undone: UrlBoolean | None = None
 ) -> Page[MergeOut]:
-    """What was found to be one paper, the newest first."""
+    """List the merges, newest first."""
     statement = select(Merge)
     if undone is not None:
         is_open = col(Merge.undone_at).is_(None)
@@ -148,14 +148,14 @@ def list_merges(
 
 @router.post("/merges/{merge_id}/undo", responses=problems.responses(404, 409))
 def undo_merge(app: Paperboy, key: CanWrite, now: Now, merge_id: Id) -> MergeOut:
-    """These were two papers after all: they get their own listings and votes back, and never merge again."""
+    """Undo a merge. Both papers get their listings and votes back, and are never merged again."""
     with app.db.write() as session:
         merging.undo_merge(session, merge_id, now)
         audit_log.record(session, key.name, "merge.undo", merge_id, now)
         return _merges(session, [session.get_one(Merge, merge_id)])[0]
 
 
-def _shown(paper: PaperView) -> PaperOut:
+def _to_out(paper: PaperView) -> PaperOut:
     return PaperOut.model_validate(paper, from_attributes=True)
 
 

@@ -1,4 +1,4 @@
-"""What the jobs did: their counts, the rows they rejected and what went wrong."""
+"""Job runs: counts, rejected rows and errors."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 
 
 class RejectedRow(BaseModel):
-    """A row of a source that could not be used."""
+    """A row of a source that was rejected."""
 
     origin: str = Field(examples=["huggingface"])
-    row: int | None = Field(examples=[17], description="From 1; null is the whole answer.")
+    row: int | None = Field(examples=[17], description="From 1; null for the whole response.")
     reason: str = Field(examples=["no title"])
     detail: str = ""
 
 
 class RunOut(BaseModel):
-    """One run of a job. Without an end it is under way, or its process was killed."""
+    """A run of a job. Without an end it is running, or its process was killed."""
 
     id: int = Field(examples=[42])
     job: str = Field(examples=["refresh"])
     started_at: datetime
     ended_at: datetime | None
     counts: dict[str, int] = Field(examples=[{"rows": 100, "papers_new": 12, "rejected": 1}])
-    error: str = Field(examples=[""], description="Empty when all went well.")
+    error: str = Field(examples=[""], description="Empty if the run succeeded.")
 
 
 class RunDetail(RunOut):
-    """A run with the rows that it rejected: the first 500 of them."""
+    """A run with the first 500 rows that it rejected."""
 
     rejections: list[RejectedRow]
 
@@ -53,7 +53,7 @@ def list_runs(
     job: Annotated[str | None, Query(max_length=30, examples=["refresh"])] = None,
     failed: UrlBoolean | None = None,
 ) -> Page[RunOut]:
-    """The runs, the newest first."""
+    """List the runs, newest first."""
     statement = select(JobRun)
     if job is not None:
         statement = statement.where(JobRun.job == job)
@@ -66,7 +66,7 @@ def list_runs(
 
 @router.get("/{run_id}", responses=problems.responses(404))
 def get_run(app: Paperboy, _key: CanRead, run_id: Id) -> RunDetail:
-    """One run, with every rejected row that was listed."""
+    """Return a run with its rejected rows."""
     with app.db.read() as session:
         row = session.get(JobRun, run_id)
     if row is None:

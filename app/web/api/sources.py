@@ -1,4 +1,4 @@
-"""The sources that are polled: add, change, pause, resume, and ask one now."""
+"""Sources of papers: add, change, pause, resume, and poll one now."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ Config = Annotated[
 
 
 class SourceOut(BaseModel):
-    """A source and how it is."""
+    """A source with its status."""
 
     id: int
     name: str = Field(examples=["arxiv"])
     kind: SourceKind
     config: Config
     paused: bool
-    watermark: date | None = Field(description="The last day that was read to its end.")
+    watermark: date | None = Field(description="The last day that was read completely.")
     next_poll_at: datetime | None
-    polled_at: datetime | None = Field(description="The last poll that worked.")
-    failures: int = Field(description="Polls that failed in a row.", examples=[0])
+    polled_at: datetime | None = Field(description="The last successful poll.")
+    failures: int = Field(description="Failed polls in a row.", examples=[0])
     last_error: str | None
     created_at: datetime
 
 
 class NewSource(BaseModel):
-    """A source to be polled."""
+    """A source to add."""
 
     model_config = ConfigDict(extra="forbid")
     name: str = Field(examples=["A lab's blog"])
@@ -57,7 +57,7 @@ class NewSource(BaseModel):
 
 
 class SourceChange(BaseModel):
-    """What shall be different. A new configuration makes the source begin anew."""
+    """Changes to a source. A new configuration makes it start over."""
 
     model_config = ConfigDict(extra="forbid")
     name: str | None = None
@@ -65,85 +65,85 @@ class SourceChange(BaseModel):
 
 
 class SourceList(BaseModel):
-    """Every source: there are few."""
+    """All sources, without pagination."""
 
     items: list[SourceOut]
 
 
 @router.get("")
 def list_sources(app: Paperboy, _key: CanRead) -> SourceList:
-    """Every source, in the order of their names."""
+    """List all sources by name."""
     with app.db.read() as session:
-        return SourceList(items=[_shown(source) for source in source_registry.all_sources(session)])
+        return SourceList(items=[_to_out(source) for source in source_registry.all_sources(session)])
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
-def add_source(app: Paperboy, key: CanWrite, now: Now, wanted: NewSource) -> SourceOut:
-    """A new source. It is asked for the first time within minutes, and back-filled."""
+def add_source(app: Paperboy, key: CanWrite, now: Now, body: NewSource) -> SourceOut:
+    """Add a source. It is polled within minutes, and back-filled."""
     with app.db.write() as session:
-        source = source_registry.add(session, wanted.name, wanted.kind, wanted.config, now)
+        source = source_registry.add(session, body.name, body.kind, body.config, now)
         audit_log.record(session, key.name, "source.add", source.name, now, kind=source.kind)
-        return _shown(source)
+        return _to_out(source)
 
 
 @router.get("/{source_id}", responses=problems.responses(404))
 def get_source(app: Paperboy, _key: CanRead, source_id: Id) -> SourceOut:
-    """One source."""
+    """Return a source."""
     with app.db.read() as session:
-        return _shown(source_registry.get(session, source_id))
+        return _to_out(source_registry.get(session, source_id))
 
 
 @router.patch("/{source_id}", responses=problems.responses(404, 409))
-def change_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, wanted: SourceChange) -> SourceOut:
-    """Rename a source, or ask it for something else."""
+def change_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, body: SourceChange) -> SourceOut:
+    """Rename or reconfigure a source."""
     with app.db.write() as session:
         source = source_registry.get(session, source_id)
-        source_registry.change(session, source, name=wanted.name, config=wanted.config)
+        source_registry.change(session, source, name=body.name, config=body.config)
         audit_log.record(session, key.name, "source.change", source.name, now)
-        return _shown(source)
+        return _to_out(source)
 
 
 @router.post("/{source_id}/pause", responses=problems.responses(404))
 def pause_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> SourceOut:
-    """Ask this source no more until it is resumed."""
+    """Stop polling a source until it is resumed."""
     with app.db.write() as session:
         source = source_registry.get(session, source_id)
         source_registry.pause(session, source)
         audit_log.record(session, key.name, "source.pause", source.name, now)
-        return _shown(source)
+        return _to_out(source)
 
 
 @router.post("/{source_id}/resume", responses=problems.responses(404))
 def resume_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> SourceOut:
-    """Ask this source again, from where it stopped."""
+    """Resume polling a source from where it stopped."""
     with app.db.write() as session:
         source = source_registry.get(session, source_id)
         source_registry.resume(session, source, now)
         audit_log.record(session, key.name, "source.resume", source.name, now)
-        return _shown(source)
+        return _to_out(source)
 
 
 @router.post("/{source_id}/refresh", status_code=202, responses=problems.responses(404, 409))
 def refresh_source(
     app: Paperboy, key: CanWrite, now: Now, source_id: Id, tasks: BackgroundTasks, limits: Limited
 ) -> SourceOut:
-    """Ask this source now. The answer comes at once; what came of it stands among the runs."""
+    """Poll a source now. The response is immediate; see the runs for the result."""
     limits.jobs.check()
     with app.db.write() as session:
         source = source_registry.sources_to_poll(session, now, source_id)[0]
         audit_log.record(session, key.name, "source.refresh", source.name, now)
-        shown = _shown(source)
+        response = _to_out(source)
     tasks.add_task(_refresh, app, source_id, limits.jobs)
-    return shown
+    return response
 
 
 def _refresh(app: Application, source_id: int, slots: WorkSlots) -> None:
     try:
         with slots.take():
             pipeline.refresh(app, clock.utcnow(), source_id=source_id)
-    except Exception:  # the answer is out already: the run and the log tell
+    except Exception:  # the response is sent already: the run and the log have the error
         log.exception("refresh failed", source=source_id)
 
 
-def _shown(source: Source) -> SourceOut:
+def _to_out(source: Source) -> SourceOut:
     return SourceOut.model_validate(source.model_dump())

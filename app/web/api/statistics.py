@@ -1,4 +1,4 @@
-"""The figures of the service at a glance."""
+"""Key figures of the service."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ router = APIRouter(prefix="/statistics", tags=["statistics"])
 
 
 class DayCount(BaseModel):
-    """How many there were on a day."""
+    """A count on a day."""
 
     day: date
     count: int = Field(examples=[78])
 
 
 class Statistics(BaseModel):
-    """Where everything stands."""
+    """Key figures of the service."""
 
     at: datetime
     subscribers: dict[SubscriberState, int] = Field(examples=[{"active": 1000, "pending": 12}])
-    interests: int = Field(description="Distinct ones, of all readers.")
+    interests: int = Field(description="Distinct interests of all subscribers.")
     papers: int
-    papers_per_day: list[DayCount] = Field(description="Listed on the newest days that have any.")
-    digests: dict[DeliveryState, int] = Field(description="By state, those due in the last days.")
+    papers_per_day: list[DayCount] = Field(description="Papers listed on the newest days that have any.")
+    digests: dict[DeliveryState, int] = Field(description="Digests due in the last days, by state.")
     digest_lateness_seconds: float = Field(description="How long the oldest due digest waits.")
     sources: int
     sources_failing: int
@@ -44,15 +44,15 @@ class Statistics(BaseModel):
 def get_statistics(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 14
 ) -> Statistics:
-    """Subscribers, papers, listings a day and digests by state, over the last days."""
+    """Count subscribers, papers, listings per day and digests by state over the last days."""
     since = now - timedelta(days=days)
     with app.db.read() as session:
         sources = session.exec(select(Source.failures)).all()
         return Statistics(
             at=now,
-            subscribers=_subscribers(session),
+            subscribers=_count_subscribers(session),
             interests=session.exec(select(func.count(func.distinct(InterestRow.query_id)))).one(),
-            papers=_papers(session),
+            papers=_count_papers(session),
             papers_per_day=[
                 DayCount(day=day, count=count) for day, count in queries.days(session, limit=days)
             ],
@@ -63,12 +63,12 @@ def get_statistics(
         )
 
 
-def _papers(session: Session) -> int:
-    kept = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
-    return session.exec(kept).one()
+def _count_papers(session: Session) -> int:
+    statement = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
+    return session.exec(statement).one()
 
 
-def _subscribers(session: Session) -> dict[SubscriberState, int]:
+def _count_subscribers(session: Session) -> dict[SubscriberState, int]:
     state = col(Subscriber.state)
     counted = session.exec(select(state, func.count()).group_by(state))
-    return dict.fromkeys(SubscriberState, 0) | {SubscriberState(each): count for each, count in counted}
+    return dict.fromkeys(SubscriberState, 0) | {SubscriberState(value): count for value, count in counted}

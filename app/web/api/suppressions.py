@@ -1,4 +1,4 @@
-"""Addresses that get no mail. They are kept as hashes, so an address can be asked for, but not listed."""
+"""Suppressed addresses. They are stored as hashes, so one can be looked up but not listed in clear."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Why = Annotated[str, Field(min_length=3, max_length=500, examples=["asked for it
 
 
 class SuppressionOut(BaseModel):
-    """One address, by its hash."""
+    """A suppressed address, as its hash."""
 
     id: int
     address_hash: str
@@ -33,14 +33,14 @@ class SuppressionOut(BaseModel):
 
 
 class NewSuppression(BaseModel):
-    """An address that shall get no mail, and why."""
+    """An address to suppress, and why."""
 
     email: Address
     reason: Why
 
 
 class Lifting(BaseModel):
-    """An address that may get mail again, and why."""
+    """An address to send mail to again, and why."""
 
     email: Address
     reason: Why
@@ -52,41 +52,41 @@ def list_suppressions(
     _key: CanRead,
     window: Paging,
     email: Annotated[
-        str | None, Query(max_length=320, description="Only this address, if it is listed.")
+        str | None, Query(max_length=320, description="Only this address, if it is suppressed.")
     ] = None,
 ) -> Page[SuppressionOut]:
-    """The list in the order in which it grew."""
+    """List the suppressed addresses, oldest first."""
     with app.db.read() as session:
         if email is not None:
-            found = suppression.get(session, email)
-            return Page(items=[_shown(found)] if found else [])
+            row = suppression.get(session, email)
+            return Page(items=[_to_out(row)] if row else [])
         rows = suppression.list_page(session, limit=window.limit + 1, after=window.after_id or 0)
     shown, cursor = cut(rows, window, lambda row: row.id)
-    return Page(items=[_shown(row) for row in shown], next_cursor=cursor)
+    return Page(items=[_to_out(row) for row in shown], next_cursor=cursor)
 
 
 @router.post("", status_code=201)
-def add_suppression(app: Paperboy, key: CanWrite, now: Now, wanted: NewSuppression) -> SuppressionOut:
-    """Let an address get no mail from now on. One that is listed already keeps its first reason."""
-    email = subscribers.normalise_address(wanted.email)
+def add_suppression(app: Paperboy, key: CanWrite, now: Now, body: NewSuppression) -> SuppressionOut:
+    """Suppress an address. If it is suppressed already, its first reason is kept."""
+    email = subscribers.normalise_address(body.email)
     with app.db.write() as session:
-        suppression.suppress(session, email, wanted.reason, now)
+        suppression.suppress(session, email, body.reason, now)
         row = suppression.get(session, email)
-        assert row is not None  # noqa: S101 - it was put there one line above
-        audit_log.record(session, key.name, "suppression.add", row.address_hash, now, reason=wanted.reason)
-        return _shown(row)
+        assert row is not None  # noqa: S101 - inserted one line above
+        audit_log.record(session, key.name, "suppression.add", row.address_hash, now, reason=body.reason)
+        return _to_out(row)
 
 
 @router.post("/lift", status_code=204, responses=problems.responses(404))
-def lift_suppression(app: Paperboy, key: CanSend, now: Now, wanted: Lifting) -> None:
-    """Let an address get mail again, and its reader where mail came back. The reason is kept in the audit."""
-    email = subscribers.normalise_address(wanted.email)
+def lift_suppression(app: Paperboy, key: CanSend, now: Now, body: Lifting) -> None:
+    """Lift a suppression, and reactivate the subscriber if mail bounced. The audit log keeps the reason."""
+    email = subscribers.normalise_address(body.email)
     with app.db.write() as session:
         if not subscribers.lift_suppression(session, email, now):
             raise NotFound("this address is not suppressed")
         listed_as = suppression.address_hash(email)
-        audit_log.record(session, key.name, "suppression.lift", listed_as, now, reason=wanted.reason)
+        audit_log.record(session, key.name, "suppression.lift", listed_as, now, reason=body.reason)
 
 
-def _shown(row: Suppression) -> SuppressionOut:
+def _to_out(row: Suppression) -> SuppressionOut:
     return SuppressionOut.model_validate(row.model_dump())

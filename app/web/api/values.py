@@ -1,4 +1,4 @@
-"""Accept values only as documented. Pydantic also accepts 0 as a day, false as a number and "1" as true."""
+"""Strict types for parameters. Pydantic alone accepts 0 as a day, false as a number and "1" as true."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _day(value: object) -> object:
 
 
 def _moment(value: object) -> object:
-    """Refuse numbers, which Pydantic takes for seconds since 1970."""
+    """Reject numbers, which Pydantic reads as seconds since 1970."""
     if isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value, re.ASCII):
         return value
     raise ValueError("a moment is written as 2026-11-20T08:00:00Z")

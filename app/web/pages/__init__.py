@@ -1,8 +1,8 @@
-"""What people see in a browser.
+"""Pages for people, as HTML, and feeds.
 
-home           the front page, signing up, asking for a link
-archive        a paper's page, search, the papers of a day, the most voted of a week
-subscriber     what a signed link lets its subscriber do
+home           the front page, sign-up, requests for a link
+archive        a paper, search, the papers of a day, the most upvoted papers of a week
+subscriber     pages behind signed links: confirm, preferences, pause, unsubscribe, export, erase
 feedback       likes, dislikes, pasted papers
 paper_actions  follow an author, mute a word
 feeds          Atom and JSON Feed

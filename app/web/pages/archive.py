@@ -1,4 +1,4 @@
-"""The archive for everybody: each paper's own page, search, the papers of a day, the most voted of a week."""
+"""Public pages of the archive: a paper, search, the papers of a day, the most upvoted papers of a week."""
 
 from __future__ import annotations
 
@@ -31,60 +31,60 @@ from app.web.work_limits import Capacity
 
 router = APIRouter(include_in_schema=False)
 
-ON_PAGE = 20
-ON_DAY = 50  # on a page
-IN_WEEK = 50
-RELATED = 5
-LAST_PAGE = 100_000
+RESULTS_PER_PAGE = 20
+ON_DAY = 50  # papers on a page of a day
+IN_WEEK = 50  # papers
+RELATED = 5  # papers
+MAX_PAGE = 100_000
 _WEEK = re.compile(r"(\d{4})-W(\d{2})", re.ASCII)
 _WITHDRAWN = ErrorPage(
     "This paper was withdrawn",
-    "Its authors or its publisher took it back, so it is not shown here any more. Where it was published, "
-    "there may be a word on why.",
+    "Its authors or its publisher withdrew it, so we no longer show it. The site that published it may give "
+    "the reason.",
 )
 
 
 @router.get("/paper/{number}")
 def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
-    """All that is known of a paper."""
+    """Show a paper: abstract, votes, listings and related papers."""
     app: Application = request.app.state.paperboy
     library: ArchiveSearch = request.app.state.library
-    asked, now = _id(number), clock.utcnow()
+    paper_id, now = _parse_id(number), clock.utcnow()
     with app.db.read() as session:
-        row = queries.papers(session, [asked]).get(asked)
+        row = queries.papers(session, [paper_id]).get(paper_id)
         if row is None:
             raise NotFound("No paper has this number.")
         if row.withdrawn_at:
-            return page(request, "error.html", status=404, trouble=_WITHDRAWN, said=row.title, number=404)
+            return page(request, "error.html", status=404, error=_WITHDRAWN, detail=row.title, code=404)
         if number != str(row.id):
-            # Not for ever: an operator may part them again.
+            # Temporary: an operator may undo the merge.
             return RedirectResponse(f"/paper/{row.id}", status_code=307)
-        _keep_up(library, session, now, later)
-    return public_page(request, ("paper", number), lambda: _sheet(request, asked))
+        _renew_if_outdated(library, session, now, later)
+    return public_page(request, ("paper", number), lambda: _build_paper(request, paper_id))
 
 
-def _sheet(request: Request, number: int) -> Response:
+def _build_paper(request: Request, number: int) -> Response:
     app: Application = request.app.state.paperboy
     library: ArchiveSearch = request.app.state.library
     with app.db.read() as session:
         related = library.related_papers(session, number, RELATED)
-        sheet = paper_cards.sheet(session, number, related, clock.utcnow())
-    return page(request, "paper.html", sheet=sheet)
+        shown = paper_cards.paper_page(session, number, related, clock.utcnow())
+    return page(request, "paper.html", shown=shown)
 
 
-def _id(text: str) -> int:
-    """An id that a row may have; 0, which none has, for everything else."""
+def _parse_id(text: str) -> int:
+    """Parse an id. Return 0, which no row has, if the text is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def _page(text: str) -> int:
-    """Which page; the first for what is none."""
-    return min(max(_id(text), 1), LAST_PAGE)
+def _parse_page(text: str) -> int:
+    """Parse a page number. Return 1 if the text is not one."""
+    return min(max(_parse_id(text), 1), MAX_PAGE)
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """A search as it was typed."""
+class SearchForm:
+    """The fields of a search, as typed."""
 
     q: str = ""
     day: str = ""
@@ -93,52 +93,54 @@ class Typed:
     page: str = ""
 
     @property
-    def words(self) -> dict[str, str]:
-        """What leads to this search again, without the page."""
+    def params(self) -> dict[str, str]:
+        """Return the URL parameters of this search, without the page."""
         fields = {"q": self.q, "day": self.day, "source": self.source, "code": self.code}
         return {name: value for name, value in fields.items() if value}
 
     @property
     def number(self) -> int:
-        """Which page; the first for what is none."""
-        return _page(self.page)
+        """Return the page number, from 1."""
+        return _parse_page(self.page)
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """What a search asks for, or what is wrong with it."""
+class ParsedSearch:
+    """A parsed search, with its errors by field name."""
 
     query: query_language.Query | None
-    only: PaperFilter
+    paper_filter: PaperFilter
     problems: dict[str, str]
 
 
-def read(typed: Typed, sources: Sequence[str]) -> Read:
-    """Understand a search. Without words all papers are meant."""
+def parse_search(form: SearchForm, sources: Sequence[str]) -> ParsedSearch:
+    """Parse a search. Without words, it finds all papers that pass the filters."""
     problems, query, day = {}, None, None
     try:
-        query = query_language.parse(typed.q) if typed.q.strip() else None
+        query = query_language.parse(form.q) if form.q.strip() else None
     except InvalidInterest as error:
         problems["q"] = str(error)
     try:
-        day = date.fromisoformat(typed.day) if typed.day else None
+        day = date.fromisoformat(form.day) if form.day else None
     except ValueError:
         problems["day"] = "Please write the day as 2026-11-20."
-    if typed.source and typed.source not in sources:
-        problems["source"] = "There is no source of this name."
-    return Read(query, PaperFilter(day, typed.source, bool(typed.code)), problems)
+    if form.source and form.source not in sources:
+        problems["source"] = "There is no source with this name."
+    return ParsedSearch(query, PaperFilter(day, form.source, bool(form.code)), problems)
 
 
-def typed(q: str = "", day: str = "", source: str = "", code: str = "", page: str = "") -> Typed:
-    return Typed(q, day.strip(), source, code, page)
+def search_form(q: str = "", day: str = "", source: str = "", code: str = "", page: str = "") -> SearchForm:
+    return SearchForm(q, day.strip(), source, code, page)
 
 
 @router.get("/search")
-def search(request: Request, form: Annotated[Typed, Depends(typed)], later: BackgroundTasks) -> Response:
-    """What the archive has on something; what names one paper leads to its page."""
+def search(
+    request: Request, form: Annotated[SearchForm, Depends(search_form)], later: BackgroundTasks
+) -> Response:
+    """Search the archive. A query that is the id, DOI or URL of a paper redirects to its page."""
     app: Application = request.app.state.paperboy
     library: ArchiveSearch = request.app.state.library
-    now, found, missing = clock.utcnow(), SearchPage((), 0), ""
+    now, results, missing = clock.utcnow(), SearchPage((), 0), ""
     capacity: Capacity = request.app.state.capacity
     if form.q.strip():
         capacity.search_limit.hit(visitor(request))
@@ -149,91 +151,95 @@ def search(request: Request, form: Annotated[Typed, Depends(typed)], later: Back
         except NotFound as error:
             missing = str(error)
         empty, sources = queries.is_empty(session), queries.source_names(session)
-        asked = read(form, sources)
-        if not asked.problems:
-            _keep_up(library, session, now, later)
-    if not (asked.problems or missing):
+        parsed = parse_search(form, sources)
+        if not parsed.problems:
+            _renew_if_outdated(library, session, now, later)
+    if not (parsed.problems or missing):
         with capacity.searches.take():
-            found = library.search(asked.query, asked.only, (form.number - 1) * ON_PAGE, ON_PAGE)
+            first = (form.number - 1) * RESULTS_PER_PAGE
+            results = library.search(parsed.query, parsed.paper_filter, first, RESULTS_PER_PAGE)
     return page(
-        request, "search.html", status=422 if asked.problems else 200, headers=PUBLIC_REFERRER, form=form,
-        problems=asked.problems, missing=missing, empty=empty, sources=sources, found=found,
-        cards=paper_cards.cards(found.papers, now), pages=math.ceil(found.total / ON_PAGE),
-        first=(form.number - 1) * ON_PAGE + 1,
+        request, "search.html", status=422 if parsed.problems else 200, headers=PUBLIC_REFERRER, form=form,
+        problems=parsed.problems, missing=missing, empty=empty, sources=sources, results=results,
+        cards=paper_cards.cards(results.papers, now), pages=math.ceil(results.total / RESULTS_PER_PAGE),
+        first=(form.number - 1) * RESULTS_PER_PAGE + 1,
     )  # fmt: skip
 
 
-def _keep_up(library: ArchiveSearch, session: Session, now: datetime, later: BackgroundTasks) -> None:
-    """After the answer, where the archive has changed: to look at all of it takes seconds."""
+def _renew_if_outdated(
+    library: ArchiveSearch, session: Session, now: datetime, later: BackgroundTasks
+) -> None:
+    """Renew the search index after the response if the archive has changed. That takes seconds."""
     if library.is_outdated(session, now):
         later.add_task(library.refresh)
 
 
 @router.get("/day")
 def newest_day(request: Request) -> Response:
-    """To the newest day of which there are papers."""
-    day = _newest(request)
+    """Redirect to the newest day that has papers."""
+    day = _latest_day(request)
     return RedirectResponse(f"/day/{day}", status_code=302) if day else page(request, "empty.html")
 
 
 @router.get("/week")
 def newest_week(request: Request) -> Response:
-    """To the newest week of which there are papers."""
-    day = _newest(request)
+    """Redirect to the newest week that has papers."""
+    day = _latest_day(request)
     if day is None:
         return page(request, "empty.html")
     return RedirectResponse(f"/week/{paper_cards.week_of(day)}", status_code=302)
 
 
-def _newest(request: Request) -> date | None:
+def _latest_day(request: Request) -> date | None:
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
-        return paper_cards.latest(session)
+        return paper_cards.latest_day(session)
 
 
 @router.get("/day/{day}")
-def one_day(request: Request, day: Day, number: Annotated[str, Query(alias="page")] = "") -> Response:
-    """All papers of a day, page by page."""
-    place = _page(number)
-    return public_page(request, ("day", str(day), str(place)), lambda: _day(request, day, place))
+def day_page(request: Request, day: Day, number: Annotated[str, Query(alias="page")] = "") -> Response:
+    """Show the papers of a day, page by page."""
+    page_number = _parse_page(number)
+    key = ("day", str(day), str(page_number))
+    return public_page(request, key, lambda: _build_day(request, day, page_number))
 
 
-def _day(request: Request, day: date, place: int) -> Response:
+def _build_day(request: Request, day: date, page_number: int) -> Response:
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
-        shown = paper_cards.of_day(session, day, ON_DAY, clock.utcnow(), place)
-    words = f"{day:%A}, {day.day} {day:%B %Y}"
+        shown = paper_cards.papers_of_day(session, day, ON_DAY, clock.utcnow(), page_number)
+    day_text = f"{day:%A}, {day.day} {day:%B %Y}"
     if not shown.total:
-        raise NotFound(f"No paper was listed on {words}.")
+        raise NotFound(f"No paper was listed on {day_text}.")
     if not shown.cards:
         pages = "is only one page" if shown.pages == 1 else f"are only {shown.pages} pages"
-        raise NotFound(f"There {pages} of {words}.")
+        raise NotFound(f"There {pages} of {day_text}.")
     return page(request, "day.html", shown=shown)
 
 
 @router.get("/week/{name}")
-def one_week(request: Request, name: str) -> Response:
-    """The most voted of a week."""
-    week = _week(name)
-    return public_page(request, ("week", str(week)), lambda: _of_week(request, week))
+def week_page(request: Request, name: str) -> Response:
+    """Show the most upvoted papers of a week."""
+    week = _parse_week(name)
+    return public_page(request, ("week", str(week)), lambda: _build_week(request, week))
 
 
-def _of_week(request: Request, week: Week) -> Response:
+def _build_week(request: Request, week: Week) -> Response:
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
-        shown = paper_cards.of_week(session, week, IN_WEEK, clock.utcnow())
+        shown = paper_cards.papers_of_week(session, week, IN_WEEK, clock.utcnow())
     if not shown.total:
         raise NotFound(f"No paper was listed in week {week.number} of {week.year}.")
     return page(request, "week.html", shown=shown)
 
 
-def _week(name: str) -> Week:
-    """A week of the calendar, or NotFound."""
-    written = _WEEK.fullmatch(name)
+def _parse_week(name: str) -> Week:
+    """Parse a week such as 2026-W47. Raise NotFound if it does not exist."""
+    match = _WEEK.fullmatch(name)
     try:
-        week = Week(*map(int, written.groups())) if written else None
+        week = Week(*map(int, match.groups())) if match else None
         if week and week.first <= week.last:
             return week
     except (ValueError, OverflowError):
         pass
-    raise NotFound("There is no such week. One is written as 2026-W47.")
+    raise NotFound("This week does not exist. Write a week as 2026-W47.")

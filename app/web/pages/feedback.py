@@ -1,44 +1,36 @@
-"""What readers say of papers: by the two links of each card, by pasting, and what was learned from it.
+"""Feedback on papers: the links of a digest, pasted papers, and the lists below the preferences.
 
-GET shows a page with one button; POST acts, and twice is once.
+GET shows a page with a button; POST acts, and repeating it changes nothing.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Path, Query, Request, Response, UploadFile
-from sqlmodel import Session
 
 from app import clock, subscribers
 from app.errors import InvalidInput, NotFound, TooManyRequests
 from app.links import Grant, Purpose
 from app.papers import bibliography, queries
-from app.relevance import model_store, user_profile
+from app.relevance import model_store
 from app.text import sanitize
-from app.types import Feedback, ParseResult
-from app.web import pasted_papers
+from app.types import ParseResult
+from app.web import feedback_overview, pasted_papers
 from app.web.forms import PreferencesForm, Text
-from app.web.pages import paper_actions
 from app.web.request_bodies import FormRoute
 from app.web.signed_links import allows, db, page, redirect_to_preferences
 from app.web.work_limits import Capacity
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
-AUTHORS_SHOWN = 30
-A_PAGE = 50  # papers
-FILE_NAME_CHARS = 60
-SAID = {
-    "removed": "Removed.",
-    "weighed": "Saved.",
-    "forgotten": "Forgotten: your digests go by your interests alone, until you say something new.",
-}
+PAPERS_PER_PAGE = 50
+MAX_FILE_NAME_CHARS = 60
 
-Opine = Annotated[Grant, allows(Purpose.FEEDBACK)]
+FeedbackLink = Annotated[Grant, allows(Purpose.FEEDBACK)]
 Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
 Id = Annotated[int, Form(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
 OwnKey = Annotated[str, Form(pattern=r"^([0-9a-f]{16})?$")]
@@ -47,154 +39,127 @@ Number = Annotated[int, Query(alias="page", ge=1)]
 
 
 class FeedbackAction(StrEnum):
-    """What two of a card's links ask for; the others are in `following`."""
+    """The two feedback links of a paper. Its other links are in `paper_actions`."""
 
     MORE = "like"
     LESS = "dislike"
 
 
-@dataclass(frozen=True, slots=True)
-class FeedbackOverview:
-    """What the preferences page shows of what a reader said."""
-
-    liked: tuple[Feedback, ...]
-    disliked: tuple[Feedback, ...]
-    authors: tuple[tuple[str, int], ...]
-    more_authors: int  # that are not shown
-    followed: frozenset[str]  # of them
-    aside: tuple[str, ...]  # who wrote what was liked, and does not count for it
+# --- the links of a digest
 
 
-def learned(session: Session, subscriber_id: int) -> FeedbackOverview:
-    said = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
-    authors = user_profile.liked_authors(said)
-    reader = subscribers.get(session, subscriber_id)
-    interests = subscribers.preferences_of(session, reader).interests
-    return FeedbackOverview(
-        liked=tuple(opinion for opinion in said if opinion.liked),
-        disliked=tuple(opinion for opinion in said if not opinion.liked),
-        authors=tuple(authors[:AUTHORS_SHOWN]),
-        more_authors=max(0, len(authors) - AUTHORS_SHOWN),
-        followed=frozenset(paper_actions.followed((name for name, _ in authors), interests)),
-        aside=tuple(reader.ignored_authors),
-    )
+@router.get("/opinion/{token}/{link}/{paper}")
+def ask_feedback(request: Request, grant: FeedbackLink, link: FeedbackAction, paper: Paper) -> Response:
+    return _feedback_page(request, grant, link, paper)
 
 
-# --- from a card
-
-
-@router.get("/opinion/{token}/{wish}/{paper}")
-def ask(request: Request, grant: Opine, wish: FeedbackAction, paper: Paper) -> Response:
-    return _asking(request, grant, wish, paper)
-
-
-@router.post("/opinion/{token}/{wish}/{paper}")
-def say(request: Request, grant: Opine, wish: FeedbackAction, paper: Paper, action: Text = "") -> Response:
-    """Record it, or take it back: but only what this very link has said, not what another said since."""
-    reader, liked = grant.subscriber_id, wish is FeedbackAction.MORE
+@router.post("/opinion/{token}/{link}/{paper}")
+def give_feedback(
+    request: Request, grant: FeedbackLink, link: FeedbackAction, paper: Paper, action: Text = ""
+) -> Response:
+    """Record the feedback of this link, or undo it if no other link has replaced it since."""
+    reader, liked = grant.subscriber_id, link is FeedbackAction.MORE
     with db(request).write() as session:
         if action != "undo":
             subscribers.set_feedback(session, reader, paper, liked, clock.utcnow())
         elif subscribers.feedback_on(session, reader, paper) is liked:
             subscribers.remove_feedback(session, reader, paper)
-    return _asking(request, grant, wish, paper, undone=action == "undo")
+    return _feedback_page(request, grant, link, paper, undone=action == "undo")
 
 
-def _asking(
-    request: Request, grant: Grant, wish: FeedbackAction, paper: int, *, undone: bool = False
+def _feedback_page(
+    request: Request, grant: Grant, link: FeedbackAction, paper: int, *, undone: bool = False
 ) -> Response:
-    """The paper with one button. Whose link it is does not stand on the page: mails are forwarded."""
+    """Return the paper with a button. The page does not name the subscriber, since mails are forwarded."""
     with db(request).read() as session:
-        known = queries.papers(session, [paper]).get(paper)
-        if known is None:
-            raise NotFound("This paper is not in the archive any more.")
-        said, young = (
-            subscribers.feedback_on(session, grant.subscriber_id, paper),
-            model_store.papers_needed(session),
-        )
+        row = queries.papers(session, [paper]).get(paper)
+        if row is None:
+            raise NotFound("This paper is no longer in the archive.")
+        current = subscribers.feedback_on(session, grant.subscriber_id, paper)
+        young = model_store.papers_needed(session)
     return page(
-        request, "opinion.html",
-        title=known.title, liked=wish is FeedbackAction.MORE, said=said, young=young, undone=undone,
+        request, "feedback.html",
+        title=row.title, liked=link is FeedbackAction.MORE, current=current, young=young, undone=undone,
     )  # fmt: skip
 
 
-# --- beside the preferences
+# --- below the preferences
 
 
 @router.get("/preferences/{token}/papers")
-def papers(
+def list_feedback(
     request: Request,
     grant: Change,
     of: FeedbackAction = FeedbackAction.MORE,
     number: Number = 1,
     said: str = "",
 ) -> Response:
-    """All that a reader asked for more of, or for less: the newest first, page by page."""
+    """List all papers that a subscriber liked, or disliked: newest first, page by page."""
     with db(request).read() as session:
-        known = learned(session, grant.subscriber_id)
-    wanted, other = (known.liked, known.disliked)[:: 1 if of is FeedbackAction.MORE else -1]
-    pages = max(1, math.ceil(len(wanted) / A_PAGE))
-    number = min(number, pages)  # the last one may have been emptied just now
-    first = (number - 1) * A_PAGE
+        overview = feedback_overview.overview(session, grant.subscriber_id)
+    listed, other = (overview.liked, overview.disliked)[:: 1 if of is FeedbackAction.MORE else -1]
+    pages = max(1, math.ceil(len(listed) / PAPERS_PER_PAGE))
+    number = min(number, pages)  # the last page may just have become empty
+    first = (number - 1) * PAPERS_PER_PAGE
     return page(
-        request, "said.html", token=request.path_params["token"], of=of, other=len(other), total=len(wanted),
-        known=known, number=number, pages=pages, first=first + 1, opinions=wanted[first : first + A_PAGE],
-        said=SAID.get(said, ""),
+        request, "feedback_list.html", token=request.path_params["token"], of=of, other=len(other),
+        total=len(listed), known=overview, number=number, pages=pages, first=first + 1,
+        opinions=listed[first : first + PAPERS_PER_PAGE], message=feedback_overview.MESSAGES.get(said, ""),
     )  # fmt: skip
 
 
 @router.post("/preferences/{token}/papers")
-def paste(request: Request, grant: Change, liked: Text = "", file: UploadFile | None = None) -> Response:
-    """Like the papers that were pasted, or are in a file, and tell what became of each."""
-    file = file if file and file.filename else None  # a browser sends a nameless one where none was chosen
+def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFile | None = None) -> Response:
+    """Like the pasted papers and those in a file. Show for each whether it was recognised."""
+    file = file if file and file.filename else None  # without a file, browsers send one without a name
     try:
         if not liked.strip() and not file:
             raise InvalidInput("Paste at least one paper, or choose a file.", "liked")
         limits: Capacity = request.app.state.capacity
         limits.paste_limit.hit(str(grant.subscriber_id))
         with limits.pastes.take():
-            pasted = _given(liked, file)
+            pasted = _parse(liked, file)
         if not pasted.rows:
-            raise InvalidInput("No paper is named in that.", "file" if file else "liked")
+            raise InvalidInput("We found no papers in it.", "file" if file else "liked")
         with db(request).read() as session:
-            found = subscribers.match_references(session, pasted.records)
+            matched = subscribers.match_references(session, pasted.records)
         with db(request).write() as session:
-            subscribers.like(session, grant.subscriber_id, found, clock.utcnow())
+            subscribers.like(session, grant.subscriber_id, matched, clock.utcnow())
     except InvalidInput as error:
         form = PreferencesForm(liked=liked, problems={error.field or "liked": str(error)})
-        return _pasted(request, form, status=422)
+        return _paste_page(request, form, status=422)
     except TooManyRequests as error:
-        form = PreferencesForm(liked=liked, problems={"liked": _wait(error)})
-        answer = _pasted(request, form, status=429)
-        answer.headers["Retry-After"] = str(error.retry_after)
-        return answer
-    return _pasted(request, PreferencesForm(), found=found, rejections=pasted.rejections)
+        form = PreferencesForm(liked=liked, problems={"liked": _rate_limit_message(error)})
+        response = _paste_page(request, form, status=429)
+        response.headers["Retry-After"] = str(error.retry_after)
+        return response
+    return _paste_page(request, PreferencesForm(), found=matched, rejections=pasted.rejections)
 
 
-def _given(liked: str, file: UploadFile | None) -> ParseResult:
-    """What was pasted, and what is in the file; what was not understood there says so."""
+def _parse(liked: str, file: UploadFile | None) -> ParseResult:
+    """Parse the pasted text and the file. Rejections from the file carry its name."""
     pasted = pasted_papers.parse(liked)
     if file is None:
         return pasted
-    read = pasted_papers.parse_file(file.file.read(bibliography.MOST_FILE_BYTES + 1))
-    origin = sanitize.one_line(file.filename, FILE_NAME_CHARS)
-    rejections = (replace(rejection, origin=origin) for rejection in read.rejections)
+    uploaded = pasted_papers.parse_file(file.file.read(bibliography.MOST_FILE_BYTES + 1))
+    origin = sanitize.one_line(file.filename, MAX_FILE_NAME_CHARS)
+    rejections = (replace(rejection, origin=origin) for rejection in uploaded.rejections)
     return ParseResult(
-        pasted.rows + read.rows, pasted.records + read.records, (*pasted.rejections, *rejections)
+        pasted.rows + uploaded.rows, pasted.records + uploaded.records, (*pasted.rejections, *rejections)
     )
 
 
-def _wait(error: TooManyRequests) -> str:
+def _rate_limit_message(error: TooManyRequests) -> str:
     minutes = math.ceil(error.retry_after / 60)
     wait = "a minute" if minutes == 1 else f"{minutes} minutes"
-    return f"That was a lot at once: please wait {wait}, and add them then."
+    return f"Too many requests. Please wait {wait}, then add the papers again."
 
 
-def _pasted(request: Request, form: PreferencesForm, *, status: int = 200, **became: Any) -> Response:
+def _paste_page(request: Request, form: PreferencesForm, *, status: int = 200, **result: Any) -> Response:
     token = request.path_params["token"]
     with db(request).read() as session:
         young = model_store.papers_needed(session)
-    values = {"found": subscribers.MatchedReferences(), "rejections": (), "young": young, **became}
+    values = {"found": subscribers.MatchedReferences(), "rejections": (), "young": young, **result}
     return page(request, "pasted.html", status=status, form=form, token=token, **values)
 
 
@@ -207,7 +172,7 @@ def remove(
     of: Annotated[FeedbackAction | None, Form()] = None,
     number: Annotated[int, Form(alias="page", ge=1)] = 1,
 ) -> Response:
-    """And back to the list that the button stood in."""
+    """Remove feedback on a paper, and return to the list with the button."""
     with db(request).write() as session:
         subscribers.remove_feedback(session, grant.subscriber_id, paper)
         if own:
@@ -218,10 +183,10 @@ def remove(
 
 
 @router.post("/preferences/{token}/author")
-def weigh_author(
+def change_author(
     request: Request, grant: Change, follow: Text = "", aside: Text = "", again: Text = ""
 ) -> Response:
-    """Who wrote what is liked: follow them, set them aside, or let them count again."""
+    """Follow an author of liked papers, ignore them, or stop ignoring them."""
     reader = grant.subscriber_id
     with db(request).write() as session:
         if follow:

@@ -1,4 +1,4 @@
-"""What feed readers get: the papers of the last days, of one day, of an interest, of a reader's digests."""
+"""Atom and JSON feeds: trending papers, a day, an interest, and a subscriber's own digests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.storage.models import Paper, Subscriber
 from app.types import Digest, DigestItem, Interest
 from app.web import feed_formats, http_cache, paper_cards, preview
 from app.web.api.values import Day
-from app.web.feed_formats import Entry, Feed
+from app.web.feed_formats import Feed, FeedEntry
 from app.web.http_cache import CachedResponse, ResponseCache
 from app.web.security import visitor
 from app.web.signed_links import PRIVATE, allows
@@ -32,10 +32,10 @@ from app.web.work_limits import Capacity
 
 router = APIRouter(include_in_schema=False)
 
-MOST = 100  # entries
-DAYS, OF_A_DAY = 7, 20  # of what is trending
-BACK = preview.DAYS - 1  # days of an interest: what a preview looks back on is laid out alike
-DIGESTS = 60  # of a reader
+MAX_ENTRIES = 100
+TRENDING_DAYS, PAPERS_PER_DAY = 7, 20  # of the feed of trending papers
+INTEREST_DAYS = preview.DAYS - 1  # of the feed of an interest, as in a preview
+MAX_DIGESTS = 60  # of a subscriber's own feed
 PUBLIC = {"Cache-Control": "public, max-age=900"}
 
 Own = Annotated[Grant, allows(Purpose.FEED)]
@@ -43,20 +43,20 @@ Own = Annotated[Grant, allows(Purpose.FEED)]
 
 @dataclass(frozen=True, slots=True)
 class FeedItem:
-    """A paper of a feed, and how it came there."""
+    """A paper in a feed, and the interest and time under which it is there."""
 
-    pick: DigestItem
-    shown_at: datetime  # since when it is shown as it is
+    item: DigestItem
+    shown_at: datetime  # when this version of the entry appeared
     interest: str = ""
-    sent: bool = False  # by a digest, whose date and words it keeps
+    sent: bool = False  # in a digest, whose date and text the entry keeps
 
 
 @dataclass(frozen=True, slots=True)
 class FeedInfo:
-    """What a feed says of itself. Its path is the Atom feed's, without the ending."""
+    """The title, description and paths of a feed. `path` has no file extension."""
 
     title: str
-    words: str
+    description: str
     path: str
     home: str = "/"
     query: str = ""
@@ -66,168 +66,166 @@ class FeedInfo:
 @router.get("/feed.atom")
 @router.get("/feed.json")
 def trending(request: Request, interest: str = "") -> Response:
-    """What is trending; or, of the last two weeks, what fits an interest."""
-    kept: ResponseCache = request.app.state.kept
+    """Return the feed of trending papers, or of the papers of the last two weeks that match an interest."""
+    cache: ResponseCache = request.app.state.feed_cache
     text, now = normalise(interest), clock.utcnow()
-    make = partial(_of_interest, request, text, now) if text else partial(_of_last_days, request, now)
-    made = kept.of((request.url.path, text), now, make)
-    return http_cache.conditional_response(request, made, PUBLIC)
+    build = partial(_build_interest, request, text, now) if text else partial(_build_trending, request, now)
+    response = cache.get_or_build((request.url.path, text), now, build)
+    return http_cache.conditional_response(request, response, PUBLIC)
 
 
 @router.get("/day/{day}/feed.atom")
 @router.get("/day/{day}/feed.json")
-def one_day(request: Request, day: Day) -> Response:
-    """The papers of a day."""
-    kept: ResponseCache = request.app.state.kept
+def day_feed(request: Request, day: Day) -> Response:
+    """Return the feed of the papers of a day."""
+    cache: ResponseCache = request.app.state.feed_cache
     now = clock.utcnow()
-    made = kept.of((request.url.path,), now, lambda: _of_day(request, day, now))
-    return http_cache.conditional_response(request, made, PUBLIC)
+    response = cache.get_or_build((request.url.path,), now, lambda: _build_day(request, day, now))
+    return http_cache.conditional_response(request, response, PUBLIC)
 
 
-def _of_day(request: Request, day: date, now: datetime) -> CachedResponse:
-    words = f"{day:%A}, {day.day} {day:%B %Y}"
+def _build_day(request: Request, day: date, now: datetime) -> CachedResponse:
+    day_text = f"{day:%A}, {day.day} {day:%B %Y}"
     with _app(request).db.read() as session:
-        shown = paper_cards.of_day(session, day, MOST, now)
+        shown = paper_cards.papers_of_day(session, day, MAX_ENTRIES, now)
         if not shown.total:
-            raise NotFound(f"No paper was listed on {words}.")
-        said, path = f"The papers of {words}, most votes first.", f"/day/{day}"
-        about = FeedInfo(words, said, f"{path}/feed", path, ranked=True)
-        return _made(request, session, about, [_of_card(card, day) for card in shown.cards], now)
+            raise NotFound(f"No paper was listed on {day_text}.")
+        description, path = f"The papers of {day_text}, most votes first.", f"/day/{day}"
+        info = FeedInfo(day_text, description, f"{path}/feed", path, ranked=True)
+        return _build_feed(request, session, info, [_card_item(card, day) for card in shown.cards], now)
 
 
 @router.get("/feed/{token}")
 @router.get("/feed/{token}.json")
-def own(request: Request, grant: Own) -> Response:
-    """What a reader's own digests brought, the newest first."""
+def own_feed(request: Request, grant: Own) -> Response:
+    """Return the feed of the papers in a subscriber's digests, newest first."""
     app, now = _app(request), clock.utcnow()
-    slots: Capacity = request.app.state.capacity
-    with slots.searches.take(), app.db.read() as session:
+    limits: Capacity = request.app.state.capacity
+    with limits.searches.take(), app.db.read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
-        about = FeedInfo("your papers", "The papers of your digests.", request.url.path.removesuffix(".json"))
-        made = _made(request, session, about, [*_sent(app, session, reader, now)], now)
-    return http_cache.conditional_response(request, made, PRIVATE)
+        info = FeedInfo("your papers", "The papers of your digests.", request.url.path.removesuffix(".json"))
+        response = _build_feed(request, session, info, [*_sent_items(app, session, reader, now)], now)
+    return http_cache.conditional_response(request, response, PRIVATE)
 
 
-def path_of(app: Application, reader: Subscriber) -> str:
-    """Where a reader's own feed is: the same for as long as their links live."""
-    number, at = reader.id or 0, reader.created_at
-    return f"/{Purpose.FEED}/{app.signer.token(Purpose.FEED, number, at, epoch=reader.link_epoch)}"
-
-
-def _of_last_days(request: Request, now: datetime) -> CachedResponse:
-    about = FeedInfo("trending papers", "The most discussed papers of each of the last days.", "/feed")
+def _build_trending(request: Request, now: datetime) -> CachedResponse:
+    info = FeedInfo("trending papers", "The most discussed papers of the last days.", "/feed")
     with _app(request).db.read() as session:
-        choices = [
-            _of_card(card, day)
-            for day, _ in queries.days(session, DAYS)
-            for card in paper_cards.of_day(session, day, OF_A_DAY, now).cards
+        items = [
+            _card_item(card, day)
+            for day, _ in queries.days(session, TRENDING_DAYS)
+            for card in paper_cards.papers_of_day(session, day, PAPERS_PER_DAY, now).cards
         ]
-        return _made(request, session, about, choices, now)
+        return _build_feed(request, session, info, items, now)
 
 
-def _of_interest(request: Request, text: str, now: datetime) -> CachedResponse:
+def _build_interest(request: Request, text: str, now: datetime) -> CachedResponse:
     app = _app(request)
     limits: Capacity = request.app.state.capacity
     limits.feed_limit.hit(visitor(request))
     try:
         with limits.pastes.take():
-            editions = pipeline.backtest(app, now, [Interest(text)], BACK)
+            editions = pipeline.backtest(app, now, [Interest(text)], INTEREST_DAYS)
     except InvalidInterest as error:
         raise HTTPException(400, str(error)) from None
-    brought = [(each.digest, each.at) for each in reversed(editions) if isinstance(each.digest, Digest)]
-    choices = [choice for digest, at in brought for choice in _of_digest(digest, at)]
-    words = "The papers of the last two weeks that fit, each with the reason."
+    digests = [
+        (edition.digest, edition.at) for edition in reversed(editions) if isinstance(edition.digest, Digest)
+    ]
+    items = [item for digest, at in digests for item in _digest_items(digest, at)]
+    description = "Papers of the last two weeks that match, each with the reason."
     home, query = "/search?" + urlencode({"q": text}), "?" + urlencode({"interest": text})
-    about = FeedInfo(text, words, "/feed", home, query)
+    info = FeedInfo(text, description, "/feed", home, query)
     with app.db.read() as session:
-        return _made(request, session, about, choices, now)
+        return _build_feed(request, session, info, items, now)
 
 
-def _sent(app: Application, session: Session, reader: Subscriber, now: datetime) -> Iterator[FeedItem]:
-    """Not what is composed ahead of its hour, nor what never left: a later digest brings those papers."""
+def _sent_items(app: Application, session: Session, reader: Subscriber, now: datetime) -> Iterator[FeedItem]:
+    """Yield the papers of delivered digests. Later digests contain those of undelivered ones."""
     due = [
         delivery
-        for delivery in subscribers.history(session, reader.id or 0, DIGESTS)
+        for delivery in subscribers.history(session, reader.id or 0, MAX_DIGESTS)
         if delivery.due_at <= now and delivery.state not in ledger.UNDELIVERED
     ]
-    kept = ledger.stored_digests(session, [delivery.id for delivery in due])
-    times = [(kept[number], row.due_at) for row in due if (number := row.id or 0) in kept]
-    read = app.snapshots.restore(session, [digest for digest, _ in times])
-    for (_, at), restored in zip(times, read, strict=True):
-        yield from _of_digest(restored.digest, at, sent=True)
+    stored = ledger.stored_digests(session, [delivery.id for delivery in due])
+    times = [(stored[number], row.due_at) for row in due if (number := row.id or 0) in stored]
+    restored = app.snapshots.restore(session, [digest for digest, _ in times])
+    for (_, at), entry in zip(times, restored, strict=True):
+        yield from _digest_items(entry.digest, at, sent=True)
 
 
-def _of_digest(digest: Digest, at: datetime, *, sent: bool = False) -> Iterator[FeedItem]:
+def _digest_items(digest: Digest, at: datetime, *, sent: bool = False) -> Iterator[FeedItem]:
     for section in digest.sections:
-        for pick in section.picks:
-            yield FeedItem(pick, at, section.interest, sent)
+        for item in section.picks:
+            yield FeedItem(item, at, section.interest, sent)
 
 
-def _of_card(card: paper_cards.PaperCard, day: date) -> FeedItem:
+def _card_item(card: paper_cards.PaperCard, day: date) -> FeedItem:
     paper = card.paper
-    pick = DigestItem(
+    item = DigestItem(
         paper.id, paper.title, card.authors, card.summary, "", card.trend, paper.url, paper.pdf_url,
         paper.code_url, paper.project_url, summary_by=paper.tldr_by,
     )  # fmt: skip
-    return FeedItem(pick, paper.votes[-1].at if paper.votes else _midnight(day))
+    return FeedItem(item, paper.votes[-1].at if paper.votes else _midnight(day))
 
 
-def _made(
-    request: Request, session: Session, about: FeedInfo, choices: Sequence[FeedItem], now: datetime
+def _build_feed(
+    request: Request, session: Session, info: FeedInfo, items: Sequence[FeedItem], now: datetime
 ) -> CachedResponse:
-    """The feed in the format of the path."""
+    """Serialize a feed in the format that the path of the request asks for."""
     app, in_json = _app(request), request.url.path.endswith(".json")
-    entries = [_entry(request, choice, paper) for choice, paper in _once(session, choices)]
-    if not about.ranked:
+    entries = [_entry(request, item, paper) for item, paper in _without_duplicates(session, items)]
+    if not info.ranked:
         entries.sort(key=lambda entry: entry.published, reverse=True)
-    updated = max((entry.updated for entry in entries[:MOST]), default=_midnight(now.date()))
+    updated = max((entry.updated for entry in entries[:MAX_ENTRIES]), default=_midnight(now.date()))
     feed = Feed(
-        url=app.settings.base_url + _self(about, in_json),
-        home=app.settings.base_url + about.home,
-        title=f"{app.settings.site_name}: {about.title}",
-        about=about.words,
+        url=app.settings.base_url + _self_path(info, in_json),
+        home=app.settings.base_url + info.home,
+        title=f"{app.settings.site_name}: {info.title}",
+        about=info.description,
         publisher=app.settings.site_name,
         updated=updated,
-        entries=tuple(entries[:MOST]),
+        entries=tuple(entries[:MAX_ENTRIES]),
     )
     body = feed_formats.json_feed(feed) if in_json else feed_formats.atom(feed)
     media = feed_formats.JSON if in_json else f"{feed_formats.ATOM}; charset=utf-8"
     return CachedResponse(body, media)
 
 
-def _once(session: Session, choices: Sequence[FeedItem]) -> Iterator[tuple[FeedItem, Paper | None]]:
-    """Each paper as it was chosen last, and as it is known today: digests may show one that was two then."""
-    papers = queries.papers(session, {choice.pick.paper_id for choice in choices})
-    had: set[int | None] = set()
-    for choice in choices:
-        paper = papers.get(choice.pick.paper_id)
-        number = paper.id if paper else choice.pick.paper_id
-        if number not in had:
-            yield choice, paper
-        had.add(number)
+def _without_duplicates(
+    session: Session, items: Sequence[FeedItem]
+) -> Iterator[tuple[FeedItem, Paper | None]]:
+    """Yield the first item of each paper, with its row. Papers may have been merged since their digests."""
+    papers = queries.papers(session, {item.item.paper_id for item in items})
+    seen: set[int | None] = set()
+    for item in items:
+        paper = papers.get(item.item.paper_id)
+        number = paper.id if paper else item.item.paper_id
+        if number not in seen:
+            yield item, paper
+        seen.add(number)
 
 
-def _self(about: FeedInfo, in_json: bool) -> str:
-    """A reader's own Atom feed has no ending: it is the link itself."""
-    ending = ".json" if in_json else "" if about.path.startswith(f"/{Purpose.FEED}/") else ".atom"
-    return f"{about.path}{ending}{about.query}"
+def _self_path(info: FeedInfo, in_json: bool) -> str:
+    """Return the path of a feed. A subscriber's own Atom feed has no extension: it is the link itself."""
+    extension = ".json" if in_json else "" if info.path.startswith(f"/{Purpose.FEED}/") else ".atom"
+    return f"{info.path}{extension}{info.query}"
 
 
-def _entry(request: Request, choice: FeedItem, paper: Paper | None) -> Entry:
-    """A paper that is not in the archive any more is told as far as its digest tells it."""
-    pick, at = choice.pick, choice.shown_at
+def _entry(request: Request, feed_item: FeedItem, paper: Paper | None) -> FeedEntry:
+    """Return a feed entry. Without a row, it has what the digest stored of the paper."""
+    item, at = feed_item.item, feed_item.shown_at
     listed = _midnight(paper.first_listed_on) if paper and paper.first_listed_on else at
     templates: Environment = request.app.state.templates
-    return Entry(
-        url=f"{_app(request).settings.base_url}/paper/{pick.paper_id}",
-        title=pick.title,
-        summary=pick.summary,
-        content=templates.get_template("entry.html").render(pick=pick),
-        published=at if choice.sent else listed,
-        updated=at if choice.sent or not paper else paper.updated_at,
-        authors=tuple(paper.authors) if paper else (pick.authors,),
-        tags=(*(paper.categories if paper else ()), choice.interest),
-        source=pick.url,
+    return FeedEntry(
+        url=f"{_app(request).settings.base_url}/paper/{item.paper_id}",
+        title=item.title,
+        summary=item.summary,
+        content=templates.get_template("entry.html").render(item=item),
+        published=at if feed_item.sent else listed,
+        updated=at if feed_item.sent or not paper else paper.updated_at,
+        authors=tuple(paper.authors) if paper else (item.authors,),
+        tags=(*(paper.categories if paper else ()), feed_item.interest),
+        source=item.url,
     )
 
 

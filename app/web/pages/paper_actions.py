@@ -1,11 +1,10 @@
-"""What readers ask for from a card of their mail: to mute a word of it, to follow one of its authors.
+"""Links of a paper in a digest that mute a word or follow an author.
 
-GET shows a page with one button; POST acts, and twice is once.
+GET shows a page with a button; POST acts, and repeating it changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
@@ -17,32 +16,37 @@ from app.links import Grant, Purpose
 from app.papers import queries
 from app.relevance import query_language
 from app.storage.models import Paper
-from app.types import Interest
+from app.web.feedback_overview import followed_authors
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
 from app.web.signed_links import allows, db, page
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
-AUTHORS_SHOWN = 30  # of a paper; the last one is always among them
+AUTHORS_SHOWN = 30  # of a paper, always including the last one
 
-Opine = Annotated[Grant, allows(Purpose.FEEDBACK)]
-Number = Annotated[int, Path(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
+FeedbackLink = Annotated[Grant, allows(Purpose.FEEDBACK)]
+PaperId = Annotated[int, Path(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
 
 
-# --- a word
+# --- mute a word
 
 
 @router.get("/opinion/{token}/mute/{paper}")
-def ask_mute(request: Request, grant: Opine, paper: Number) -> Response:
-    return _muting(request, grant, paper)
+def ask_mute(request: Request, grant: FeedbackLink, paper: PaperId) -> Response:
+    return _mute_page(request, grant, paper)
 
 
 @router.post("/opinion/{token}/mute/{paper}")
 def mute(
-    request: Request, grant: Opine, paper: Number, word: Text = "", other: Text = "", action: Text = ""
+    request: Request,
+    grant: FeedbackLink,
+    paper: PaperId,
+    word: Text = "",
+    other: Text = "",
+    action: Text = "",
 ) -> Response:
-    """Mute what was chosen and what was typed; or take it back."""
+    """Mute the chosen and the typed word, or undo that."""
     texts = [text for text in map(query_language.normalise, (word, other)) if text]
     try:
         if not texts:
@@ -51,32 +55,34 @@ def mute(
         with db(request).write() as session:
             change(session, grant.subscriber_id, texts, clock.utcnow())
     except InvalidInput as error:
-        return _muting(request, grant, paper, problem=str(error), picked=word, typed=other, status=422)
+        return _mute_page(request, grant, paper, problem=str(error), picked=word, typed=other, status=422)
     if action == "undo":
-        return _muting(request, grant, paper, undone=texts)
+        return _mute_page(request, grant, paper, undone=texts)
     return page(request, "muted.html", texts=texts)
 
 
-def _muting(request: Request, grant: Grant, number: int, *, status: int = 200, **said: Any) -> Response:
+def _mute_page(request: Request, grant: Grant, number: int, *, status: int = 200, **values: Any) -> Response:
     with db(request).read() as session:
         paper = _paper(session, number)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
     words = query_language.mute_suggestions(paper.title, paper.abstract, paper.keywords, chosen.interests)
-    values = {"problem": "", "picked": "", "typed": "", "undone": (), **said}
+    values = {"problem": "", "picked": "", "typed": "", "undone": (), **values}
     return page(request, "mute.html", status=status, paper=paper, words=words, muted=chosen.muted, **values)
 
 
-# --- an author
+# --- follow an author
 
 
 @router.get("/opinion/{token}/follow/{paper}")
-def ask_follow(request: Request, grant: Opine, paper: Number) -> Response:
-    return _following(request, grant, paper)
+def ask_follow(request: Request, grant: FeedbackLink, paper: PaperId) -> Response:
+    return _follow_page(request, grant, paper)
 
 
 @router.post("/opinion/{token}/follow/{paper}")
-def follow(request: Request, grant: Opine, paper: Number, author: Text = "", action: Text = "") -> Response:
-    """Follow one of the paper's authors, or take that back."""
+def follow(
+    request: Request, grant: FeedbackLink, paper: PaperId, author: Text = "", action: Text = ""
+) -> Response:
+    """Follow one of the paper's authors, or undo that."""
     try:
         change = subscribers.unfollow if action == "undo" else subscribers.follow
         with db(request).write() as session:
@@ -84,30 +90,26 @@ def follow(request: Request, grant: Opine, paper: Number, author: Text = "", act
                 raise InvalidInput("Choose one of the authors.", "author")
             change(session, grant.subscriber_id, author, clock.utcnow())
     except InvalidInput as error:
-        return _following(request, grant, paper, problem=str(error), status=422)
+        return _follow_page(request, grant, paper, problem=str(error), status=422)
     if action == "undo":
-        return _following(request, grant, paper, undone=author)
+        return _follow_page(request, grant, paper, undone=author)
     return page(request, "followed.html", author=author)
 
 
-def _following(request: Request, grant: Grant, number: int, *, status: int = 200, **said: Any) -> Response:
+def _follow_page(
+    request: Request, grant: Grant, number: int, *, status: int = 200, **values: Any
+) -> Response:
     with db(request).read() as session:
         paper = _paper(session, number)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
     names = [name for name in dict.fromkeys(paper.authors) if query_language.query_for("author", name)]
     shown = names if len(names) <= AUTHORS_SHOWN else [*names[: AUTHORS_SHOWN - 1], names[-1]]
-    values = {"followed": followed(shown, chosen.interests), "problem": "", "undone": "", **said}
+    values = {"followed": followed_authors(shown, chosen.interests), "problem": "", "undone": "", **values}
     return page(request, "follow.html", status=status, paper=paper, authors=shown, **values)
 
 
-def followed(names: Iterable[str], interests: Iterable[Interest]) -> list[str]:
-    """Those of these authors who are an interest by themselves."""
-    wanted = {wish.text.casefold() for wish in interests}
-    return [name for name in names if query_language.query_for("author", name).casefold() in wanted]
-
-
 def _paper(session: Session, number: int) -> Paper:
-    known = queries.papers(session, [number]).get(number)
-    if known is None:
-        raise NotFound("This paper is not in the archive any more.")
-    return known
+    paper = queries.papers(session, [number]).get(number)
+    if paper is None:
+        raise NotFound("This paper is no longer in the archive.")
+    return paper

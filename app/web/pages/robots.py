@@ -1,4 +1,4 @@
-"""What search engines are told: which pages there are, and which are nobody's business."""
+"""robots.txt and the sitemap, for search engines."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from app.web.http_cache import CachedResponse, ResponseCache
 
 router = APIRouter(include_in_schema=False)
 
-MOST = 50_000  # addresses that a sitemap may hold
+MAX_URLS = 50_000  # the limit of the sitemap protocol
 HOURLY = {"Cache-Control": "public, max-age=3600"}
-# There is a page for all that anybody may look for, each of them work; the others are for machines.
-# Signed links are not among them: whoever may not read one never learns that it says noindex, and may list
-# the bare address where somebody has made it public.
-CLOSED = (
+# Searches and feeds of interests cost work, and their papers have their own pages. The rest is for machines.
+# Signed links are not listed: a crawler that may not fetch one does not see its noindex, and may list it.
+DISALLOWED = (
     "/search", "/feed.atom?interest=", "/feed.json?interest=",
     "/api/", "/hooks/", "/metrics", "/suggest",
 )  # fmt: skip
@@ -35,18 +34,18 @@ Page = tuple[str, datetime]  # its path, and when it last changed
 @router.get("/robots.txt")
 def robots(request: Request) -> Response:
     app: Application = request.app.state.paperboy
-    closed = "".join(f"Disallow: {path}\n" for path in CLOSED)
-    text = f"User-agent: *\n{closed}\nSitemap: {app.settings.base_url}/sitemap.xml\n"
+    rules = "".join(f"Disallow: {path}\n" for path in DISALLOWED)
+    text = f"User-agent: *\n{rules}\nSitemap: {app.settings.base_url}/sitemap.xml\n"
     return PlainTextResponse(text, headers=HOURLY)
 
 
 @router.get("/sitemap.xml")
 def sitemap(request: Request) -> Response:
-    """The front page, every day and week, and as many papers as there is room for, the newest first."""
+    """List the front page, every day and week, and as many papers as fit, newest first."""
     app: Application = request.app.state.paperboy
-    kept: ResponseCache = request.app.state.kept
-    made = kept.of((request.url.path,), clock.utcnow(), lambda: _sitemap(app))
-    return http_cache.conditional_response(request, made, HOURLY)
+    cache: ResponseCache = request.app.state.feed_cache
+    response = cache.get_or_build((request.url.path,), clock.utcnow(), lambda: _sitemap(app))
+    return http_cache.conditional_response(request, response, HOURLY)
 
 
 def _sitemap(app: Application) -> CachedResponse:
@@ -54,13 +53,13 @@ def _sitemap(app: Application) -> CachedResponse:
         days = _days(session)
         newest = max(days.values(), default=clock.utcnow())
         listed = [(f"/day/{day}", at) for day, at in days.items()]
-        pages = [("/", newest), *listed, *_weeks(days)][:MOST]
-        pages += _papers(session, MOST - len(pages))
-    return CachedResponse(_written(app.settings.base_url, pages), "application/xml")
+        pages = [("/", newest), *listed, *_weeks(days)][:MAX_URLS]
+        pages += _papers(session, MAX_URLS - len(pages))
+    return CachedResponse(_serialize(app.settings.base_url, pages), "application/xml")
 
 
 def _days(session: Session) -> dict[date, datetime]:
-    """When any paper of each day changed last, the newest day first."""
+    """Return for each day when any of its papers last changed, newest day first."""
     listed = select(col(Listing.listed_on), func.max(col(Paper.updated_at)))
     shown = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(col(Paper.withdrawn_at).is_(None))
     newest = shown.group_by(col(Listing.listed_on)).order_by(col(Listing.listed_on).desc())
@@ -73,14 +72,14 @@ def _weeks(days: Mapping[date, datetime]) -> Iterator[Page]:
 
 
 def _papers(session: Session, limit: int) -> Iterator[Page]:
-    kept = select(col(Paper.id), col(Paper.updated_at))
-    kept = kept.where(col(Paper.merged_into_id).is_(None), col(Paper.withdrawn_at).is_(None))
-    for number, at in session.exec(kept.order_by(col(Paper.id).desc()).limit(limit)):
+    statement = select(col(Paper.id), col(Paper.updated_at))
+    statement = statement.where(col(Paper.merged_into_id).is_(None), col(Paper.withdrawn_at).is_(None))
+    for number, at in session.exec(statement.order_by(col(Paper.id).desc()).limit(limit)):
         yield f"/paper/{number}", at
 
 
-def _written(base_url: str, pages: Iterable[Page]) -> bytes:
-    """In the sitemap protocol, 0.9."""
+def _serialize(base_url: str, pages: Iterable[Page]) -> bytes:
+    """Serialize pages in the sitemap protocol 0.9."""
     root = Element("urlset", {"xmlns": "http://www.sitemaps.org/schemas/sitemap/0.9"})
     for path, at in pages:
         url = SubElement(root, "url")

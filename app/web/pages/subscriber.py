@@ -1,4 +1,4 @@
-"""What a signed link lets a reader do. GET shows a page with one button; POST acts, and twice is once."""
+"""Pages behind signed links. GET shows a page with a button; POST acts, and repeating it changes nothing."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from app.errors import InvalidPreference, LinkForged, NotFound
 from app.links import Grant, Purpose, lifetime_in_words
 from app.relevance import model_store
 from app.storage.models import Delivery, Subscriber, SubscriberState
-from app.web import forms, preview
+from app.web import background, feedback_overview, forms, preview
 from app.web.forms import PreferencesForm, Text, Texts
-from app.web.pages import feedback, feeds, home
 from app.web.preview import Preview
 from app.web.request_bodies import FormRoute
 from app.web.security import MAIL_CSP, client_ip
-from app.web.signed_links import PRIVATE, allows, db, page, redirect_to_preferences
+from app.web.signed_links import PRIVATE, allows, db, feed_path, page, redirect_to_preferences
 from app.web.work_limits import Capacity
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
-TYPED_CHARS = 20  # of what is no day
-SAID = {
+MAX_DATE_CHARS = 20  # of an invalid date that is shown again
+# Shown after a redirect to the preferences, by the name in the URL.
+MESSAGES = {
     "saved": "Saved.",
-    "followed": "You follow one more author: see your interests.",
+    "followed": "You now follow one more author. See your interests.",
     "paused": "Paused.",
-    "resumed": "Your digests go on.",
-    "back": "Welcome back: your digests go on.",
-    "exporting": "We have sent you a mail with a link that downloads everything. "
-    f"It works for {lifetime_in_words(Purpose.EXPORT)}. We send one such mail an hour.",
-    "erasing": "We have sent you a mail with a link that erases everything. "
-    f"It works for {lifetime_in_words(Purpose.ERASE)}. We send one such mail an hour.",
+    "resumed": "Your digests have resumed.",
+    "back": "Welcome back. You are subscribed again.",
+    "exporting": "We sent you an e-mail with a link to download your data. "
+    f"It works for {lifetime_in_words(Purpose.EXPORT)}. We send this e-mail at most once an hour.",
+    "erasing": "We sent you an e-mail with a link to erase your data. "
+    f"It works for {lifetime_in_words(Purpose.ERASE)}. We send this e-mail at most once an hour.",
 }
 
 
@@ -54,7 +54,7 @@ Export = Annotated[Grant, allows(Purpose.EXPORT)]
 Erase = Annotated[Grant, allows(Purpose.ERASE)]
 
 
-# --- joining
+# --- sign-up
 
 
 @router.get("/confirm/{token}")
@@ -62,11 +62,12 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
-        learned, young = feedback.learned(session, grant.subscriber_id), model_store.papers_needed(session)
+        overview = feedback_overview.overview(session, grant.subscriber_id)
+        young = model_store.papers_needed(session)
     liked = choices.liked.usable if choices else 0
     return page(
         request, "confirm.html", reader=reader, chosen=choices.preferences if choices else None,
-        liked=liked or len(learned.liked), young=young, consent=subscribers.CONSENT_TEXT,
+        liked=liked or len(overview.liked), young=young, consent=subscribers.CONSENT_TEXT,
     )  # fmt: skip
 
 
@@ -82,55 +83,55 @@ def confirm(request: Request, grant: Confirm) -> Response:
 
 @router.get("/decline/{token}")
 def ask_decline(request: Request, grant: Decline) -> Response:
-    """Ask whether to decline; where that is done already, offer to allow sign-ups again."""
+    """Ask whether to decline the sign-up. If it is declined already, offer to allow sign-ups again."""
     with db(request).read() as session:
         declined = subscribers.is_declined(session, grant.argument)
     if declined:
-        return _declining(request, "declined")
-    return _declining(request, "")
+        return _decline_page(request, "declined")
+    return _decline_page(request, "")
 
 
 @router.post("/decline/{token}")
 def decline(request: Request, grant: Decline, action: Text = "") -> Response:
-    """Decline the sign-up, or with the action `allow` let later ones reach the mailbox again."""
+    """Decline the sign-up, or with the action `allow`, allow later ones to send mail again."""
     with db(request).write() as session:
         if action == "allow":
             subscribers.allow_again(session, grant.argument)
-            return _declining(request, "allowed")
+            return _decline_page(request, "allowed")
         declined = subscribers.decline(session, grant.subscriber_id, clock.utcnow(), grant.argument or None)
-    return _declining(request, "declined" if declined else "subscribed")
+    return _decline_page(request, "declined" if declined else "subscribed")
 
 
-def _declining(request: Request, done: str) -> Response:
+def _decline_page(request: Request, done: str) -> Response:
     return page(request, "decline.html", done=done, days=subscribers.DECLINE_LASTS.days)
 
 
-# --- leaving
+# --- unsubscribe, export, erase
 
 
 @router.get("/unsubscribe/{token}")
 def ask_unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    """Who has left already is told so, whichever mail the link is from."""
-    return _leaving(request, grant)
+    """Ask whether to unsubscribe, or say that it is done. Links of all mails work."""
+    return _unsubscribe_page(request, grant)
 
 
 @router.post("/unsubscribe/{token}")
 def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    """The button, and the mail program's own (RFC 8058): the body is not even read."""
+    """Unsubscribe, for the button and for mail programs (RFC 8058). The body is not read."""
     with db(request).write() as session:
         subscribers.unsubscribe(session, grant.subscriber_id, clock.utcnow())
-    return _leaving(request, grant)
+    return _unsubscribe_page(request, grant)
 
 
-def _leaving(request: Request, grant: Grant) -> Response:
+def _unsubscribe_page(request: Request, grant: Grant) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
     done = reader.state in (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
-    return page(request, "unsubscribe.html", done=done, whose=_whose(reader))
+    return page(request, "unsubscribe.html", done=done, whose=_masked_address(reader))
 
 
-def _whose(reader: Subscriber) -> str:
-    """The address as its owner knows it again, and others hardly learn it: mails are forwarded."""
+def _masked_address(reader: Subscriber) -> str:
+    """Return the address with most of its local part hidden, since mails are forwarded."""
     name, _, domain = reader.email.rpartition("@")
     shown = name[: 1 if len(name) > 2 else 0]
     return "" if reader.state is SubscriberState.ERASED else f"{shown}…@{domain}"
@@ -145,9 +146,9 @@ def ask_export(request: Request, grant: Export) -> Response:
 def export(request: Request, grant: Export) -> Response:
     capacity: Capacity = request.app.state.capacity
     with capacity.analyses.take(), db(request).read() as session:
-        held = subscribers.export(session, grant.subscriber_id)
+        data = subscribers.export(session, grant.subscriber_id)
     name = {"Content-Disposition": 'attachment; filename="paperboy-export.json"'}
-    content = json.dumps(held, indent=2, ensure_ascii=False)
+    content = json.dumps(data, indent=2, ensure_ascii=False)
     return Response(content, media_type="application/json", headers={**PRIVATE, **name})
 
 
@@ -163,12 +164,12 @@ def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
     return page(request, "erase.html", done=True, kept_off=keep_off == "yes")
 
 
-# --- staying
+# --- preferences and pauses
 
 
 @router.get("/pause/{token}")
 def ask_pause(request: Request, grant: Pause) -> Response:
-    return _pausing(request, grant)
+    return _pause_page(request, grant)
 
 
 @router.post("/pause/{token}")
@@ -177,14 +178,17 @@ def pause(request: Request, grant: Pause, until: Text = "", action: Text = "") -
         with db(request).write() as session:
             _pause(session, grant.subscriber_id, until, action, clock.utcnow())
     except InvalidPreference as error:
-        return _pausing(request, grant, problem=str(error), typed=until)
-    return _pausing(request, grant, done=True)
+        return _pause_page(request, grant, problem=str(error), typed=until)
+    return _pause_page(request, grant, done=True)
 
 
 @router.get("/preferences/{token}")
 def preferences(request: Request, grant: Change, said: str = "") -> Response:
-    of_papers = feedback.SAID.get(said, "")
-    return _preferences(request, grant, said=SAID.get(said, ""), said_of_papers=of_papers)
+    """Show the preferences, with the message of a redirect that is named `said`."""
+    feedback_message = feedback_overview.MESSAGES.get(said, "")
+    return _preferences_page(
+        request, grant, message=MESSAGES.get(said, ""), feedback_message=feedback_message
+    )
 
 
 def preferences_form(
@@ -202,9 +206,9 @@ def preferences_form(
     muted: Text = "",
     had: Texts = [],  # noqa: B006
 ) -> PreferencesForm:
-    rows, muted = forms.rows(interest, weight, quota), forms.lines(muted)
+    rows, muted = forms.interest_rows(interest, weight, quota), forms.non_empty_lines(muted)
     chosen = (cadence, weekday, hour, zone, min_papers, max_papers, when_empty, beyond, muted)
-    return PreferencesForm("", rows, *chosen, had=tuple(had))
+    return PreferencesForm("", rows, *chosen, original_texts=tuple(had))
 
 
 @router.post("/preferences/{token}")
@@ -213,53 +217,53 @@ def change(
 ) -> Response:
     with db(request).read() as session:
         stored = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
-    wanted = forms.merge_concurrent_changes(form, stored)
-    if problems := subscribers.problems(wanted):
-        return _preferences(request, grant, form=replace(form, problems=problems), status=422)
+    merged = forms.merge_concurrent_changes(form, stored)
+    if problems := subscribers.problems(merged):
+        return _preferences_page(request, grant, form=replace(form, problems=problems), status=422)
     with db(request).write() as session:
-        subscribers.change(session, grant.subscriber_id, wanted, clock.utcnow())
+        subscribers.change(session, grant.subscriber_id, merged, clock.utcnow())
     return redirect_to_preferences(request, "saved")
 
 
 @router.get("/preferences/{token}/preview")
-def look(request: Request, grant: Change) -> Response:
-    """What the interests as they are stored would bring: the way there from elsewhere."""
+def preview_stored(request: Request, grant: Change) -> Response:
+    """Preview the digest for the stored preferences. Other pages link here."""
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
-        form = forms.filled(subscribers.preferences_of(session, reader))
-    form, shown = preview.asked(request, form)
-    return _preferences(request, grant, form=form, shown=shown)
+        form = forms.filled_form(subscribers.preferences_of(session, reader))
+    form, digest_preview = preview.validate_and_preview(request, form)
+    return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
 
 
 @router.post("/preferences/{token}/preview")
-def look_ahead(
+def preview_form(
     request: Request,
     grant: Change,
     form: Annotated[PreferencesForm, Depends(preferences_form)],
     split: Text = "",
 ) -> Response:
-    """What they would bring as they stand in the form: for a script that alone, else the whole page."""
-    form, shown = preview.asked(request, form, split)
+    """Preview the digest for the form: htmx gets the preview alone, others the whole page."""
+    form, digest_preview = preview.validate_and_preview(request, form, split)
     if "hx-request" not in request.headers:
-        return _preferences(request, grant, form=form, shown=shown)
-    at = request.url.path
+        return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
     return page(
-        request, "preview.html", status=shown.status, headers=shown.headers, form=form, preview=shown, at=at
-    )
+        request, "preview.html", status=digest_preview.status, headers=digest_preview.headers,
+        form=form, preview=digest_preview, at=request.url.path,
+    )  # fmt: skip
 
 
 @router.post("/preferences/{token}/pause")
-def pause_there(request: Request, grant: Change, until: Text = "", action: Text = "") -> Response:
+def pause_from_preferences(request: Request, grant: Change, until: Text = "", action: Text = "") -> Response:
     try:
         with db(request).write() as session:
             _pause(session, grant.subscriber_id, until, action, clock.utcnow())
     except InvalidPreference as error:
-        return _preferences(request, grant, pause=(until, str(error)), status=422)
+        return _preferences_page(request, grant, pause=(until, str(error)), status=422)
     return redirect_to_preferences(request, "resumed" if action == "resume" else "paused")
 
 
 @router.post("/preferences/{token}/return")
-def come_back(request: Request, grant: Change) -> Response:
+def resubscribe(request: Request, grant: Change) -> Response:
     with db(request).write() as session:
         subscribers.resubscribe(session, grant.subscriber_id, client_ip(request), clock.utcnow())
     return redirect_to_preferences(request, "back")
@@ -267,7 +271,7 @@ def come_back(request: Request, grant: Change) -> Response:
 
 @router.post("/preferences/{token}/links")
 def renew_links(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    """Make all links void. The new ones are mailed: whoever holds a leaked one must not see them here."""
+    """Replace all links. The new ones are sent by mail, so the holder of a leaked link does not see them."""
     with db(request).write() as session:
         delivery_id = subscribers.new_links(session, grant.subscriber_id, clock.utcnow())
     _send_later(request, later, delivery_id)
@@ -292,25 +296,25 @@ def mail_erasure(request: Request, grant: Change, later: BackgroundTasks) -> Res
 
 def _send_later(request: Request, later: BackgroundTasks, delivery_id: int | None) -> None:
     if delivery_id is not None:
-        later.add_task(home.hand_over, request, [delivery_id])
+        later.add_task(background.send_mails, request, [delivery_id])
 
 
-# --- reading
+# --- digests
 
 
 @router.get("/view/{token}")
 def view(request: Request, grant: View) -> Response:
-    """One digest in the browser, exactly as it was mailed."""
+    """Show a digest in the browser exactly as it was mailed."""
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
         delivery = session.get(Delivery, grant.argument)
         subscribers.get(session, grant.subscriber_id)
         if delivery is None or delivery.subscriber_id != grant.subscriber_id:
             raise LinkForged
-        (letter,) = ledger.mail_requests(session, [delivery.id or 0], app.snapshots)
-        if not (letter.digest and letter.digest.edition):
-            raise NotFound("This digest is not kept any more.")
-    html = app.renderer.render(letter).html
+        (mail,) = ledger.mail_requests(session, [delivery.id or 0], app.snapshots)
+        if not (mail.digest and mail.digest.edition):
+            raise NotFound("This digest is no longer stored.")
+    html = app.renderer.render(mail).html
     return HTMLResponse(html, headers={**PRIVATE, "Content-Security-Policy": MAIL_CSP})
 
 
@@ -322,56 +326,60 @@ def _pause(session: Session, subscriber_id: int, until: str, action: str, now: d
 
 
 def _midnight(day: str, zone: ZoneInfo) -> datetime | None:
-    """When a day begins for a reader; None for no day at all."""
+    """Parse a date as the midnight at which it begins in a zone; None if it is empty."""
     if not day.strip():
         return None
     try:
         return datetime.combine(date.fromisoformat(day.strip()), time(0), zone)
     except ValueError:
-        said = f"“{day.strip()[:TYPED_CHARS]}” is not a day. Write it as 2026-12-31: year, month, day."
-        raise InvalidPreference(said, "until") from None
+        problem = (
+            f"“{day.strip()[:MAX_DATE_CHARS]}” is not a date. Write year, month and day as in 2026-12-31."
+        )
+        raise InvalidPreference(problem, "until") from None
 
 
-def _pausing(
+def _pause_page(
     request: Request, grant: Grant, *, done: bool = False, typed: str = "", problem: str = ""
 ) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
-    until = _break(reader, clock.utcnow(), typed, problem)
+    until = _pause_form(reader, clock.utcnow(), typed, problem)
     return page(request, "pause.html", status=422 if problem else 200, reader=reader, done=done, until=until)
 
 
-def _break(reader: Subscriber, now: datetime, typed: str = "", problem: str = "") -> forms.PauseForm:
+def _pause_form(reader: Subscriber, now: datetime, typed: str = "", problem: str = "") -> forms.PauseForm:
     first, last = subscribers.pause_date_range(ZoneInfo(reader.zone), now)
-    return forms.PauseForm(first, last, typed.strip()[:TYPED_CHARS], problem)
+    return forms.PauseForm(first, last, typed.strip()[:MAX_DATE_CHARS], problem)
 
 
-def _preferences(
+def _preferences_page(
     request: Request,
     grant: Grant,
     *,
     form: PreferencesForm | None = None,
-    said: str = "",
-    said_of_papers: str = "",
-    pause: tuple[str, str] = ("", ""),  # as typed, and what is wrong with it
-    shown: Preview | None = None,
+    message: str = "",
+    feedback_message: str = "",
+    pause: tuple[str, str] = ("", ""),  # end date as typed, and its error
+    digest_preview: Preview | None = None,
     status: int = 200,
 ) -> Response:
     now = clock.utcnow()
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
-        form = form or forms.filled(subscribers.preferences_of(session, reader))
+        form = form or forms.filled_form(subscribers.preferences_of(session, reader))
         history = subscribers.history(session, grant.subscriber_id)
-        kept = ledger.stored_digests(session, [delivery.id for delivery in history])
-        learned, young = feedback.learned(session, grant.subscriber_id), model_store.papers_needed(session)
+        stored = ledger.stored_digests(session, [delivery.id for delivery in history])
+        overview = feedback_overview.overview(session, grant.subscriber_id)
+        young = model_store.papers_needed(session)
     return page(
-        request, "preferences.html", status=shown.status if shown else status,
-        headers=shown.headers if shown else None, preview=shown, reader=reader, form=form, said=said,
-        learned=learned, young=young, said_of_papers=said_of_papers, until=_break(reader, now, *pause),
+        request, "preferences.html", status=digest_preview.status if digest_preview else status,
+        headers=digest_preview.headers if digest_preview else None, preview=digest_preview, reader=reader,
+        form=form, message=message, feedback_message=feedback_message,
+        learned=overview, young=young, until=_pause_form(reader, now, *pause),
         links=_links(request, reader, now), zones=forms.zones(),
         token=request.path_params["token"],
         history=[
-            (delivery, _view_link(request, delivery, reader) if delivery.id in kept else "")
+            (delivery, _view_link(request, delivery, reader) if delivery.id in stored else "")
             for delivery in history
         ],
         suggested=request.app.state.suggestions.matching("", now, 40),
@@ -379,14 +387,14 @@ def _preferences(
 
 
 def _links(request: Request, reader: Subscriber, now: datetime) -> dict[str, str]:
-    """Return the links beside the preferences. Those that download or erase everything are mailed instead."""
+    """Return the links of the preferences page. Links to download or erase data are mailed instead."""
     app: Application = request.app.state.paperboy
     purposes = (Purpose.PREFERENCES, Purpose.UNSUBSCRIBE)
     links = {
         purpose.value: f"/{purpose}/{app.signer.token(purpose, reader.id or 0, now, epoch=reader.link_epoch)}"
         for purpose in purposes
     }
-    return {**links, "feed": feeds.path_of(app, reader)}
+    return {**links, "feed": feed_path(app, reader)}
 
 
 def _view_link(request: Request, delivery: Delivery, reader: Subscriber) -> str:

@@ -92,7 +92,7 @@ for (const field of document.querySelectorAll("input[data-most]")) {
     if (!(field.files[0]?.size > Number(field.dataset.most))) return;
     const shown = Object.assign(document.createElement("p"), {
       className: "problem", id: "problem-" + field.id, role: "alert",
-      textContent: "This file is too large: please export fewer papers at once, a collection for example.",
+      textContent: "This file is too large. Please export fewer papers at once, for example one collection.",
     });
     field.after(shown);
     field.setAttribute("aria-invalid", "true");

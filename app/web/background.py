@@ -1,0 +1,50 @@
+"""Send mails after the response, so that its time does not tell whether there was one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import structlog
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+
+from app import clock, pipeline
+from app.application import Application
+from app.errors import TooManyRequests
+from app.web.work_limits import Capacity
+
+log = structlog.get_logger(__name__)
+
+ANSWER_DELAY = 2.0  # seconds, on average; used when strangers can reach the service
+_RANDOM = random.SystemRandom()
+
+
+def send_mails(request: Request, delivery_ids: list[int]) -> None:
+    """Send these mails now if a slot is free. Otherwise the next run of the scheduler sends them."""
+    app: Application = request.app.state.paperboy
+    _with_mail_slot(request, lambda: pipeline.send_pending(app, clock.utcnow(), ids=delivery_ids))
+
+
+async def answer_form(request: Request, request_id: int) -> None:
+    """Process a stored form after a random delay, if a slot is free. Otherwise the scheduler does.
+
+    Without the delay, the next request would wait while a mail is sent, and so reveal that there was one.
+    """
+    app: Application = request.app.state.paperboy
+    await asyncio.sleep(request.app.state.answer_delay * _RANDOM.uniform(0.5, 1.5))
+    await run_in_threadpool(
+        _with_mail_slot, request, lambda: pipeline.answer_requests(app, clock.utcnow(), [request_id])
+    )
+
+
+def _with_mail_slot(request: Request, send: Callable[[], object]) -> None:
+    capacity: Capacity = request.app.state.capacity
+    try:
+        with capacity.mails.take():
+            send()
+    except TooManyRequests:
+        log.info("no free slot for mails: left to the scheduler")
+    except Exception:
+        log.exception("mails not sent after the response: the scheduler tries again")

@@ -1,0 +1,54 @@
+"""A subscriber's feedback as the preferences pages show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlmodel import Session
+
+from app import subscribers
+from app.relevance import query_language, user_profile
+from app.types import Feedback, Interest
+
+AUTHORS_SHOWN = 30
+# Shown after a redirect to the preferences, by the name in the URL.
+MESSAGES = {
+    "removed": "Removed.",
+    "weighed": "Saved.",
+    "forgotten": "Your feedback was deleted. Your digests are now based on your interests only.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackOverview:
+    """Liked and disliked papers of a subscriber, and the authors of the liked ones."""
+
+    liked: tuple[Feedback, ...]
+    disliked: tuple[Feedback, ...]
+    authors: tuple[tuple[str, int], ...]  # name and number of liked papers
+    more_authors: int  # not in `authors`
+    followed: frozenset[str]  # those of `authors` whom the subscriber follows
+    ignored: tuple[str, ...]  # authors of liked papers who do not count as liked
+
+
+def overview(session: Session, subscriber_id: int) -> FeedbackOverview:
+    """Load the overview of a subscriber."""
+    feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
+    authors = user_profile.liked_authors(feedback)
+    reader = subscribers.get(session, subscriber_id)
+    interests = subscribers.preferences_of(session, reader).interests
+    return FeedbackOverview(
+        liked=tuple(item for item in feedback if item.liked),
+        disliked=tuple(item for item in feedback if not item.liked),
+        authors=tuple(authors[:AUTHORS_SHOWN]),
+        more_authors=max(0, len(authors) - AUTHORS_SHOWN),
+        followed=frozenset(followed_authors((name for name, _ in authors), interests)),
+        ignored=tuple(reader.ignored_authors),
+    )
+
+
+def followed_authors(names: Iterable[str], interests: Iterable[Interest]) -> list[str]:
+    """Return the authors among `names` who are an interest by themselves."""
+    texts = {interest.text.casefold() for interest in interests}
+    return [name for name in names if query_language.query_for("author", name).casefold() in texts]
