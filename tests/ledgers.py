@@ -69,7 +69,7 @@ def fill(engine: Engine, readers: int = READERS, days: int = DAYS) -> None:
         connection.commit()
     if postgres:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("VACUUM (ANALYZE) delivery, contents, event, subscriber")
+            connection.exec_driver_sql("VACUUM (ANALYZE) delivery, digest_content, event, subscriber")
     engine.dispose()  # with the settings of its connections
 
 
