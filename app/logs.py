@@ -73,6 +73,8 @@ def _form(as_json: bool) -> list[Processor]:
 def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:
     """Remove the second, coloured copy of uvicorn's messages. A structlog processor."""
     event.pop("color_message", None)
+    if "_record" in event:
+        event.pop("message", None)  # the same text again, if another handler has formatted the record before
     return event
 
 

@@ -82,7 +82,7 @@ def test_a_single_mail_changes_no_setting_and_leaves_nothing(
 
 COUNT_ARENAS = """
 import ctypes, os, threading
-from app import interpreter
+from app.runtime import interpreter
 interpreter.limit_malloc_arenas()
 all_at_once = threading.Barrier(12)
 def work():

@@ -84,7 +84,10 @@ def test_one_of_two_machines_has_a_wrong_clock(
     clocks = [ahead, timedelta()] if wrong == "first" else [timedelta(), ahead]
     first = start(now, clock_ahead=clocks[0], **elsewhere)
     relay.reached()
-    names += reckoning.queue(app, now, 4, first=6, give_up_at=tomorrow)
+    # Where only the second clock is ahead, the first does not claim these: by its clock they are not due yet.
+    only_second = not is_postgres(app) and ahead > timedelta()
+    due = now + WRONG / 2 if only_second else now
+    names += reckoning.queue(app, due, 4, first=6, give_up_at=tomorrow)
     second = start(now, clock_ahead=clocks[1], settings=ONE).counts()
     assert second == ({"sent": 4} if is_postgres(app) or ahead > timedelta() else {})
     assert reckoning.doubtful(app) == set()
