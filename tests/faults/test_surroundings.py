@@ -76,8 +76,6 @@ def test_a_relay_and_a_database_that_take_their_time(
     app: Application, relay: Sink, now: datetime, start: Starter
 ) -> None:
     """A reply takes 61 s, and the database is locked for 30 of them: both are waited for."""
-    if app.db.url.get_backend_name() != "sqlite":
-        pytest.skip("a minute of waiting, which SQLite's tests do for both")
     names = reckoning.queue(app, now, 8)
     relay.on("end", late=61, times=1, to="reader2@example.org")
     relay.on("end", tell=True, times=1, after=2)
