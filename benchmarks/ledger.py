@@ -31,9 +31,9 @@ from app.settings import UncertainPolicy
 from app.storage import database
 from app.storage.models import Delivery, Event
 from app.types import SendOutcome, SendResult, Skip
-from tests import ledgers
+from tests.support import large_ledger
 
-NOW = ledgers.LAST_HOUR + timedelta(minutes=5)
+NOW = large_ledger.LAST_HOUR + timedelta(minutes=5)
 TIMES = 3
 NEW = (
     "CREATE INDEX ix_subscriber_due ON subscriber (state, next_due_at, id)",
@@ -132,10 +132,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--database", choices=("postgres", "sqlite"), default="postgres")
-    parser.add_argument("--readers", type=int, default=ledgers.READERS)
+    parser.add_argument("--readers", type=int, default=large_ledger.READERS)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, _database(asked.database, Path(folder)) as database:
-        ledgers.fill(database.engine, asked.readers)
+        large_ledger.fill(database.engine, asked.readers)
         _compare(database)
 
 

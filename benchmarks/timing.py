@@ -35,7 +35,7 @@ from app.subscribers import Preferences
 from app.types import Interest
 from app.web.background import ANSWER_DELAY
 from benchmarks import workload
-from tests.mailserver import MailServer
+from tests.support.mail_server import MailServer
 
 PEER = "127.0.0.1"  # believed when it says whom it asks for: every request is another visitor's
 KINDS = ("unknown", "reader", "suppressed")

@@ -40,8 +40,8 @@ from app.storage.models import Listing, Paper, Source, VoteCount
 from app.subscribers import Preferences
 from app.types import Interest, SourceKind
 from benchmarks import workload
-from tests import weight
-from tests.corpora import COMMON, SUBJECTS
+from tests.support import page_weight
+from tests.support.sample_archive import COMMON, SUBJECTS
 
 A_DAY = 100
 PAPERS, ROUNDS = 10_000, 400
@@ -68,7 +68,8 @@ def _add(session: Session, source_id: int, numbers: range, dice: random.Random, 
         {
             "id": number + 1, "title_key": str(number), "content_hash": "", "arxiv_id": f"2611.{number:05}",
             "first_listed_on": day, "last_listed_on": day, "created_at": now, "updated_at": now,
-            "authors": [weight.prose(dice, 2), weight.prose(dice, 2)], "author_count": 5, **_said(dice),
+            "authors": [page_weight.prose(dice, 2), page_weight.prose(dice, 2)], "author_count": 5,
+            **_said(dice),
             "url": f"https://arxiv.org/abs/2611.{number:05}",
             "pdf_url": f"https://arxiv.org/pdf/2611.{number:05}",
         }
@@ -97,7 +98,7 @@ def _said(dice: random.Random) -> dict[str, object]:
     )
     words = dice.sample(own, 3)
     title = f"{' '.join(words).title()} in {subject.title()} {dice.randrange(1000)}"
-    said = {"title": title, "abstract": " ".join(sentences), "tldr": weight.prose(dice, 28)}
+    said = {"title": title, "abstract": " ".join(sentences), "tldr": page_weight.prose(dice, 28)}
     return said | {"keywords": [subject, words[0]]}
 
 
@@ -145,7 +146,7 @@ def served(folder: Path) -> Iterator[str]:
 
 def measure(
     url: str, day: str, preferences: str, rounds: int
-) -> tuple[dict[str, list[float]], dict[str, weight.Weight]]:
+) -> tuple[dict[str, list[float]], dict[str, page_weight.Weight]]:
     """Milliseconds from question to whole answer, by page; and what each page weighs."""
     typed, visitors, papers = interests(), itertools.count(), itertools.count(1)
     with httpx.Client(base_url=url, timeout=60) as client:
@@ -179,7 +180,7 @@ def measure(
             for name, ask in asks.items():
                 found[name].append(_timed(ask))
         paths = {name: str(ask().url) for name, ask in asks.items() if name not in ("empty", "preview")}
-        return found, {name: weight.weigh(client, path) for name, path in paths.items()}
+        return found, {name: page_weight.weigh(client, path) for name, path in paths.items()}
 
 
 def ipv6(number: int) -> str:
@@ -204,12 +205,14 @@ def _timed(ask: Callable[[], httpx.Response]) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def figures(found: dict[str, list[float]], weights: dict[str, weight.Weight]) -> dict[str, dict[str, float]]:
+def figures(
+    found: dict[str, list[float]], weights: dict[str, page_weight.Weight]
+) -> dict[str, dict[str, float]]:
     """The median and the 95th percentile of each page in milliseconds, and the medians' ratio to nothing.
 
     And thousands of bytes: as they are sent, and of the page itself.
     """
-    nothing_sent = weight.Weight(0, 0)
+    nothing_sent = page_weight.Weight(0, 0)
     nothing = statistics.median(found["empty"])
     return {
         name: {

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from app.web.templating import STATIC
-from tests import live
+from tests.support import running_app
 
 WIDTH, HEIGHT = 1200, 630  # what Open Graph's readers crop least
 STYLE = """
@@ -53,11 +53,11 @@ def drawing() -> str:
 
 
 def run(target: Path) -> int:
-    executable = live.chromium()
+    executable = running_app.chromium()
     if executable is None:
         print("No Chromium was found. Set PAPERBOY_CHROMIUM to where yours is.", file=sys.stderr)
         return 1
-    with live.browsing(executable) as browser:
+    with running_app.browsing(executable) as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.set_content(drawing())
         page.screenshot(path=target)

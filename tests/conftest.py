@@ -23,8 +23,8 @@ from app import main
 from app.application import Application
 from app.settings import Settings
 from app.storage import database
-from tests import live
-from tests.mailserver import MailServer
+from tests.support import running_app
+from tests.support.mail_server import MailServer
 
 # No test fails because the machine is busy.
 hypothesis.settings.register_profile("paperboy", deadline=None)
@@ -32,7 +32,14 @@ hypothesis.settings.load_profile("paperboy")
 
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SECRET = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
-TAKE_LONG = ("faults", "realdata", "test_cli.py", "test_demo.py", "test_migrations.py", "test_query_plans.py")
+TAKE_LONG = (
+    "faults",
+    "realdata",
+    "test_commands.py",
+    "test_demo.py",
+    "test_migrations.py",
+    "test_query_plans.py",
+)
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
 
 
@@ -165,11 +172,11 @@ def now() -> datetime:
 
 
 @pytest.fixture
-def live_server(settings: Settings) -> Iterator[live.Live]:
+def live_server(settings: Settings) -> Iterator[running_app.Live]:
     """The real application, served on a free port of this machine, with links that lead there."""
-    bound = live.free_socket()
+    bound = running_app.free_socket()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     built = main.build(settings.model_copy(update={"base_url": url}))
-    with live.served(main.create_app(built), bound):
-        yield live.Live(url, built)
+    with running_app.served(main.create_app(built), bound):
+        yield running_app.Live(url, built)
     built.db.dispose()

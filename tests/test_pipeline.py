@@ -23,9 +23,9 @@ from app.relevance.query_language import Query
 from app.storage.models import Delivery, DeliveryState, Event, JobRun, Merge, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, Digest, Interest, PaperRecord, ParseResult, Skip
-from tests import shelves
 from tests.conftest import NOW
-from tests.mailserver import MailServer
+from tests.support import factories
+from tests.support.mail_server import MailServer
 
 TODAY = NOW.date()
 AGENTS = "Language Agents that Plan"
@@ -36,10 +36,10 @@ VIDEO = "Video Diffusion in Real Time"
 def app(app: Application) -> Application:
     """Return the application with two papers of today, and Alice, who is due at eight and likes agents."""
     with app.db.write() as session:
-        source = shelves.source(session, NOW)
+        source = factories.source(session, NOW)
         for title in (AGENTS, VIDEO):
-            shelves.paper(session, source, title, TODAY, NOW, abstract=f"{title}, at last.")
-        shelves.reader(session, "alice@example.org", ["language agents"], NOW)
+            factories.paper(session, source, title, TODAY, NOW, abstract=f"{title}, at last.")
+        factories.reader(session, "alice@example.org", ["language agents"], NOW)
     return app
 
 
@@ -53,14 +53,14 @@ def deliveries(app: Application) -> list[Delivery]:
 
 
 def titles(app: Application, delivery: Delivery) -> list[str]:
-    return [pick.title for pick in shelves.digest(app, delivery).picks]
+    return [pick.title for pick in factories.digest(app, delivery).picks]
 
 
 def list_paper(app: Application, title: str, day: date) -> None:
     with app.db.write() as session:
-        source = session.exec(select(shelves.Source)).first()
+        source = session.exec(select(factories.Source)).first()
         assert source
-        shelves.paper(session, source, title, day, NOW, abstract=f"{title}, at last.")
+        factories.paper(session, source, title, day, NOW, abstract=f"{title}, at last.")
 
 
 def test_a_due_reader_gets_what_matches(app: Application) -> None:
@@ -68,7 +68,7 @@ def test_a_due_reader_gets_what_matches(app: Application) -> None:
     assert plan(app, NOW) == {"planned": 1}
     (delivery,) = deliveries(app)
     assert titles(app, delivery) == [AGENTS]
-    assert "Language Agents" in shelves.digest(app, delivery).picks[0].reason
+    assert "Language Agents" in factories.digest(app, delivery).picks[0].reason
     with app.db.read() as session:
         alice = session.exec(select(Subscriber)).one()
     assert alice.next_due_at == datetime(2026, 11, 21, 8, tzinfo=NOW.tzinfo)
@@ -86,7 +86,7 @@ def test_two_processes_plan_one_digest_each_reader(app: Application) -> None:
     """Two concurrent runs on one database plan every reader exactly once."""
     with app.db.write() as session:
         for number in range(30):
-            shelves.reader(session, f"reader{number}@example.org", [f"agents {number}"], NOW)
+            factories.reader(session, f"reader{number}@example.org", [f"agents {number}"], NOW)
     with ThreadPoolExecutor(4) as pool:
         planned = sum(pool.map(lambda _: plan(app, NOW), range(4)), start=Counter[str]())
     assert planned.total() == 31
@@ -112,13 +112,13 @@ def test_parting_papers_brings_none_back(app: Application) -> None:
     own = replace(page, arxiv_id="2611.00001", listed_on=None)
     later = NOW + timedelta(days=30)
     with app.db.write() as session:
-        reader = shelves.reader(session, "bob@example.org", ["pigeons"], NOW)
-        source = session.exec(select(shelves.Source)).one()
+        reader = factories.reader(session, "bob@example.org", ["pigeons"], NOW)
+        source = session.exec(select(factories.Source)).one()
         ingest.store(session, source, ParseResult(2, (own, page)), NOW)
     plan(app, NOW)
     with app.db.write() as session:
         merging.undo_merge(session, session.exec(select(Merge)).one().id or 0, NOW)
-        source = session.exec(select(shelves.Source)).one()
+        source = session.exec(select(factories.Source)).one()
         ingest.store(session, source, ParseResult(1, (replace(own, listed_on=later.date()),)), later)
     plan(app, later)
     states = [row.state for row in deliveries(app) if row.subscriber_id == reader]
@@ -146,9 +146,9 @@ def test_after_an_outage_one_digest_holds_what_was_missed(app: Application) -> N
 def test_two_interests_are_two_sections(app: Application) -> None:
     """Each of Bob's interests has its own section."""
     with app.db.write() as session:
-        bob = shelves.reader(session, "bob@example.org", ["video diffusion", "agents"], NOW)
+        bob = factories.reader(session, "bob@example.org", ["video diffusion", "agents"], NOW)
     plan(app, NOW)
-    (digest,) = [shelves.digest(app, row) for row in deliveries(app) if row.subscriber_id == bob]
+    (digest,) = [factories.digest(app, row) for row in deliveries(app) if row.subscriber_id == bob]
     assert [(section.interest, len(section.picks)) for section in digest.sections] == [
         ("video diffusion", 1),
         ("agents", 1),
@@ -158,7 +158,7 @@ def test_two_interests_are_two_sections(app: Application) -> None:
 def test_a_broken_reader_stops_no_other(app: Application) -> None:
     """An invalid interest is stored as the reason for Bob's skipped edition. Alice gets her mail."""
     with app.db.write() as session:
-        broken = shelves.reader(session, "carol@example.org", ["!!!"], NOW)
+        broken = factories.reader(session, "carol@example.org", ["!!!"], NOW)
     plan(app, NOW)
     by_reader = {row.subscriber_id: row for row in deliveries(app)}
     assert "something went wrong on our side, and was noted (InvalidInterest)" in by_reader[broken].reason
@@ -168,10 +168,10 @@ def test_a_broken_reader_stops_no_other(app: Application) -> None:
 def test_an_interest_that_cannot_be_understood_costs_itself_alone(app: Application) -> None:
     """Carol gets the papers of her other interest, and a note about the invalid one."""
     with app.db.write() as session:
-        carol = shelves.reader(session, "carol@example.org", ["!!!", "agents"], NOW)
+        carol = factories.reader(session, "carol@example.org", ["!!!", "agents"], NOW)
     plan(app, NOW)
     (delivery,) = [row for row in deliveries(app) if row.subscriber_id == carol]
-    digest = shelves.digest(app, delivery)
+    digest = factories.digest(app, delivery)
     assert [section.interest for section in digest.sections] == ["agents"]
     assert "left out: !!!. Please write it anew" in digest.note
 
@@ -179,7 +179,7 @@ def test_an_interest_that_cannot_be_understood_costs_itself_alone(app: Applicati
 def test_a_reader_who_cannot_be_planned_stops_no_other(app: Application) -> None:
     """Bob has an unknown time zone: Alice gets her mail, and Bob is retried in an hour."""
     with app.db.write() as session:
-        bob = shelves.reader(session, "bob@example.org", ["agents"], NOW, zone="Mars/Olympus")
+        bob = factories.reader(session, "bob@example.org", ["agents"], NOW, zone="Mars/Olympus")
     assert plan(app, NOW) == {"planned": 1, "not_planned": 1}
     with app.db.write() as session:
         row = session.get_one(Subscriber, bob)
@@ -227,7 +227,7 @@ def test_a_weekly_reader_looks_back_on_the_week(app: Application) -> None:
     list_paper(app, "Language Agents on Saturday", date(2026, 11, 14))
     with app.db.write() as session:
         weekly = {"cadence": Cadence.WEEKLY, "weekday": 4}
-        dave = shelves.reader(session, "dave@example.org", ["language agents"], NOW, **weekly)
+        dave = factories.reader(session, "dave@example.org", ["language agents"], NOW, **weekly)
     plan(app, NOW)
     (row,) = [row for row in deliveries(app) if row.subscriber_id == dave]
     assert set(titles(app, row)) == {AGENTS, "Language Agents on Saturday"}
@@ -250,7 +250,7 @@ def test_what_is_kept_for_the_next_digest_is_in_it(
     """A digest with too few papers is skipped only if its papers can still be in the next one."""
     list_paper(app, "Pigeons that Plan", listed)
     with app.db.write() as session:
-        bob = shelves.reader(session, "bob@example.org", ["pigeons"], NOW, min_papers=2, **rhythm)
+        bob = factories.reader(session, "bob@example.org", ["pigeons"], NOW, min_papers=2, **rhythm)
     plan(app, NOW)
     list_paper(app, "Pigeons that Remember", TODAY + timedelta(days=1))
     with app.db.read() as session:
@@ -264,7 +264,7 @@ def test_what_is_kept_for_the_next_digest_is_in_it(
     assert first == (["Pigeons that Remember", "Pigeons that Plan"] if waits else ["Pigeons that Plan"])
     assert [title for digest in digests for title in digest].count("Pigeons that Plan") == 1
     note = "No digest came on Friday, 20 November: 1 of at least 2 papers: kept for the next digest."
-    assert shelves.digest(app, sent[0]).note == (note if waits else "")
+    assert factories.digest(app, sent[0]).note == (note if waits else "")
 
 
 def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailServer) -> None:
@@ -312,10 +312,10 @@ def test_pruning_never_brings_a_paper_back(app: Application, minutes: int) -> No
     plan(app, NOW)
     later = NOW + timedelta(days=app.settings.retention_days, minutes=minutes)
     with app.db.write() as session:
-        paper = session.exec(select(shelves.Paper).where(shelves.Paper.title == AGENTS)).one()
+        paper = session.exec(select(factories.Paper).where(factories.Paper.title == AGENTS)).one()
         paper.last_listed_on = later.date()  # a source lists it again after all that time
         session.exec(
-            select(shelves.Listing).where(shelves.Listing.paper_id == paper.id)
+            select(factories.Listing).where(factories.Listing.paper_id == paper.id)
         ).one().listed_on = later.date()
     assert pipeline.prune(app, later)["deliveries"] == 1
     assert plan(app, later) == {"skipped": 1}
@@ -339,7 +339,7 @@ def test_pruning_goes_in_short_transactions(app: Application, monkeypatch: pytes
     """A stop between transactions keeps what is deleted. The next night continues."""
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     with app.db.write() as session:
-        reader = shelves.reader(session, "bob@example.org", [], NOW)
+        reader = factories.reader(session, "bob@example.org", [], NOW)
         days = [NOW - timedelta(days=500 + number) for number in range(5)]
         skips = [ledger.Entry(reader, f"{at:%Y-%m-%d}", at, Skip("quiet")) for at in days]
         ledger.add_entries(session, skips, days[0])

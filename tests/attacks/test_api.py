@@ -16,8 +16,8 @@ from app.storage.models import ApiKey, RateLimit, Scope, Subscriber
 from app.types import MailKind
 from app.web import work_limits
 from app.web.api.subscribers import INVITATIONS_AN_HOUR
-from tests.api.conftest import Call
 from tests.conftest import NOW
+from tests.web.api.conftest import Call
 
 MALLORY = {"email": "mallory@example.org", "consent": "none whatever", "interests": [{"text": "agents"}]}
 READ = {"interests": [{"text": "agents"}]}

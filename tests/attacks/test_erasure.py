@@ -18,8 +18,8 @@ from app.storage import audit_log
 from app.storage.models import InterestQuery, Subscriber, Suppression
 from app.subscribers import MatchedReferences, Preferences, SignUp, interests
 from app.types import Interest, MailKind, PaperRecord, SendOutcome, SendResult
-from tests import samples
-from tests.mailserver import MailServer
+from tests.support import sample_digest
+from tests.support.mail_server import MailServer
 
 WORD = "zyxquark"
 ADDRESS = f"{WORD}@example.org"
@@ -54,7 +54,7 @@ def join(session: Session, email: str, now: datetime, *wishes: str) -> int:
 
 def digest() -> object:
     """A digest whose sections, reasons, note and best title say the word."""
-    made = samples.digest("2026-11-20")
+    made = sample_digest.digest("2026-11-20")
     first = made.sections[0]
     pick = replace(first.picks[0], reason=f"matches “{WORD}” in the title")
     section = replace(first, interest=WORD, picks=(pick, *first.picks[1:]))

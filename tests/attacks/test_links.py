@@ -24,8 +24,8 @@ from app.storage import api_keys
 from app.storage.models import AuditEntry, Delivery, DeliveryState, Scope, SubscriberState
 from app.subscribers import Preferences
 from app.types import Interest, MailKind
-from tests import samples
-from tests.mailserver import MailServer, Received
+from tests.support import sample_digest
+from tests.support.mail_server import MailServer, Received
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
 LINK = re.compile(r"https://paperboy\.test(/([a-z]+)/[\w-]{51})")
@@ -77,7 +77,7 @@ def enter(session: Session, whose: int, edition: str) -> int:
     now = clock.utcnow()
     given = ledger.enqueue(
         session, subscriber_id=whose, kind=MailKind.DIGEST, edition=edition, due_at=now, now=now,
-        digest=samples.digest(edition),
+        digest=sample_digest.digest(edition),
     )  # fmt: skip
     assert given is not None
     return given

@@ -24,11 +24,11 @@ from app.settings import Settings
 from app.web import connection_limits, http_cache, work_limits
 from app.web.http_cache import KEEP_PAGES, STALE_PAGES, CachedResponse, ResponseCache
 from app.web.work_limits import WorkSlots
-from tests import live, shelves
 from tests.conftest import NOW, SECRET
-from tests.mailserver import MailServer
+from tests.support import factories, running_app
+from tests.support.mail_server import MailServer
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DESCRIPTORS = 256
 LIMIT = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}));"
 SERVE = LIMIT + "from app.cli import main; main()"
@@ -101,9 +101,9 @@ def test_a_slow_request_ends_at_its_deadline(
     monkeypatch.setattr(guarded, "deadlines", dict.fromkeys(connection_limits.ConnectionPhase, 0.05))
     lost = guarded.connection_lost
     monkeypatch.setattr(guarded, "connection_lost", lambda *values: (lost(*values), ended.set()))
-    bound = live.free_socket()
+    bound = running_app.free_socket()
     with (
-        live.served(main.create_app(app), bound, http=guarded),
+        running_app.served(main.create_app(app), bound, http=guarded),
         socket.create_connection(bound.getsockname()) as slow,
     ):
         slow.sendall(sent)
@@ -129,8 +129,8 @@ def test_public_pages_are_built_once_a_minute(
 ) -> None:
     """Each cost 23 to 43 ms, for whoever asked as often as they liked; who has a page gets none again."""
     with app.db.write() as session:
-        source = shelves.source(session, NOW)
-        number = shelves.paper(session, source, "Language Agents", NOW.date(), NOW, abstract="At last.")
+        source = factories.source(session, NOW)
+        number = factories.paper(session, source, "Language Agents", NOW.date(), NOW, abstract="At last.")
     read = queries.candidates, queries.most_voted, queries.paper_views
     calls: list[str] = []
     for each in read:
@@ -163,8 +163,8 @@ def test_a_form_with_mistakes_is_nobody_elses(app: Application, client: TestClie
 def test_a_visitor_who_asks_for_ever_other_pages_is_limited(app: Application, client: TestClient) -> None:
     """Pages in the cache are not counted: the front page goes on."""
     with app.db.write() as session:
-        source = shelves.source(session, NOW)
-        shelves.paper(session, source, "Language Agents", NOW.date(), NOW)
+        source = factories.source(session, NOW)
+        factories.paper(session, source, "Language Agents", NOW.date(), NOW)
     assert client.get("/").status_code == 200
     limit = client.app.state.capacity.page_limit  # type: ignore[attr-defined]
     for _ in range(work_limits.PAGES_A_MINUTE - 1):

@@ -20,8 +20,8 @@ from app.delivery.sender import TUNE_FROM
 from app.runtime import interpreter
 from app.settings import Settings
 from app.types import MailKind
-from tests.mailserver import MailServer
-from tests.test_deliver import queue
+from tests.delivery.ledger.test_ledger import queue
+from tests.support.mail_server import MailServer
 
 pytestmark = pytest.mark.once
 

@@ -35,11 +35,11 @@ from app.scheduler import Job
 from app.storage import locks
 from app.storage.models import GeneratedSummary, JobRun, Lock, Paper, Source
 from app.types import ParseResult, SourceKind
-from tests import shelves
-from tests.attacks.stranger import Stranger
-from tests.peer import Peer
-from tests.sources import answers
-from tests.test_presence import DEAD
+from tests.delivery.test_presence import DEAD
+from tests.papers.sources import responses
+from tests.support import factories
+from tests.support.hostile_server import Stranger
+from tests.support.http_server import Peer
 
 HERE = ("127.0.0.0/8",)
 PUBLIC = "93.184.215.14"
@@ -182,7 +182,7 @@ def test_the_next_poll_is_postponed_before_a_poll(app: Application, now: datetim
 
     def handler(_request: httpx.Request) -> httpx.Response:
         during_poll.append(source(app, number))
-        return httpx.Response(200, text=answers.RSS)
+        return httpx.Response(200, text=responses.RSS)
 
     pipeline.refresh(on(app, handler), now)
     (during,) = during_poll
@@ -202,7 +202,7 @@ def test_a_source_that_kills_the_process_is_polled_less_and_less(app: Applicatio
         if request.headers["host"] == "bomb.test":
             deaths.append(len(deaths))
             raise Killed
-        return httpx.Response(200, text=answers.RSS)
+        return httpx.Response(200, text=responses.RSS)
 
     for minutes in range(0, 6 * 60, 5):
         with suppress(Killed):
@@ -221,7 +221,7 @@ def test_a_process_that_was_killed_delays_no_source(app: Application, now: datet
     with app.db.write() as session:
         lease = source_registry.lease_of(source_registry.get(session, number))
         assert locks.acquire(session, lease, DEAD, now, timedelta(minutes=15))
-    assert pipeline.refresh(on(app, lambda _: httpx.Response(200, text=answers.RSS)), now).polled
+    assert pipeline.refresh(on(app, lambda _: httpx.Response(200, text=responses.RSS)), now).polled
     assert source(app, number).polled_at == now
 
 
@@ -234,7 +234,7 @@ def test_sources_are_due_by_the_databases_clock(
     [number] = feeds(app, now, "https://birds.test/rss")
     right = clock.system_time
     monkeypatch.setattr(clock, "system_time", lambda: right() + timedelta(days=1))
-    pipeline.refresh(on(app, lambda _: httpx.Response(200, text=answers.RSS)), now + timedelta(days=1))
+    pipeline.refresh(on(app, lambda _: httpx.Response(200, text=responses.RSS)), now + timedelta(days=1))
     polled_at = source(app, number).polled_at
     assert polled_at
     assert abs(polled_at - now) < timedelta(minutes=1)
@@ -312,8 +312,8 @@ def test_a_source_has_a_deadline_in_each_run(
         if day == "2026-11-19":
             passed[0] += 601
             await asyncio.Event().wait()
-        row = answers.hf_row(f"2611.000{day[-2:]}", f"Of {day}", submittedOnDailyAt=f"{day}T01:00:00Z")
-        return httpx.Response(200, text=answers.hf(row))
+        row = responses.hf_row(f"2611.000{day[-2:]}", f"Of {day}", submittedOnDailyAt=f"{day}T01:00:00Z")
+        return httpx.Response(200, text=responses.hf(row))
 
     app = replace(app, http=HttpTransport(httpx.MockTransport(handler)))
     with app.db.write() as session:
@@ -327,7 +327,7 @@ def test_a_source_has_a_deadline_in_each_run(
 
 def test_all_of_arxiv_shares_one_lease(app: Application, now: datetime) -> None:
     """Its terms allow one connection, so all its interfaces share one lease."""
-    peer = Peer(httpx.Response(200, text=answers.RSS))
+    peer = Peer(httpx.Response(200, text=responses.RSS))
     app = replace(app, http=HttpTransport(httpx.MockTransport(peer), _at_once, _resolve))
     with app.db.write() as session:
         source_registry.add(session, "Query", SourceKind.ARXIV, {"query": "all:owl"}, now)
@@ -402,7 +402,7 @@ def test_stopping_does_not_wait_for_a_feed_that_is_being_read(
         return ParseResult(0, ())
 
     monkeypatch.setattr(feed, "parse", parse)
-    pipeline.refresh(on(app, lambda _: httpx.Response(200, text=answers.RSS)), now)
+    pipeline.refresh(on(app, lambda _: httpx.Response(200, text=responses.RSS)), now)
     assert not read.is_set()
     stopped.set()
     assert "stopped" in (source(app, number).last_error or "")
@@ -430,8 +430,8 @@ def test_stopping_does_not_wait_for_a_name_server(
 def test_stopping_interrupts_a_language_model(app: Application, now: datetime) -> None:
     """The next run asks about the paper again."""
     with app.db.write() as session:
-        shelf = shelves.source(session, now)
-        shelves.paper(session, shelf, "Bookmark", now=now, abstract="We keep pages.", listed_on=now.date())
+        shelf = factories.source(session, now)
+        factories.paper(session, shelf, "Bookmark", now=now, abstract="We keep pages.", listed_on=now.date())
 
     async def never(_request: httpx.Request) -> httpx.Response:
         app.stopping.set()

@@ -24,8 +24,8 @@ from app.papers.sources import arxiv, feed, huggingface, jsonl, saved_pages
 from app.relevance import query_language
 from app.text import abbreviations, sanitize, summarizer, tokenizer
 from tests.bounces import mails
-from tests.mutations import distorted, mutated, pumped
-from tests.sources import answers
+from tests.papers.sources import responses
+from tests.support.mutations import distorted, mutated, pumped
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(3_000)]
 
@@ -157,13 +157,13 @@ def of_hook(shape: str) -> Parser:
 
 
 PARSERS = {
-    "arxiv": Parser(arxiv.parse, answers.api(answers.api_entry()).encode(), XML, SOURCE),
-    "arxiv-feed": Parser(arxiv.parse_feed, answers.feed(answers.feed_entry()).encode(), XML, SOURCE),
-    "feed": Parser(feed.parse, answers.RSS.encode(), XML, SOURCE),
-    "huggingface": Parser(huggingface.parse, answers.hf(answers.hf_row()).encode(), JSON, SOURCE),
+    "arxiv": Parser(arxiv.parse, responses.api(responses.api_entry()).encode(), XML, SOURCE),
+    "arxiv-feed": Parser(arxiv.parse_feed, responses.feed(responses.feed_entry()).encode(), XML, SOURCE),
+    "feed": Parser(feed.parse, responses.RSS.encode(), XML, SOURCE),
+    "huggingface": Parser(huggingface.parse, responses.hf(responses.hf_row()).encode(), JSON, SOURCE),
     "jsonl": Parser(jsonl.parse, LINES, JSON, SOURCE),
-    "pages": Parser(of_pages, answers.PAGE.encode(), PARAGRAPHS, SOURCE),
-    "any": Parser(of_any_kind, answers.RSS.encode(), XML + JSON, SOURCE),
+    "pages": Parser(of_pages, responses.PAGE.encode(), PARAGRAPHS, SOURCE),
+    "any": Parser(of_any_kind, responses.RSS.encode(), XML + JSON, SOURCE),
     "bibtex": Parser(bibliography.parse_file, BIBTEX, BIB + TEX, (InvalidInput,)),
     "ris": Parser(bibliography.parse_file, RIS, (b"TY  - ", b"AU  - a\n", b"\n", b" "), (InvalidInput,)),
     "csl": Parser(bibliography.parse_file, CSL.encode(), JSON, (InvalidInput,)),

@@ -25,7 +25,7 @@ from app.subscribers import MatchedReferences, Preferences, SignUp
 from app.types import Interest, MailKind, PaperRecord
 from app.web.proof_of_work import Admission, Challenge
 from app.web.security import network
-from tests.mailserver import MailServer
+from tests.support.mail_server import MailServer
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.bounces import Kind, Notice, notices, parse_mail
 from app.delivery.smtp.responses import Reason
 from tests.bounces.mails import PERSONAL_MAIL, complaint, dsn, vacation
-from tests.mutations import mutated
+from tests.support.mutations import mutated
 
 US = "bounce+00112233445566778899aabbccddeeff01234567@paperboy.test"
 HEAD = f"From: Mail Delivery System <MAILER-DAEMON@mx.example.org>\nTo: <{US}>\nSubject: {{}}\n\n"

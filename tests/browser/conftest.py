@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests import live
+from tests.support import running_app
 
 expect.set_options(timeout=15_000)  # on a machine that has other work to do as well
 
@@ -18,15 +18,15 @@ def browser() -> Iterator[Browser]:
     """A real, headless Chromium; where there is none, the test is skipped, or fails if one is required.
 
     While it runs, Playwright keeps an event loop in this thread: what calls `asyncio.run` goes
-    through `live.elsewhere`.
+    through `running_app.elsewhere`.
     """
-    executable = live.chromium()
+    executable = running_app.chromium()
     if executable is None:
         missing = "no Chromium on this machine: install one, or set PAPERBOY_CHROMIUM to where it is"
         if os.environ.get("PAPERBOY_REQUIRE_BROWSER") == "1":
             pytest.fail(missing)
         pytest.skip(missing)
-    with live.browsing(executable) as running:
+    with running_app.browsing(executable) as running:
         yield running
 
 

@@ -10,7 +10,7 @@ from sqlmodel import select
 
 from app import clock
 from app.storage.models import FormSubmission, RateLimit
-from tests.live import Live
+from tests.support.running_app import Live
 
 pytestmark = pytest.mark.browser
 

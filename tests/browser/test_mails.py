@@ -12,8 +12,8 @@ from app.links import LinkSigner
 from app.mail.render import Renderer
 from app.settings import Settings
 from app.types import MailKind, MailRequest, Section
-from tests import samples
 from tests.browser import axe
+from tests.support import sample_digest
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
@@ -33,8 +33,8 @@ def mails(settings: Settings, now: datetime) -> dict[str, str]:
     long = {"postal_address": "1 " + "Example" * 12 + " Street, " * 9, "contact_address": LONG_ADDRESS}
     settings = settings.model_copy(update=long)
     signer = LinkSigner(settings.secret_keys, settings.base_url)
-    renderer, usual = Renderer(settings, signer), samples.digest()
-    hard = Section("x" * 90, (samples.pick(9, LATEX, authors="y" * 90, reason="z" * 90),))
+    renderer, usual = Renderer(settings, signer), sample_digest.digest()
+    hard = Section("x" * 90, (sample_digest.pick(9, LATEX, authors="y" * 90, reason="z" * 90),))
     digest = replace(usual, sections=(*usual.sections, hard))
     letter = MailRequest(42, MailKind.DIGEST, "2026-11-20", 7, LONG_ADDRESS, 0, now, digest)
     return {kind: renderer.render(letter._replace(kind=kind)).html for kind in MailKind}

@@ -19,9 +19,9 @@ from app.subscribers import Preferences
 from app.text import sanitize
 from app.types import Interest, MailKind, PaperRecord, ParseResult, Skip, SourceKind
 from app.web.pages import archive as web_papers
-from tests import samples
 from tests.browser import axe
-from tests.live import Live
+from tests.support import sample_digest
+from tests.support.running_app import Live
 
 pytestmark = pytest.mark.browser
 
@@ -68,7 +68,7 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         for edition, due_at in (("2026-11-19", now - timedelta(days=1)), ("2026-11-20", now)):
             digest_id = ledger.enqueue(
                 session, subscriber_id=alice, kind=MailKind.DIGEST, edition=edition, due_at=due_at, now=now,
-                digest=samples.digest(edition),
+                digest=sample_digest.digest(edition),
             )  # fmt: skip
         ledger.add_entries(session, [ledger.Entry(alice, "2026-11-18", now, Skip(LONG))], now)
 

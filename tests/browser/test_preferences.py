@@ -12,11 +12,11 @@ from app.links import Purpose
 from app.storage.models import SubscriberState
 from app.subscribers import Preferences
 from app.types import Interest
-from tests import shelves
 from tests.browser import axe
 from tests.browser.test_story import link_to
-from tests.live import Live
-from tests.mailserver import MailServer
+from tests.support import factories
+from tests.support.mail_server import MailServer
+from tests.support.running_app import Live
 
 pytestmark = pytest.mark.browser
 
@@ -30,7 +30,7 @@ def alice(live_server: Live) -> int:
     """A reader of a service that has a paper on agents."""
     now = clock.utcnow()
     with live_server.app.db.write() as session:
-        shelves.paper(session, shelves.source(session, now), "Language Agents", now.date(), now)
+        factories.paper(session, factories.source(session, now), "Language Agents", now.date(), now)
         return subscribers.add(session, "alice@example.org", WANTED, now - timedelta(days=2))
 
 

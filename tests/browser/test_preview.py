@@ -11,10 +11,10 @@ from sqlmodel import select
 
 from app import clock
 from app.storage.models import FormSubmission
-from tests import shelves
 from tests.browser import axe
 from tests.browser.test_pages import LONG
-from tests.live import Live
+from tests.support import factories
+from tests.support.running_app import Live
 
 pytestmark = pytest.mark.browser
 
@@ -28,14 +28,14 @@ def url(live_server: Live) -> str:
     """Where a service is that has papers on agents."""
     now = clock.utcnow()
     with live_server.app.db.write() as session:
-        source = shelves.source(session, now)
+        source = factories.source(session, now)
         for title in (AGENTS, HEBREW, f"{LONG} agents", "Video Diffusion"):
             votes = 90 if title == "Video Diffusion" else 10
-            shelves.paper(
+            factories.paper(
                 session, source, title, now.date(), now, votes, abstract=title, url="https://example.org"
             )
         day = now - timedelta(days=3)
-        shelves.paper(session, source, "Agents of Old", day.date(), day)
+        factories.paper(session, source, "Agents of Old", day.date(), day)
     return live_server.url
 
 

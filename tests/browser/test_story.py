@@ -19,8 +19,8 @@ from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.settings import Settings
 from app.storage.models import Subscriber, SubscriberState
-from tests import live
-from tests.mailserver import MailServer, Received
+from tests.support import running_app
+from tests.support.mail_server import MailServer, Received
 
 ALICE = "alice@example.org"
 FITTING = "Language Agents that Plan Ahead"
@@ -30,10 +30,10 @@ OTHER = "Folding Proteins on a Laptop"
 @contextmanager
 def service(settings: Settings) -> Iterator[tuple[Application, str]]:
     """The real application, served where its own links lead."""
-    bound = live.free_socket()
+    bound = running_app.free_socket()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     app = main.build(settings.model_copy(update={"base_url": url}))
-    with live.served(main.create_app(app), bound):
+    with running_app.served(main.create_app(app), bound):
         yield app, url
     app.db.dispose()
 
@@ -138,7 +138,7 @@ def said(app: Application) -> list[tuple[str, bool]]:
 
 def tick(app: Application, at: datetime) -> None:
     """What the schedule does in a thread of its own, too."""
-    live.elsewhere(lambda: pipeline.send_due(app, at))
+    running_app.elsewhere(lambda: pipeline.send_due(app, at))
 
 
 @pytest.mark.browser

@@ -9,30 +9,30 @@ import pytest
 
 from app.application import Application
 from app.settings import Settings
-from tests.faults import reckoning, senders, sink
+from tests.faults import checks, relay_process, sender_process
 
 CONNECTIONS = 3
 
 
 @pytest.fixture
-def relay(tmp_path: Path) -> Iterator[sink.Sink]:
+def relay(tmp_path: Path) -> Iterator[relay_process.Sink]:
     """The relay process that receives the mails."""
     folder = tmp_path / "relay"
     folder.mkdir()
-    with sink.running(folder) as running:
+    with relay_process.running(folder) as running:
         yield running
 
 
 @pytest.fixture
-def settings(settings: Settings, relay: sink.Sink) -> Settings:
+def settings(settings: Settings, relay: relay_process.Sink) -> Settings:
     """Settings that send to it over three connections."""
     return settings.model_copy(update={"smtp_port": relay.port, "smtp_connections": CONNECTIONS})
 
 
 @pytest.fixture
-def start(settings: Settings) -> Iterator[senders.Starter]:
+def start(settings: Settings) -> Iterator[sender_process.Starter]:
     """Return a function that starts a sender."""
-    with senders.starter(settings) as starter:
+    with sender_process.starter(settings) as starter:
         yield starter
 
 
@@ -40,4 +40,4 @@ def start(settings: Settings) -> Iterator[senders.Starter]:
 def conservation(app: Application) -> Iterator[None]:
     """Check after each test that every digest is in exactly one state and no sender left anything."""
     yield
-    reckoning.check_conservation(app)
+    checks.check_conservation(app)

@@ -15,9 +15,9 @@ from app.application import Application
 from app.delivery import ledger
 from app.settings import Settings, UncertainPolicy
 from app.storage.models import DeliveryState
-from tests.faults import reckoning
-from tests.faults.senders import Starter
-from tests.faults.sink import Sink
+from tests.faults import checks
+from tests.faults.relay_process import Sink
+from tests.faults.sender_process import Starter
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 WRONG = 25 * MINUTE  # more than a lease lasts
@@ -50,24 +50,24 @@ def test_leases_after_a_long_planning(
     app: Application, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
 ) -> None:
     """Planning took 25 minutes: leases begin when mails are claimed, and another machine takes none."""
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
     first = start(now, verb="send_due", planning_takes=WRONG, **elsewhere)
     relay.reached()
-    leased = [row.lease_until for row in reckoning.rows(app).values() if row.lease_until]
+    leased = [row.lease_until for row in checks.rows(app).values() if row.lease_until]
     assert min(leased) >= now + WRONG + ledger.LEASE
     assert start(now + WRONG + MINUTE).counts() == {}
-    assert reckoning.doubtful(app) == set()
+    assert checks.doubtful(app) == set()
     relay.go_on()
     assert first.counts()["sent"] == 8
-    reckoning.check_everybody(app, relay, names)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 8
 
 
 def wait_until_sent(app: Application, count: int) -> None:
     """Wait until so many mails are recorded as sent. The claim made before them has ended by then."""
     deadline = time.monotonic() + 30
-    while sum(row.state is DeliveryState.SENT for row in reckoning.rows(app).values()) < count:
+    while sum(row.state is DeliveryState.SENT for row in checks.rows(app).values()) < count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -89,19 +89,19 @@ def test_one_of_two_machines_has_a_wrong_clock(
     if not is_postgres(app) and wrong == "first":
         pytest.skip("SQLite has one machine: its clock may jump between one sender and the next")
     tomorrow = now + DAY / 2 if is_postgres(app) else None
-    names = reckoning.queue(app, now, 6, give_up_at=tomorrow)
+    names = checks.queue(app, now, 6, give_up_at=tomorrow)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
     clocks = [ahead, timedelta()] if wrong == "first" else [timedelta(), ahead]
     first = start(now, clock_ahead=clocks[0], **elsewhere)
     relay.reached()
     wait_until_sent(app, 3)
-    names += reckoning.queue(app, now, 4, first=6, give_up_at=tomorrow)
+    names += checks.queue(app, now, 4, first=6, give_up_at=tomorrow)
     second = start(now, clock_ahead=clocks[1], settings=ONE).counts()
     assert second == ({"sent": 4} if is_postgres(app) or ahead > timedelta() else {})
-    assert reckoning.doubtful(app) == set()
+    assert checks.doubtful(app) == set()
     relay.go_on()
     assert first.counts().get("sent", 0) == 10 - second.get("sent", 0)
-    reckoning.check_everybody(app, relay, names)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 10
 
 
@@ -109,15 +109,15 @@ def test_the_clock_of_the_database_jumps(
     app: Application, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
 ) -> None:
     """By a day, while a mail is in flight: the lock of its process says that the sender lives."""
-    names = reckoning.queue(app, now, 6)
+    names = checks.queue(app, now, 6)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
     first = start(now, **elsewhere)
     relay.reached()
     assert start(now, database_clock_ahead=DAY).counts() == {}
-    assert reckoning.doubtful(app) == set()
+    assert checks.doubtful(app) == set()
     relay.go_on()
     assert first.counts() == {"sent": 6}
-    reckoning.check_everybody(app, relay, names)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 6
 
 
@@ -125,7 +125,7 @@ def test_a_machine_that_is_gone(
     app: Application, relay: Sink, now: datetime, start: Starter, tmp_path: Path, elsewhere: dict[str, Any]
 ) -> None:
     """No process lock, and no journal: its mails are uncertain when the lease expires."""
-    names = reckoning.queue(app, now, 6)
+    names = checks.queue(app, now, 6)
     relay.on("end", tell=True, takes=True, times=1, to="reader3@example.org")
     first = start(now, **elsewhere)
     relay.reached()
@@ -133,11 +133,11 @@ def test_a_machine_that_is_gone(
     relay.go_on()
     for journal in (tmp_path / "elsewhere").iterdir():
         journal.unlink()
-    reckoning.restart(app, now + ledger.LEASE - MINUTE)
-    assert reckoning.doubtful(app) == set()
-    reckoning.restart(app, now + ledger.LEASE + MINUTE)
-    assert reckoning.doubtful(app) >= {"reader3", "reader4", "reader5"}
-    reckoning.settle(app, now + WRONG)
+    checks.restart(app, now + ledger.LEASE - MINUTE)
+    assert checks.doubtful(app) == set()
+    checks.restart(app, now + ledger.LEASE + MINUTE)
+    assert checks.doubtful(app) >= {"reader3", "reader4", "reader5"}
+    checks.settle(app, now + WRONG)
     assert set(relay.copies()) <= set(names)
     assert len(relay.copies()["reader3"]) == (1 if app.settings.uncertain is UncertainPolicy.HOLD else 2)
 
@@ -147,7 +147,7 @@ def test_a_lost_connection_is_no_death(
 ) -> None:
     """The database drops a sender's connections and its lock: the lease still protects its mails."""
     only_on_postgres(app)
-    names = reckoning.queue(app, now, 6)
+    names = checks.queue(app, now, 6)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
     first = start(now, **elsewhere)
     relay.reached()
@@ -159,7 +159,7 @@ def test_a_lost_connection_is_no_death(
             .where(others)
         )
     assert start(now + MINUTE).counts() == {}
-    assert reckoning.doubtful(app) == set()
+    assert checks.doubtful(app) == set()
     relay.go_on()
     assert first.counts() == {"sent": 6}
-    reckoning.check_everybody(app, relay, names)
+    checks.check_everybody(app, relay, names)

@@ -8,10 +8,10 @@ import pytest
 
 from app.application import Application
 from app.settings import Settings, UncertainPolicy
-from tests.faults import reckoning
+from tests.faults import checks
 from tests.faults.conftest import CONNECTIONS
-from tests.faults.senders import Death, Starter
-from tests.faults.sink import Sink
+from tests.faults.relay_process import Sink
+from tests.faults.sender_process import Death, Starter
 
 MINUTE = timedelta(minutes=1)
 ONE = {"smtp_connections": 1}
@@ -29,34 +29,34 @@ def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
 def check_aftermath(app: Application, relay: Sink, now: datetime, names: list[str], doubts: int) -> set[str]:
     """Check what the next sender finds a minute later; return whose mail was uncertain."""
     relay.behave()
-    reckoning.restart(app, now + MINUTE)
-    reckoning.check_conservation(app)
-    doubtful = reckoning.doubtful(app)
+    checks.restart(app, now + MINUTE)
+    checks.check_conservation(app)
+    doubtful = checks.doubtful(app)
     assert len(doubtful) <= doubts
-    sent = {name for name, state in reckoning.states(app).items() if state == "sent"}
+    sent = {name for name, state in checks.states(app).items() if state == "sent"}
     assert sent <= set(relay.copies()) <= sent | doubtful
-    reckoning.settle(app, now + 2 * MINUTE)
-    reckoning.check_everybody(app, relay, names)
+    checks.settle(app, now + 2 * MINUTE)
+    checks.check_everybody(app, relay, names)
     return doubtful
 
 
 @pytest.mark.parametrize("stage", COMMANDS)
 def test_before_a_body(app: Application, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
     """Killed at the first command: provably unsent, and pending again at once."""
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     relay.on(stage, tell=True)
     sender = start(now)
     relay.reached()
     sender.kill()
     relay.go_on()
     assert check_aftermath(app, relay, now, names, doubts=0) == set()
-    assert all(not row.possibly_delivered for row in reckoning.rows(app).values())
+    assert all(not row.possibly_delivered for row in checks.rows(app).values())
 
 
 @pytest.mark.parametrize("stage", COMMANDS[2:])
 def test_between_two_mails(app: Application, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
     """Killed at a command for the next mail: the reply to the one before may be on its way."""
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     relay.on(stage, tell=True, after=4)
     sender = start(now, settings=ONE)
     relay.reached()
@@ -71,7 +71,7 @@ def test_in_flight(
     app: Application, relay: Sink, now: datetime, start: Starter, stage: str, takes: bool
 ) -> None:
     """Killed while a body leaves or before its reply: only that mail is uncertain."""
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     if stage == "body":
         relay.on("body", tell=True, then="close", to="reader4@example.org", times=1)
         takes = False
@@ -83,12 +83,12 @@ def test_in_flight(
     relay.go_on()
     assert check_aftermath(app, relay, now, names, doubts=1) == {"reader4"}
     assert len(relay.copies().get("reader4", [])) == takes + (app.settings.uncertain == "resend")
-    assert [name for name, row in reckoning.rows(app).items() if row.possibly_delivered] == ["reader4"]
+    assert [name for name, row in checks.rows(app).items() if row.possibly_delivered] == ["reader4"]
 
 
 def test_all_connections_in_flight(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """Killed with a body on each connection: at most one mail per connection is uncertain."""
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     relay.on("end", tell=True, takes=True, times=CONNECTIONS)
     sender = start(now)
     in_flight = {relay.reached()["to"].partition("@")[0] for _ in range(CONNECTIONS)}
@@ -117,7 +117,7 @@ def test_killed_at_a_step_of_the_sender(
     app: Application, relay: Sink, now: datetime, start: Starter, death: Death
 ) -> None:
     """Right before or after steps that no relay sees."""
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     start(now, dies=death).dies()
     check_aftermath(app, relay, now, names, doubts=CONNECTIONS)
 
@@ -127,7 +127,7 @@ def test_with_a_synced_journal(
     app: Application, relay: Sink, now: datetime, start: Starter, when: str
 ) -> None:
     """Intended mails are told from mails that began, while the machine lives."""
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     start(now, dies=Death(f"{JOURNAL}.begin", when, 4), settings={"journal_fsync": True}).dies()
     check_aftermath(app, relay, now, names, doubts=CONNECTIONS)
 
@@ -145,7 +145,7 @@ def test_killed_during_recovery(
     app: Application, relay: Sink, now: datetime, start: Starter, death: Death
 ) -> None:
     """The next recovery has the same result."""
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     relay.on("end", tell=True, takes=True, to="reader4@example.org", times=1)
     sender = start(now, settings=ONE)
     relay.reached()

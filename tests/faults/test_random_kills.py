@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from app.application import Application
-from tests.faults import reckoning
+from tests.faults import checks
 from tests.faults.conftest import CONNECTIONS
-from tests.faults.senders import PATIENCE, Starter
-from tests.faults.sink import Sink
+from tests.faults.relay_process import Sink
+from tests.faults.sender_process import PATIENCE, Starter
 
 KILLS = {"sqlite": 500, "postgresql": 150}  # a sender on PostgreSQL takes longer to begin
 MINUTE = timedelta(minutes=1)
@@ -46,14 +46,14 @@ def test_killed_at_any_moment(
     kills, names, ever_in_doubt = 0, list[str](), set[str]()
     while kills < KILLS[app.db.url.get_backend_name()] // 2:
         now += MINUTE
-        names += reckoning.queue(app, now, MAILS - len(reckoning.waiting(app)), first=len(names))
-        before = reckoning.doubtful(app)
+        names += checks.queue(app, now, MAILS - len(checks.waiting(app)), first=len(names))
+        before = checks.doubtful(app)
         kills += kill(relay, start, now, chance)
-        reckoning.restart(app, now)
-        reckoning.check_conservation(app)
-        in_doubt = reckoning.doubtful(app) - before
+        checks.restart(app, now)
+        checks.check_conservation(app)
+        in_doubt = checks.doubtful(app) - before
         assert len(in_doubt) <= CONNECTIONS
         ever_in_doubt |= in_doubt
-    reckoning.settle(app, now + MINUTE)
-    reckoning.check_everybody(app, relay, names)
+    checks.settle(app, now + MINUTE)
+    checks.check_everybody(app, relay, names)
     assert len(ever_in_doubt) > kills / 10, "too few died with a mail in flight to tell anything"

@@ -14,9 +14,9 @@ from sqlalchemy import column, func, select, table, text
 
 from app.application import Application
 from app.storage.database import Database
-from tests.faults import reckoning
-from tests.faults.senders import PATIENCE, Starter
-from tests.faults.sink import Sink
+from tests.faults import checks
+from tests.faults.relay_process import Sink
+from tests.faults.sender_process import PATIENCE, Starter
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 ONE = {"smtp_connections": 1}
@@ -36,7 +36,7 @@ def locked(app: Application) -> Iterator[None]:
 
 def test_a_locked_database(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """For longer than the timeout, with mails in flight: their results are not lost."""
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     relay.on("end", tell=True, times=1, to="reader4@example.org")
     sender = start(now, constants={"app.storage.database:BUSY_TIMEOUT_MS": 300})
     relay.reached()
@@ -44,8 +44,8 @@ def test_a_locked_database(app: Application, relay: Sink, now: datetime, start: 
         relay.go_on()
         sender.process.join(3)
     sender.process.join(PATIENCE)
-    reckoning.settle(app, now + MINUTE)
-    reckoning.check_everybody(app, relay, names)
+    checks.settle(app, now + MINUTE)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 8
 
 
@@ -53,7 +53,7 @@ def test_a_database_that_goes_away(app: Application, relay: Sink, now: datetime,
     """It ends every connection with mails in flight: their results are written over new ones."""
     if app.db.url.get_backend_name() != "postgresql":
         pytest.skip("SQLite is in the process")
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     relay.on("end", tell=True, times=1, to="reader4@example.org")
     sender = start(now)
     relay.reached()
@@ -66,8 +66,8 @@ def test_a_database_that_goes_away(app: Application, relay: Sink, now: datetime,
         )
     relay.go_on()
     assert sender.counts() == {"sent": 8}
-    reckoning.settle(app, now + MINUTE)
-    reckoning.check_everybody(app, relay, names)
+    checks.settle(app, now + MINUTE)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 8
 
 
@@ -76,7 +76,7 @@ def test_a_relay_and_a_database_that_take_their_time(
     app: Application, relay: Sink, now: datetime, start: Starter
 ) -> None:
     """A reply takes 61 s, and the database is locked for 30 of them: both are waited for."""
-    names = reckoning.queue(app, now, 8)
+    names = checks.queue(app, now, 8)
     relay.on("end", late=61, times=1, to="reader2@example.org")
     relay.on("end", tell=True, times=1, after=2)
     sender = start(now)
@@ -85,7 +85,7 @@ def test_a_relay_and_a_database_that_take_their_time(
         relay.go_on()
         sender.process.join(30)
     assert sender.counts(patience=90) == {"sent": 8}
-    reckoning.check_everybody(app, relay, names)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 8
 
 
@@ -94,16 +94,16 @@ def test_a_clock_that_jumps_between_two_runs(
     app: Application, relay: Sink, now: datetime, start: Starter, jump: timedelta
 ) -> None:
     """A sender dies, the clock jumps an hour, and the next sender recovers."""
-    names = reckoning.queue(app, now - 2 * HOUR, 8)
+    names = checks.queue(app, now - 2 * HOUR, 8)
     relay.on("end", tell=True, takes=True, times=1, to="reader4@example.org")
     sender = start(now, settings=ONE)
     relay.reached()
     sender.kill()
     relay.go_on()
-    reckoning.restart(app, now + jump)
-    assert reckoning.doubtful(app) == {"reader4"}
-    reckoning.settle(app, now + jump)
-    reckoning.check_everybody(app, relay, names)
+    checks.restart(app, now + jump)
+    assert checks.doubtful(app) == {"reader4"}
+    checks.settle(app, now + jump)
+    checks.check_everybody(app, relay, names)
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR], ids=["back", "ahead"])
@@ -111,37 +111,37 @@ def test_a_clock_that_jumps_during_a_run(
     app: Application, relay: Sink, now: datetime, start: Starter, jump: timedelta
 ) -> None:
     """A sender whose clock is an hour off takes no mail of a living one, however old its lease."""
-    names = reckoning.queue(app, now - 2 * HOUR, 8)
+    names = checks.queue(app, now - 2 * HOUR, 8)
     relay.on("end", tell=True, times=1)
     first = start(now, settings=ONE)
     relay.reached()
     assert start(now + jump).counts() == {}
     relay.go_on()
     assert first.counts() == {"sent": 8}
-    reckoning.check_everybody(app, relay, names)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 8
 
 
 def test_two_senders(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """Together they send each mail once, even if one comes too late for any."""
-    names = reckoning.queue(app, now, 900)
+    names = checks.queue(app, now, 900)
     relay.talk(pace=0.002)
     both = [start(now), start(now)]
     assert sum(sender.counts().get("sent", 0) for sender in both) == len(relay.taken()) == 900
-    reckoning.check_everybody(app, relay, names)
+    checks.check_everybody(app, relay, names)
 
 
 def test_one_of_two_senders_dies(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """The other one goes on, and a third recovers the dead one's mails."""
-    names = reckoning.queue(app, now, 400)
+    names = checks.queue(app, now, 400)
     relay.talk(pace=0.002)
     first, second = start(now), start(now)
     first.is_killed_within(0.2)
     third = start(now + MINUTE)
     second.counts()
     third.counts()
-    reckoning.settle(app, now + 2 * MINUTE)
-    reckoning.check_everybody(app, relay, names)
+    checks.settle(app, now + 2 * MINUTE)
+    checks.check_everybody(app, relay, names)
 
 
 # --- no room
@@ -149,7 +149,7 @@ def test_one_of_two_senders_dies(app: Application, relay: Sink, now: datetime, s
 
 def test_files_that_cannot_grow(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """Sending stops before a body leaves, and says why."""
-    names = reckoning.queue(app, now, 60)
+    names = checks.queue(app, now, 60)
     small = {
         "app.delivery.journal:ALLOCATION": 2000,
         "app.delivery.ledger.sender_ledger:DATABASE_TIMEOUT": 1.0,
@@ -173,7 +173,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk(app: Application, relay: Sink, now: datetime, start: Starter, small_disk: Path) -> None:
     """The journal's disk is full: sending stops before a body leaves, says why, and loses nothing."""
-    names = reckoning.queue(app, now, 60)
+    names = checks.queue(app, now, 60)
     (small_disk / "other").write_bytes(bytes(56 * 1024))
     there = {"journal_dir": str(small_disk)}
     error = start(now, settings=there, constants={"app.delivery.journal:ALLOCATION": 2000}).error()
@@ -184,10 +184,10 @@ def test_a_full_disk(app: Application, relay: Sink, now: datetime, start: Starte
 
 def _check_stopped_in_time(app: Application, relay: Sink, now: datetime, names: list[str]) -> None:
     assert len(relay.taken()) < 60
-    reckoning.restart(app, now + MINUTE)
-    assert reckoning.doubtful(app) == set()
-    reckoning.settle(app, now + MINUTE)
-    reckoning.check_everybody(app, relay, names)
+    checks.restart(app, now + MINUTE)
+    assert checks.doubtful(app) == set()
+    checks.settle(app, now + MINUTE)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 60
 
 
@@ -196,7 +196,7 @@ def _check_stopped_in_time(app: Application, relay: Sink, now: datetime, names: 
 
 def test_asked_to_end(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
     """SIGTERM: mails in flight get their replies, nothing more begins, and the rest is pending again."""
-    names = reckoning.queue(app, now, 60)
+    names = checks.queue(app, now, 60)
     relay.on("end", tell=True, times=1, to="reader7@example.org")
     relay.talk(pace=0.05)
     worker = start(now, works=True, settings=ONE)
@@ -205,12 +205,12 @@ def test_asked_to_end(app: Application, relay: Sink, now: datetime, start: Start
     relay.go_on()
     assert worker.counts(patience=10) == {}
     assert 7 < len(relay.taken()) < 60
-    reckoning.check_conservation(app)
-    states = reckoning.states(app)
+    checks.check_conservation(app)
+    states = checks.states(app)
     assert set(states.values()) == {"sent", "pending"}
     assert {name for name, state in states.items() if state == "sent"} == set(relay.copies())
-    reckoning.settle(app, now + MINUTE)
-    reckoning.check_everybody(app, relay, names)
+    checks.settle(app, now + MINUTE)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 60
 
 
@@ -219,7 +219,7 @@ def test_asked_to_end_while_the_database_is_locked(
     app: Application, relay: Sink, now: datetime, start: Starter, stage: str
 ) -> None:
     """Results cannot be flushed: the journal says which mails were sent and which were not."""
-    names = reckoning.queue(app, now, 20)
+    names = checks.queue(app, now, 20)
     relay.on(stage, tell=True, late=0.5, times=1, after=5 if stage == "end" else 0)
     worker = start(now, works=True, settings=ONE, constants={"app.storage.database:BUSY_TIMEOUT_MS": 300})
     relay.reached()
@@ -228,11 +228,11 @@ def test_asked_to_end_while_the_database_is_locked(
         relay.go_on()
         worker.process.join(3)
     assert worker.counts() == {}
-    reckoning.restart(app, now + MINUTE)
-    reckoning.check_conservation(app)
-    assert reckoning.doubtful(app) == set()
-    reckoning.settle(app, now + MINUTE)
-    reckoning.check_everybody(app, relay, names)
+    checks.restart(app, now + MINUTE)
+    checks.check_conservation(app)
+    assert checks.doubtful(app) == set()
+    checks.settle(app, now + MINUTE)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 20
 
 
@@ -240,16 +240,16 @@ def test_asked_to_end_while_the_relay_hangs(
     app: Application, relay: Sink, now: datetime, start: Starter
 ) -> None:
     """A reply that does not come within ten seconds is not waited for: that mail is uncertain."""
-    names = reckoning.queue(app, now, 20)
+    names = checks.queue(app, now, 20)
     relay.on("end", tell=True, takes=True, mute=True, then="hang", times=1, to="reader7@example.org")
     worker = start(now, works=True, settings=ONE)
     relay.reached()
     worker.ask_to_end()
     relay.go_on()
     assert worker.counts(patience=15) == {}
-    reckoning.restart(app, now + MINUTE)
-    reckoning.check_conservation(app)
-    assert reckoning.doubtful(app) == {"reader7"}
-    reckoning.settle(app, now + HOUR)
-    reckoning.check_everybody(app, relay, names)
+    checks.restart(app, now + MINUTE)
+    checks.check_conservation(app)
+    assert checks.doubtful(app) == {"reader7"}
+    checks.settle(app, now + HOUR)
+    checks.check_everybody(app, relay, names)
     assert len(relay.taken()) == 21

@@ -14,7 +14,7 @@ import pytest
 from app.bounces import Kind, Notice, parse_mail
 from app.delivery.smtp import responses
 from tests.conftest import SHARED_DATA
-from tests.mutations import mutated
+from tests.support.mutations import mutated
 
 pytestmark = [pytest.mark.realdata, pytest.mark.timeout(400)]
 

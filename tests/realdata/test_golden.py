@@ -19,8 +19,8 @@ from app.digests.builder import DigestBuilder, DigestRequest
 from app.storage import database
 from app.storage.models import Subscriber
 from app.types import Digest
-from tests import shelves
 from tests.conftest import SHARED_DATA
+from tests.support import factories
 
 GOLDEN = Path(__file__).with_name("golden") / "digests.txt"
 DAYS = 10
@@ -43,7 +43,7 @@ def digests(app: Application) -> Iterator[str]:
     pipeline.learn(app, start)
     with app.db.write() as session:
         readers = {
-            name: shelves.reader(session, f"{name}@example.org", interests, start)
+            name: factories.reader(session, f"{name}@example.org", interests, start)
             for name, interests in READERS.items()
         }
     seen = {name: set[int]() for name in readers}

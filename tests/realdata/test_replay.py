@@ -18,9 +18,9 @@ from app.papers import queries
 from app.storage.models import Delivery, DeliveryState
 from app.subscribers.schedule import next_due
 from app.types import Cadence, EmptyDigestPolicy, MailKind
-from tests import shelves
 from tests.conftest import SHARED_DATA
-from tests.mailserver import MailServer
+from tests.support import factories
+from tests.support.mail_server import MailServer
 
 INTERESTS = [
     ["language agents", "tool use"],
@@ -56,7 +56,7 @@ def test_nobody_gets_a_paper_twice(app: Application, mail_server: MailServer) ->
         for number, (interests, rhythm) in enumerate(product(INTERESTS, RHYTHMS)):
             address = f"reader{number}@example.org"
             due = _first_due(start, **rhythm)
-            readers[address] = shelves.reader(session, address, interests, due, **rhythm)
+            readers[address] = factories.reader(session, address, interests, due, **rhythm)
     days = set()
     for day in sorted(files):
         for following in range(2 if day + DAY not in files else 1):

@@ -20,7 +20,7 @@ from app.types import Interest
 from app.web import forms, preview, templating, work_limits
 from app.web.preview import Previews
 from app.web.work_limits import WorkSlots
-from tests import shelves
+from tests.support import factories
 from tests.web.conftest import Link
 
 AGENTS, VIDEO = "Language Agents that <think> in $\\mathbb{R}^n$", "Video Diffusion in Real Time"
@@ -35,12 +35,12 @@ def shelf(app: Application) -> None:
     """Two papers of today, and one on agents on each of the three days before."""
     now = clock.utcnow()
     with app.db.write() as session:
-        source = shelves.source(session, now)
+        source = factories.source(session, now)
         for title in (AGENTS, VIDEO):
-            shelves.paper(session, source, title, now.date(), now, abstract=f"{title}, at last.")
+            factories.paper(session, source, title, now.date(), now, abstract=f"{title}, at last.")
         for back in (1, 2, 3):
             day = now - timedelta(days=back)
-            shelves.paper(session, source, f"Language Agents, Part {4 - back}", day.date(), day)
+            factories.paper(session, source, f"Language Agents, Part {4 - back}", day.date(), day)
 
 
 def looked(client: TestClient, *interests: str) -> str:
@@ -206,7 +206,9 @@ def test_authors_are_named_in_words(app: Application, client: TestClient) -> Non
     """Above their papers, and beside the form."""
     now = clock.utcnow()
     with app.db.write() as session:
-        shelves.paper(session, shelves.source(session, now), VIDEO, now.date(), now, authors=["Hongtao Wu"])
+        factories.paper(
+            session, factories.source(session, now), VIDEO, now.date(), now, authors=["Hongtao Wu"]
+        )
     said = looked(client, 'author:"Hongtao Wu"')
     assert re.findall(">(Papers by [^<]+)<", said) == ["Papers by Hongtao Wu"] * 2
 

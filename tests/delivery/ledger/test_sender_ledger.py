@@ -1,0 +1,424 @@
+"""SenderLedger: what it may send, what it records, and what it leaves for recovery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+from sqlmodel import Session
+
+from app import bounces
+from app.application import Application
+from app.delivery import journal, ledger
+from app.delivery.ledger import SenderLedger, sender_ledger
+from app.errors import JournalError
+from app.settings import Settings, UncertainPolicy
+from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
+from app.types import OutgoingMail, SendOutcome, SendResult
+from tests.delivery.ledger.test_ledger import queue, rows, states
+from tests.delivery.test_journal import Disk
+
+ACCEPTED = SendResult(SendOutcome.ACCEPTED, 250, "queued")
+
+
+class Clock:
+    """A monotonic clock that a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at = 1000.0
+        monkeypatch.setattr(sender_ledger, "monotonic", lambda: self.at)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger refreshes and flushes only when it is called."""
+    monkeypatch.setattr(sender_ledger, "REFRESH_INTERVAL", 3600.0)
+    monkeypatch.setattr(sender_ledger, "FLUSH_INTERVAL", 3600.0)
+
+
+@asynccontextmanager
+async def open_ledger(
+    app: Application, now: datetime, settings: Settings | None = None
+) -> AsyncIterator[SenderLedger]:
+    async with SenderLedger(
+        app.db, settings or app.settings, "host:1:abc", app.snapshots, lambda: now, bounces.record_refusal
+    ) as opened:
+        yield opened
+
+
+def mail(delivery_id: int) -> OutgoingMail:
+    return OutgoingMail(delivery_id, f"<{delivery_id}@paperboy.test>", "A subject", "", "", b"")
+
+
+def recover(app: Application, now: datetime) -> None:
+    ledger.recover(
+        app.db, Path(app.settings.journal_dir), now, UncertainPolicy.RESEND, bounces.record_refusal
+    )
+
+
+def journals(app: Application) -> list[Path]:
+    return list(Path(app.settings.journal_dir).iterdir())
+
+
+@pytest.mark.usefixtures("quiet")
+def test_results_are_flushed_and_unsent_mails_released(app: Application, now: datetime) -> None:
+    """The attempt of an unsent mail does not count; the journal is deleted."""
+    alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
+
+    async def run() -> dict[str, int]:
+        async with open_ledger(app, now) as sender:
+            assert len((await sender.claim()).requests) == 3
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
+            sender.record_unwritten(bob, SendResult(SendOutcome.UNSENDABLE, None, "no address"))
+        return sender.counts
+
+    assert asyncio.run(run()) == {"sent": 1, "failed": 1, "pending": 1}
+    assert states(app) == {"alice": "sent", "bob": "failed", "carol": "pending"}
+    deliveries = rows(app)
+    assert (deliveries["alice"].subject, deliveries["alice"].message_id) == ("A subject", "<1@paperboy.test>")
+    assert [row.attempts for row in deliveries.values()] == [1, 1, 0]
+    assert journals(app) == []
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_reader_who_leaves_after_the_claim_gets_no_mail(app: Application, now: datetime) -> None:
+    """After the next refresh the mail is withdrawn, and ends with the reason."""
+    alice, bob = queue(app, now, "alice", "bob")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            with app.db.write() as session:
+                session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
+            await sender.refresh()
+            assert not sender.commit(mail(alice))
+            sender.record(mail(alice), SendResult(SendOutcome.WITHDRAWN))
+            assert sender.commit(mail(bob))
+            sender.record(mail(bob), ACCEPTED)
+
+    asyncio.run(run())
+    assert states(app) == {"alice": "skipped", "bob": "sent"}
+    assert rows(app)["alice"].reason == "the reader is unsubscribed"
+
+
+@pytest.mark.usefixtures("quiet")
+def test_cancelled_while_it_is_in_flight(app: Application, now: datetime) -> None:
+    """The mail in flight is recorded as sent; the other one is withdrawn."""
+    alice, bob = queue(app, now, "alice", "bob")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            with app.db.write() as session:
+                assert ledger.cancel(session, "2026-11-20") == 2
+            await sender.refresh()
+            assert not sender.commit(mail(bob))
+            sender.record(mail(bob), SendResult(SendOutcome.WITHDRAWN))
+            sender.record(mail(alice), ACCEPTED)
+
+    asyncio.run(run())
+    assert states(app) == {"alice": "sent", "bob": "skipped"}
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_cancelled_mail_that_becomes_uncertain(app: Application, now: datetime) -> None:
+    """It stays uncertain, and is not sent again."""
+    (alice,) = queue(app, now, "alice")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            with app.db.write() as session:
+                ledger.cancel(session, "2026-11-20")
+            sender.record(mail(alice), SendResult(SendOutcome.UNCERTAIN, None, "the connection broke"))
+
+    asyncio.run(run())
+    assert states(app) == {"alice": "uncertain"}
+    assert rows(app)["alice"].next_attempt_at is None
+
+
+@pytest.mark.usefixtures("quiet")
+def test_cancelled_before_a_second_attempt(app: Application, now: datetime) -> None:
+    """A mail that may have arrived earlier stays uncertain, and is held."""
+    (alice,) = queue(app, now, "alice")
+    with app.db.write() as session:
+        session.get_one(Delivery, alice).possibly_delivered = True
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            with app.db.write() as session:
+                ledger.cancel(session, "2026-11-20")
+            await sender.refresh()
+            assert not sender.may_send(mail(alice))
+            sender.record(mail(alice), SendResult(SendOutcome.WITHDRAWN))
+
+    asyncio.run(run())
+    assert states(app) == {"alice": "uncertain"}
+    assert rows(app)["alice"].next_attempt_at is None
+    with app.db.write() as session:
+        ledger.resend(session, alice, now)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_an_uncertain_mail_is_released_as_uncertain(app: Application, now: datetime) -> None:
+    """A mail that may have arrived and was not tried again stays uncertain."""
+    (alice,) = queue(app, now, "alice")
+    with app.db.write() as session:
+        session.get_one(Delivery, alice).possibly_delivered = True
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+
+    asyncio.run(run())
+    assert states(app) == {"alice": "uncertain"}
+    assert rows(app)["alice"].next_attempt_at == now
+
+
+@pytest.mark.usefixtures("quiet")
+def test_nothing_is_sent_without_a_recent_refresh(app: Application, now: datetime, clock: Clock) -> None:
+    """Some seconds after the last successful refresh nothing leaves, until the next one succeeds."""
+    (alice,) = queue(app, now, "alice")
+
+    def rename(old: str, new: str) -> None:
+        with app.db.write() as session:
+            session.connection().exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            rename("suppression", "gone")
+            clock.at += sender_ledger.MAX_REFRESH_AGE - 1
+            with pytest.raises(Exception, match="suppression"):
+                await sender.refresh()
+            assert sender.stop_reason == ""
+            clock.at += 1
+            assert not sender.commit(mail(alice))
+            rename("gone", "suppression")
+            await sender.refresh()
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_living_sender_renews_its_lease(app: Application, now: datetime, clock: Clock) -> None:
+    """Mails are not taken over while the relay is slow."""
+    (alice,) = queue(app, now, "alice")
+
+    async def run() -> None:
+        later = now
+        async with SenderLedger(
+            app.db,
+            app.settings,
+            "host:1:abc",
+            app.snapshots,
+            clock=lambda: later,
+            on_failed=bounces.record_refusal,
+        ) as sender:
+            await sender.claim()
+            later = now + ledger.LEASE / 2
+            clock.at += ledger.LEASE.total_seconds() / 2
+            await sender.refresh()
+            assert rows(app)["alice"].lease_until == later + ledger.LEASE
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_mail_that_is_long_in_flight_is_shown_as_committing(app: Application, now: datetime) -> None:
+    """Two refreshes after its body left, its row is committing."""
+    (alice,) = queue(app, now, "alice")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            await sender.refresh()
+            assert states(app) == {"alice": "claimed"}
+            await sender.refresh()
+            assert states(app) == {"alice": "committing"}
+            sender.record(mail(alice), ACCEPTED)
+
+    asyncio.run(run())
+    assert states(app) == {"alice": "sent"}
+
+
+def failing(times: int, work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that fails a number of times, as if the database were away."""
+    failures_left = [times]
+
+    def attempt(*args: Any, **kwargs: Any) -> Any:
+        if failures_left[0]:
+            failures_left[0] -= 1
+            raise OperationalError("UPDATE", {}, Exception("database is locked"))
+        return work(*args, **kwargs)
+
+    return attempt
+
+
+@pytest.mark.parametrize("work", ["claim", "record_results"])
+def test_a_database_that_is_away_is_waited_for(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    """For claims and for results."""
+    (alice,) = queue(app, now, "alice")
+    monkeypatch.setattr(sender_ledger, "REFRESH_INTERVAL", 0.01)
+    monkeypatch.setattr(sender_ledger, work, failing(3, getattr(sender_ledger, work)))
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
+            await sender.flush()
+
+    asyncio.run(run())
+    assert states(app) == {"alice": "sent"}
+
+
+@pytest.mark.parametrize("how", ["timeout", "shutdown"])
+def test_results_that_cannot_be_flushed_stay_in_the_journal(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The next sender recovers them."""
+    alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
+    if how == "timeout":
+        monkeypatch.setattr(sender_ledger, "DATABASE_TIMEOUT", 0.0)
+    record = sender_ledger.record_results
+    monkeypatch.setattr(sender_ledger, "record_results", failing(99, record))
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
+            assert sender.commit(mail(bob))
+            sender.shutting_down = how == "shutdown"
+
+    with pytest.raises(OperationalError):
+        asyncio.run(run())
+    assert states(app) == dict.fromkeys(("alice", "bob", "carol"), "claimed")
+    monkeypatch.setattr(sender_ledger, "record_results", record)
+    recover(app, now)
+    assert states(app) == {"alice": "sent", "bob": "uncertain", "carol": "pending"}
+    assert journals(app) == []
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_journal_that_cannot_be_written(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing more is sent, and the run ends with the reason; known results are in the ledger."""
+    alice, bob = queue(app, now, "alice", "bob")
+    monkeypatch.setattr(journal, "ALLOCATION", 2000)
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            Disk(monkeypatch, 2000)
+            with pytest.raises(JournalError):
+                sender.commit(mail(bob))
+            assert "No space left" in sender.stop_reason
+            assert not sender.commit(mail(bob))
+            assert not await sender.claim()
+            sender.record(mail(alice), ACCEPTED)
+
+    with pytest.raises(JournalError, match="No space left"):
+        asyncio.run(run())
+    assert states(app) == {"alice": "sent", "bob": "pending"}
+
+
+@pytest.mark.usefixtures("quiet")
+def test_with_fsync_the_intent_is_synced_first(app: Application, now: datetime, settings: Settings) -> None:
+    """A mail whose intent is not on disk must not be sent."""
+    alice, bob = queue(app, now, "alice", "bob")
+
+    async def run() -> None:
+        async with open_ledger(app, now, settings.model_copy(update={"journal_fsync": True})) as sender:
+            await sender.claim()
+            await sender.journal_intent([alice])
+            assert not sender.commit(mail(bob))
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
+
+    asyncio.run(run())
+    assert states(app) == {"alice": "sent", "bob": "pending"}
+
+
+def refusals(times: int) -> list[SendResult]:
+    return [
+        SendResult(SendOutcome.SOFT_BOUNCE, 554, f"5.7.1 <reader{n}@example.org>: not wanted")
+        for n in range(times)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "stops"),
+    [
+        ([*refusals(19)], False),
+        ([*refusals(20)], True),
+        ([ACCEPTED] * 19 + [*refusals(1)], False),
+        ([ACCEPTED] * 69 + [*refusals(29)], False),
+        ([ACCEPTED] * 70 + [*refusals(30)], True),
+        ([SendResult(SendOutcome.DEFERRED, 451, "later")] * 100, False),
+        ([SendResult(SendOutcome.UNSENDABLE, None, "no address")] * 100, False),
+        ([*refusals(12), *[ACCEPTED] * 100, *refusals(29)], False),
+    ],
+)
+def test_the_circuit_breaker(answers: list[SendResult], stops: bool) -> None:
+    """It opens at 30 percent refusals of the last 100 answers, with at least 20; deferrals do not count."""
+    breaker = sender_ledger.CircuitBreaker(30)
+    assert any(breaker.add(answer) for answer in answers) is stops
+
+
+def test_the_reason_of_an_open_circuit_breaker() -> None:
+    """It has the count and the most common text, without addresses."""
+    breaker = sender_ledger.CircuitBreaker(30)
+    reasons = [
+        breaker.add(answer)
+        for answer in [SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), *refusals(19)]
+    ]
+    assert reasons[-1] == (
+        "20 of the last 20 answers of the relay were refusals; 19 of them: 554 5.7.1 …: not wanted"
+    )
+
+
+def test_a_row_that_another_sender_took_over(app: Application, now: datetime) -> None:
+    """The late result changes nothing, and is counted separately."""
+    (alice,) = queue(app, now, "alice")
+
+    def take_over(session: Session) -> None:
+        row = session.get_one(Delivery, alice)
+        row.lease_owner, row.state = "another", DeliveryState.CLAIMED
+
+    async def run() -> dict[str, int]:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            with app.db.write() as session:
+                take_over(session)
+            sender.record(mail(alice), ACCEPTED)
+        return sender.counts
+
+    assert asyncio.run(run()) == {"taken over": 1}
+    assert states(app) == {"alice": "claimed"}

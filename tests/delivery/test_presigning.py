@@ -1,0 +1,163 @@
+"""Digests are signed before they are due, and sent with that signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlmodel import select
+
+from app import main, pipeline
+from app.application import Application
+from app.delivery import ledger, presigning
+from app.errors import DeliveryError
+from app.mail import dkim
+from app.mail.composer import Composer, Draft
+from app.settings import Settings
+from app.storage.models import Delivery, DigestContent, Subscriber
+from app.storage.models import DeliveryState as State
+from app.types import MailRequest
+from tests.delivery.ledger.test_ledger import queue
+from tests.support.mail_server import MailServer
+
+HOUR = timedelta(hours=1)
+NAMES = ["alice", "bob", "carol"]
+
+
+@pytest.fixture
+def signer(settings: Settings, tmp_path: Path) -> Iterator[Application]:
+    """The application, with a key that signs quickly."""
+    dkim.create(dkim.Algorithm.ED25519, tmp_path / "key.pem")
+    app = main.build(settings.model_copy(update={"dkim_keys": (f"s1:{tmp_path / 'key.pem'}",)}))
+    yield app
+    app.db.dispose()
+
+
+def signatures(app: Application) -> dict[str, str]:
+    """Return the stored signatures by the reader's name."""
+    theirs = (
+        select(Subscriber.email, DigestContent.signature)
+        .select_from(Delivery)
+        .join(Subscriber)
+        .join(DigestContent)
+    )
+    with app.db.read() as session:
+        found = session.exec(theirs).all()
+    return {email.partition("@")[0]: made for email, made in found}
+
+
+def test_presigned_digests_are_sent_without_signing(
+    signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is sent with its stored signature."""
+    monkeypatch.setattr(presigning, "BATCH_SIZE", 2)
+    queue(signer, now, *NAMES, due_at=now + HOUR)
+    assert presigning.sign_ahead(signer.sender, now) == 3
+    assert presigning.sign_ahead(signer.sender, now) == 0
+    ahead = signatures(signer)
+    with monkeypatch.context() as patch:
+        patch.setattr(Composer, "_sign", None)
+        assert pipeline.send_pending(signer, now + HOUR) == {"sent": 3}
+    for mail in mail_server.messages:
+        assert mail.data.decode().startswith(ahead[mail.recipient.partition("@")[0]])
+
+
+def test_a_changed_mail_is_signed_again(signer: Application, mail_server: MailServer, now: datetime) -> None:
+    """The stored signature would not verify."""
+    queue(signer, now, "alice", due_at=now + HOUR)
+    presigning.sign_ahead(signer.sender, now)
+    with signer.db.write() as session:
+        session.get_one(Subscriber, 1).email = "alice@elsewhere.org"
+        ahead = session.get_one(DigestContent, 1).signature
+    assert pipeline.send_pending(signer, now + HOUR) == {"sent": 1}
+    (mail,) = mail_server.messages
+    assert mail.recipient == "alice@elsewhere.org"
+    assert ahead.splitlines()[-1] not in mail.data.decode()
+
+
+def test_a_digest_that_cannot_be_composed_is_skipped(
+    signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is recorded when it is to be sent."""
+    queue(signer, now, *NAMES, due_at=now + HOUR)
+    draft = Composer.draft
+
+    def spoiled(composer: Composer, letter: MailRequest) -> Draft:
+        if letter.email.startswith("bob"):
+            raise DeliveryError("no", permanent=True)
+        return draft(composer, letter)
+
+    monkeypatch.setattr(Composer, "draft", spoiled)
+    assert presigning.sign_ahead(signer.sender, now) == 2
+    assert {name for name, made in signatures(signer).items() if not made} == {"bob"}
+
+
+def test_only_waiting_digests_are_signed(signer: Application, mail_server: MailServer, now: datetime) -> None:
+    """Sent and due ones are skipped, and nothing is signed when the process is to end."""
+    queue(signer, now, "alice")
+    assert presigning.sign_ahead(signer.sender, now) == 0
+    queue(signer, now, "bob", due_at=now + HOUR)
+    signer.stopping.set()
+    assert presigning.sign_ahead(signer.sender, now) == 0
+    assert set(signatures(signer).values()) == {""}
+
+
+def test_no_digest_is_selected_twice(
+    signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Digests that cannot be signed, were sent or are due get an empty signature."""
+    monkeypatch.setattr(Composer, "signature", None)
+    ids = queue(signer, now, "alice", "bob", due_at=now + HOUR)
+    queue(signer, now, "carol")
+    with signer.db.write() as session:
+        session.get_one(Delivery, ids[1]).state = State.SENT
+        session.flush()
+        assert ledger.lock_unsigned(session, now, limit=9) == {ids[0]: True, ids[1]: False}
+    assert presigning.sign_ahead(signer.sender, now) == 0
+    with signer.db.read() as session:
+        assert not presigning.has_unsigned(signer.sender, session, now)
+
+
+def test_without_keys_nothing_is_signed(app: Application, now: datetime) -> None:
+    """The relay may sign."""
+    queue(app, now, "alice", due_at=now + HOUR)
+    assert presigning.sign_ahead(app.sender, now) == 0
+
+
+def test_a_failure_does_not_fail_the_run(
+    signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mails that are due are sent, and the run has no error."""
+    queue(signer, now, "alice")
+
+    def fail(_app: Application, _now: datetime) -> int:
+        raise OSError("no threads")
+
+    monkeypatch.setattr(presigning, "sign_ahead", fail)
+    assert pipeline.send_due(signer, now)["sent"] == 1
+
+
+def test_four_processes_sign_each_mail_once(
+    signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each skips what another one is signing."""
+    monkeypatch.setattr(presigning, "BATCH_SIZE", 10)
+    queue(signer, now, *(f"reader{n}" for n in range(120)), due_at=now + HOUR)
+    made = []
+    signature = Composer.signature
+
+    def counted(composer: Composer, draft: Draft) -> tuple[str, str]:
+        made.append(draft)
+        return signature(composer, draft)
+
+    monkeypatch.setattr(Composer, "signature", counted)
+    apps = [main.build(signer.settings) for _ in range(4)]
+    with ThreadPoolExecutor(4) as machines:
+        signed = sum(machines.map(lambda app: presigning.sign_ahead(app.sender, now), apps))
+    for app in apps:
+        app.db.dispose()
+    assert signed == len(made) == 120
+    assert "" not in signatures(signer).values()

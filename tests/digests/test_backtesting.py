@@ -1,0 +1,159 @@
+"""Backtesting: each past day with the papers, listings and votes of that day, and no paper twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlmodel import select
+
+from app import pipeline
+from app.application import Application
+from app.digests import backtesting, planning
+from app.digests.backtesting import BacktestedEdition
+from app.digests.builder import DigestBuilder
+from app.errors import InvalidInput
+from app.papers import queries
+from app.storage.models import Delivery, Listing, Source, VoteCount
+from app.types import Digest, Interest, PaperView, Skip, VoteSample
+from tests.conftest import NOW
+from tests.support import factories
+
+TODAY = NOW.date()
+AGENTS = [Interest("agents")]
+
+
+def list_paper(app: Application, title: str, ago: int, upvotes: int = 10) -> int:
+    """Store a paper listed some days ago, with votes of eight o'clock that day. Return its id."""
+    with app.db.write() as session:
+        source = session.exec(select(Source)).first() or factories.source(session, NOW)
+        day = NOW - timedelta(days=ago, hours=2)
+        return factories.paper(
+            session, source, title, day.date(), day, upvotes=upvotes, abstract=f"{title}, at last."
+        )
+
+
+def papers_by_day(editions: list[BacktestedEdition]) -> dict[str, list[int]]:
+    """Return the papers of each day that has any."""
+    return {
+        each.edition: [pick.paper_id for pick in each.digest.picks]
+        for each in editions
+        if isinstance(each.digest, Digest)
+    }
+
+
+def test_each_day_brings_what_was_listed_by_then(app: Application) -> None:
+    """The first looks back as every digest does; then each paper comes once, on its day."""
+    older = list_paper(app, "Agents Before", 4)
+    first, second = list_paper(app, "Agents that Plan", 2), list_paper(app, "Agents that Rest", 0)
+    list_paper(app, "Video Diffusion", 1)
+    editions = pipeline.backtest(app, NOW, AGENTS, 3)
+    assert [each.edition for each in editions] == ["2026-11-18", "2026-11-19", "2026-11-20"]
+    assert papers_by_day(editions) == {"2026-11-18": [first, older], "2026-11-20": [second]}
+    assert isinstance(editions[1].digest, Skip)
+    assert editions[1].digest.reason == "the one new paper did not match your interests."
+
+
+def test_it_agrees_with_what_planning_did(app: Application) -> None:
+    """A reader who was subscribed on these days got the same papers in the same order."""
+    for ago in range(6):
+        for number in range(3):
+            list_paper(app, f"Agents {ago} of {number}", ago, upvotes=5 * number + ago)
+    start = NOW - timedelta(days=4)
+    with app.db.write() as session:
+        factories.reader(
+            session, "alice@example.org", ["agents"], start.replace(hour=8, minute=0), max_papers=4
+        )
+    for ago in reversed(range(5)):
+        planning.plan(app.digest_context, (NOW - timedelta(days=ago)).replace(hour=8, minute=0))
+    with app.db.read() as session:
+        rows = session.exec(select(Delivery).order_by(Delivery.edition)).all()  # type: ignore[arg-type]
+        real = {row.edition: factories.digest(app, row) for row in rows}
+    editions = pipeline.backtest(app, NOW, AGENTS, 5, max_papers=4)
+    backtested = {edition.edition: edition.digest for edition in editions}
+    assert len(backtested) == 5
+    for name, digest in backtested.items():
+        assert isinstance(digest, Digest)
+        assert [pick.paper_id for pick in digest.picks] == [pick.paper_id for pick in real[name].picks]
+
+
+def test_votes_are_those_of_then(app: Application) -> None:
+    """What the readers of a source thought later does not rank an earlier day."""
+    quiet, loud = list_paper(app, "Agents one", 1, upvotes=3), list_paper(app, "Agents two", 1, upvotes=8)
+    with app.db.write() as session:
+        source_id = session.exec(select(Source)).one().id
+        votes = {"paper_id": quiet, "original_paper_id": quiet, "source_id": source_id}
+        session.add(VoteCount(**votes, at=NOW - timedelta(hours=3), upvotes=500))
+    yesterday, _ = pipeline.backtest(app, NOW, AGENTS, 2)
+    assert isinstance(yesterday.digest, Digest)
+    assert [(pick.paper_id, pick.trend) for pick in yesterday.digest.picks] == [
+        (loud, "8 votes"),
+        (quiet, "3 votes"),
+    ]
+
+
+def test_listed_again_is_not_listed_earlier(app: Application) -> None:
+    """A later listing makes no paper fresher on the days before it."""
+    number = list_paper(app, "Agents again", 6)
+    with app.db.write() as session:
+        source_id = session.exec(select(Source)).one().id
+        session.add(Listing(paper_id=number, original_paper_id=number, source_id=source_id, listed_on=TODAY))
+    with app.db.read() as session:
+        (paper,) = queries.paper_views(session, [number])
+    assert paper.listed_on == (TODAY - timedelta(days=6), TODAY)
+    assert queries.as_of(paper, NOW - timedelta(days=1)).last_listed_on == TODAY - timedelta(days=6)
+    assert queries.as_of(paper, NOW) == paper
+
+
+def test_the_oldest_votes_are_used_for_days_before_them() -> None:
+    """Votes that were read later are a better estimate than none; momentum is not computed from them."""
+    later = VoteSample(NOW, 40)
+    paper = PaperView(1, "Paper", upvotes=90, votes=(later, VoteSample(NOW + timedelta(days=1), 90)))
+    then = queries.as_of(replace(paper, listed_on=(TODAY,)), NOW - timedelta(days=1))
+    assert (then.votes, then.upvotes, then.listed_on) == ((later,), 40, ())
+    assert queries.as_of(PaperView(1, "Paper"), NOW).votes == ()
+
+
+def test_nothing_is_written(app: Application) -> None:
+    """Backtests do not change the ledger or each other."""
+    list_paper(app, "Agents that Plan", 0)
+    assert pipeline.backtest(app, NOW, AGENTS) == pipeline.backtest(app, NOW, AGENTS)
+    with app.db.read() as session:
+        assert session.exec(select(Delivery)).all() == []
+
+
+def test_each_day_has_its_own_new_papers(app: Application) -> None:
+    """A paper counts on the day on which it was new, however often it is listed."""
+    again = list_paper(app, "Agents again", 2)
+    for ago in (0, 0, 2, 5):
+        list_paper(app, f"Agents of {ago}", ago)
+    list_paper(app, "Video Diffusion", 1)
+    with app.db.write() as session:
+        source_id = session.exec(select(Source)).one().id
+        session.add(Listing(paper_id=again, original_paper_id=again, source_id=source_id, listed_on=TODAY))
+    with app.db.read() as session:
+        builder = DigestBuilder(app.digest_context, session, NOW, back=3)
+    builder.match_interests(AGENTS)
+    builder.rewind_to(NOW)
+    days = [TODAY - timedelta(days=ago) for ago in (3, 2, 1, 0)]
+    assert backtesting.daily_counts(builder, "agents", days) == (0, 2, 0, 2)
+
+
+@pytest.mark.parametrize("days", [0, -1, 61])
+def test_the_number_of_days_is_limited(app: Application, days: int) -> None:
+    """From 1 to 60."""
+    with pytest.raises(InvalidInput, match="from 1 to 60"):
+        pipeline.backtest(app, NOW, AGENTS, days)
+
+
+def test_an_index_is_made_once(app: Application) -> None:
+    """The match index is cached while papers' texts and the model stay the same; votes do not matter."""
+    number = list_paper(app, "Agents that Plan", 0)
+    with app.db.read() as session:
+        papers, corpus = queries.paper_views(session, [number]), app.models.current(session)
+    index = app.indexes.get(papers, corpus)
+    assert app.indexes.get([replace(papers[0], upvotes=99)], corpus) is index
+    assert app.indexes.get([replace(papers[0], title="Another")], corpus) is not index
+    assert app.indexes.get([], corpus) is not index
+    assert app.indexes.get(papers, corpus) is index

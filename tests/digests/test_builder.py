@@ -1,0 +1,165 @@
+"""Building digests from candidates, interests and feedback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pytest
+from sqlmodel import select
+
+from app import pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger
+from app.digests import builder, planning
+from app.digests.builder import DigestBuilder
+from app.relevance import matching, user_profile
+from app.relevance.query_language import Query
+from app.storage.models import Delivery, DeliveryState, DigestContent
+from app.subscribers import Preferences
+from app.types import Feedback, Interest
+from tests.support import factories, sample_archive
+from tests.support.mail_server import MailServer
+
+
+def test_what_a_reader_liked_brings_papers_of_its_kind(
+    app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Papers like the liked ones come although no interest matches; the liked and disliked ones do not."""
+    monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
+    day = now.date()
+    liked = [paper for paper in sample_archive.papers() if "protein folding" in paper.abstract][:6]
+    with app.db.write() as session:
+        source = factories.source(session, now)
+        ids = {
+            paper.id: factories.paper(session, source, paper.title, day, now, abstract=paper.abstract)
+            for paper in sample_archive.papers()
+        }
+        sequels = {
+            factories.paper(session, source, f"More on {paper.title}", day, now, abstract=paper.abstract)
+            for paper in liked
+        }
+        alice, bob = (factories.reader(session, f"{name}@example.org", [], now) for name in ("alice", "bob"))
+    with app.db.write() as session:
+        for paper in liked:
+            subscribers.set_feedback(session, alice, ids[paper.id], True, now)
+            subscribers.set_feedback(session, bob, ids[paper.id], False, now)
+    pipeline.send_due(app, now)
+    with app.db.read() as session:
+        rows = select(Delivery.subscriber_id, DigestContent.digest).select_from(Delivery).join(DigestContent)
+        digests = dict(session.exec(rows).all())
+    close = next(s for s in digests[alice]["sections"] if s["heading"] == "Close to what you liked")
+    assert set(close["papers"]) == sequels
+    assert all("that you liked, through" in reason for reason in close["reasons"])
+    assert {section["heading"] for section in digests[bob]["sections"]} == {"Trending now"}
+    trending = {paper for section in digests[bob]["sections"] for paper in section["papers"]}
+    assert trending.isdisjoint(sequels), "papers like those that a reader disliked are not sent"
+
+
+def test_an_invalid_interest_affects_only_its_own_reader(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other readers get their digests, and their interests are matched in one batch."""
+    batches: list[list[str]] = []
+    original = matching.MatchIndex.match
+
+    def recording(index: matching.MatchIndex, queries: Sequence[Query]) -> list[dict[int, float]]:
+        batches.append([query.text for query in queries])
+        return original(index, queries)
+
+    monkeypatch.setattr(matching.MatchIndex, "match", recording)
+    with app.db.write() as session:
+        factories.paper(session, factories.source(session, now), "Video Agents", now.date(), now)
+        alice = factories.reader(session, "alice@example.org", ['"an open quotation mark'], now)
+        bob, carol = (
+            factories.reader(session, f"{name}@example.org", [text], now)
+            for name, text in (("bob", "agents"), ("carol", "video"))
+        )
+    planning.plan(app.digest_context, now)
+    with app.db.read() as session:
+        planned = {row.subscriber_id: row for row in session.exec(select(Delivery))}
+        digests = ledger.stored_digests(session, [row.id for row in planned.values()])
+    assert planned[alice].state is DeliveryState.SKIPPED
+    assert "something went wrong on our side, and was noted (InvalidInterest)" in planned[alice].reason
+    assert digests.keys() == {planned[bob].id, planned[carol].id}
+    assert [texts for texts in batches if texts] == [["agents", "video"]]
+
+
+def likes(title: str, now: datetime) -> tuple[Feedback, ...]:
+    return (Feedback(title, "An abstract.", (), True, now),)
+
+
+def test_profiles_are_built_before_anything_is_locked(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning keeps rows locked for as short a time as possible."""
+    monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
+    calls: list[str] = []
+    original = DigestBuilder.ranked
+
+    def ranked(self: DigestBuilder, *requests: Any) -> Any:
+        calls.append("ranked")
+        return original(self, *requests)
+
+    class RecordedProfile(user_profile.UserProfile):
+        @property
+        def relevance(self) -> dict[int, float]:  # type: ignore[override]
+            calls.append("learned")
+            return {}
+
+    original_excluded = matching.MatchIndex.excluded_papers
+
+    def excluded(self: matching.MatchIndex, query: Query) -> frozenset[int]:
+        calls.extend(["muted"] if query.excluded_phrases else [])
+        return original_excluded(self, query)
+
+    monkeypatch.setattr(DigestBuilder, "ranked", ranked)
+    monkeypatch.setattr(user_profile, "UserProfile", RecordedProfile)
+    monkeypatch.setattr(matching.MatchIndex, "excluded_papers", excluded)
+    with app.db.write() as session:
+        paper = factories.paper(session, factories.source(session, now), "Video Agents", now.date(), now)
+        wanted = {"muted": ["games", "GAME", "lions"]}
+        alice = factories.reader(session, "alice@example.org", ["agents"], now, **wanted)
+    with app.db.write() as session:
+        subscribers.set_feedback(session, alice, paper, True, now)
+    planning.plan(app.digest_context, now)
+    assert calls[:4] == ["learned", "muted", "muted", "ranked"]
+    assert calls.count("muted") == 2, "spellings of the same word are searched once"
+
+
+def test_the_cache_of_profiles_is_bounded(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each profile belongs to one reader, and there may be very many readers."""
+    monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
+    monkeypatch.setattr(builder, "MAX_CACHED_PROFILES", 1)
+    with app.db.write() as session:
+        factories.paper(session, factories.source(session, now), "Video Agents", now.date(), now)
+    with app.db.read() as session:
+        digest_builder = DigestBuilder(app.digest_context, session, now)
+    first = digest_builder.profile_of(likes("Tumours", now))
+    assert digest_builder.profile_of(likes("Tumours", now)) is first
+    assert digest_builder.profile_of(likes("Galaxies", now))
+    assert digest_builder.profile_of(likes("Tumours", now)) is not first
+
+
+def test_an_interest_typed_twice_counts_once(app: Application, now: datetime) -> None:
+    """A preview deduplicates interests as signing up does."""
+    with app.db.write() as session:
+        factories.paper(session, factories.source(session, now), "Video Agents", now.date(), now)
+    once = pipeline.preview(app, Preferences(interests=(Interest("agents"),)), now)
+    assert (
+        pipeline.preview(
+            app,
+            Preferences(
+                interests=(
+                    Interest("agents"),
+                    Interest(" Agents "),
+                    Interest("agents", 2.0),
+                )
+            ),
+            now,
+        )
+        == once
+    )

@@ -1,0 +1,467 @@
+"""Explanations: the sentence is true, and agrees with what planning then does."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlmodel import Session, col, select
+
+from app import pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
+from app.digests import explanation_text, planning, ranking
+from app.digests.explanation_types import Explanation, OutrankedBy
+from app.errors import NotFound
+from app.papers import ingest
+from app.storage.models import (
+    Delivery,
+    DeliveryState,
+    InterestRow,
+    Merge,
+    Source,
+    Subscriber,
+    SubscriberState,
+)
+from app.subscribers import Preferences
+from app.types import EmptyDigestPolicy, Interest, PaperRecord, ParseResult
+from tests.conftest import NOW
+from tests.support import factories, sample_archive
+
+TODAY = NOW.date()
+ALICE = "alice@example.org"
+TITLES = (
+    "Language Agents that Plan",
+    "Language Agents that Remember",
+    "Language Agents that Trade in Markets",
+    "Video Diffusion in Real Time",
+)
+
+
+@pytest.fixture
+def papers(app: Application) -> dict[str, int]:
+    """Four papers of today by title, and Alice, who likes language agents, but no markets."""
+    with app.db.write() as session:
+        source = factories.source(session, NOW - timedelta(days=30))
+        ids = {
+            title: factories.paper(
+                session, source, title, TODAY, NOW, upvotes=40 - number, abstract=f"{title}, at last."
+            )
+            for number, title in enumerate(TITLES)
+        }
+        factories.reader(session, ALICE, ["language agents -markets"], NOW)
+    return ids
+
+
+def explain(app: Application, paper: object, **options: Any) -> Explanation:
+    return pipeline.explain(app, options.pop("now", NOW), ALICE, str(paper), **options)
+
+
+def change(app: Application, **fields: Any) -> None:
+    """Change columns of Alice's row."""
+    with app.db.write() as session:
+        alice = session.exec(select(Subscriber)).one()
+        for name, value in fields.items():
+            setattr(alice, name, value)
+
+
+def deliveries(session: Session) -> list[Delivery]:
+    return list(session.exec(select(Delivery).order_by(col(Delivery.id))))
+
+
+def planned_papers(app: Application) -> set[int]:
+    """Plan Alice's digest and return its papers."""
+    planning.plan(app.digest_context, NOW)
+    with app.db.read() as session:
+        digests = ledger.stored_digests(session, [row.id for row in deliveries(session)])
+        return {number for digest in digests.values() for number in ledger.paper_ids(digest)}
+
+
+@pytest.mark.parametrize(
+    "preference",
+    [
+        {},
+        {"max_papers": 1},
+        {"min_papers": 5},
+        {"when_empty": EmptyDigestPolicy.TRENDING, "max_papers": 2},
+        {"beyond": 2},
+    ],
+)
+@pytest.mark.parametrize("interests", [True, False])
+def test_it_predicts_what_planning_does(
+    app: Application, papers: dict[str, int], preference: dict[str, Any], interests: bool
+) -> None:
+    """With any preferences: a paper would be sent if, and only if, it is then planned."""
+    change(app, **preference)
+    if not interests:
+        with app.db.write() as session:
+            session.delete(session.exec(select(InterestRow)).one())
+    explanations = {number: explain(app, number) for number in papers.values()}
+    promised = {n for n, each in explanations.items() if each.verdict.startswith("Would be sent")}
+    assert promised == planned_papers(app)
+    assert promised == {n for n, each in explanations.items() if each.card}
+
+
+def test_every_number_of_a_paper_that_fits(app: Application, papers: dict[str, int]) -> None:
+    """They are those of matching and composing, and combine to the score as documented."""
+    explanation = explain(app, papers[TITLES[0]])
+    assert explanation.verdict.startswith(
+        "Would be sent in the next digest, due 2026-11-20 09:30 UTC, under “language agents -markets”: "
+    )
+    (match,) = explanation.interests
+    assert match.numbers.all_words
+    assert match.numbers.words > 0
+    assert explanation.standing
+    weighed = explanation.standing.weighed
+    assert weighed.relevance == pytest.approx(match.numbers.relevance)
+    assert weighed.score == pytest.approx(
+        weighed.relevance * (1 + ranking.TREND * weighed.trend.score) * weighed.freshness
+    )
+    assert (explanation.standing.place, explanation.standing.candidates, explanation.floor) == (
+        1,
+        4,
+        ranking.FLOOR,
+    )
+    assert explanation.paper.listed == ((TODAY, "Hugging Face Daily Papers"),)
+
+
+def test_weights_make_the_relevance(app: Application, papers: dict[str, int]) -> None:
+    """Each relevance is weighted; together they are the paper's relevance."""
+    with app.db.write() as session:
+        interests = (Interest("language agents", 3.0), Interest("plan"), Interest("video", 0.5))
+        subscribers.change(session, 1, Preferences(zone="UTC", interests=interests), NOW)
+    explanation = explain(app, papers[TITLES[0]])
+    heavy = explanation.interests[0]
+    assert heavy.weighted == pytest.approx(1 - (1 - heavy.numbers.relevance) ** 3)
+    assert heavy.weighted > heavy.numbers.relevance > 0
+    left = math.prod(1 - match.weighted for match in explanation.interests)
+    assert explanation.standing
+    assert explanation.standing.weighed.relevance == pytest.approx(1 - left)
+
+
+def test_what_does_not_fit_is_under_the_floor(app: Application, papers: dict[str, int]) -> None:
+    """The sentence names its relevance and the floor."""
+    explanation = explain(app, papers["Video Diffusion in Real Time"])
+    assert explanation.verdict == "Not sent: its relevance 0.00 is under the floor of 0.33."
+    assert explanation.standing
+    assert (explanation.standing.fate, explanation.standing.place) == (None, None)
+
+
+def test_a_dislike_that_keeps_a_paper_out_is_named(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interest alone would bring it."""
+    monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
+    like = next(paper for paper in sample_archive.papers() if "protein folding" in paper.abstract)
+    with app.db.write() as session:
+        source = factories.source(session, NOW)
+        disliked, other = (
+            factories.paper(session, source, title, TODAY, NOW, abstract=like.abstract)
+            for title in (like.title, "A Sequel")
+        )
+        alice = factories.reader(session, ALICE, ["protein folding"], NOW)
+        session.exec(select(InterestRow)).one().weight = 0.6
+    assert explain(app, other).verdict.startswith("Would be sent")
+    with app.db.write() as session:
+        subscribers.set_feedback(session, alice, disliked, False, NOW)
+    explanation = explain(app, other)
+    assert re.fullmatch(
+        rf"Not sent: its relevance 0\.[0-3]\d is under the floor of 0\.33: "
+        rf"it is close to “{like.title}” that you asked less of, through .+\.",
+        explanation.verdict,
+    )
+
+
+def test_an_exclusion_is_named(app: Application, papers: dict[str, int]) -> None:
+    """It fits, but the interest leaves it out."""
+    explanation = explain(app, papers["Language Agents that Trade in Markets"])
+    excluded = "a word or phrase that the interest excludes is in it"
+    assert explanation.interests[0].numbers.left_out == excluded
+    assert explanation.verdict.startswith(f"Not sent: “language agents -markets” leaves it out ({excluded})")
+
+
+def test_a_full_digest_and_a_quota(app: Application, papers: dict[str, int]) -> None:
+    """The papers with better scores are named."""
+    change(app, max_papers=1)
+    explanation = explain(app, papers[TITLES[1]])
+    assert explanation.verdict == (
+        "Not in the next digest: it has room for one paper, and this one is number 2 of 2 by its score."
+    )
+    assert explanation.standing
+    assert [better.title for better in explanation.standing.before] == [TITLES[0]]
+    change(app, max_papers=10)
+    with app.db.write() as session:
+        session.exec(select(InterestRow)).one().quota = 1
+    assert explain(app, papers[TITLES[1]]).verdict == (
+        "Not in the next digest: the quota of “language agents -markets” (1) is taken by other papers."
+    )
+
+
+@pytest.fixture
+def twins(app: Application, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Three papers on protein folding, the best first: the second says what the first one says."""
+    monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
+    about = [paper.abstract for paper in sample_archive.papers() if "protein folding" in paper.abstract]
+    abstracts = {
+        "Protein Folding": about[0],
+        "Protein Folding Again": about[0],
+        "More Protein Folding": about[1],
+    }
+    with app.db.write() as session:
+        source = factories.source(session, NOW)
+        return [
+            factories.paper(session, source, title, TODAY, NOW, upvotes=40 - 10 * place, abstract=abstract)
+            for place, (title, abstract) in enumerate(abstracts.items())
+        ]
+
+
+def test_a_paper_that_says_what_a_picked_one_says(app: Application, twins: list[int]) -> None:
+    """A paper with a lower score is picked: no place explains that, but what it is like does."""
+    with app.db.write() as session:
+        factories.reader(session, ALICE, ["protein folding"], NOW, max_papers=2)
+    explanation, picked = explain(app, twins[1]), explain(app, twins[2])
+    assert explanation.standing
+    assert picked.card
+    assert explanation.standing.weighed.score > picked.card.score
+    assert explanation.standing.overtaken is OutrankedBy.VARIETY
+    assert explanation.verdict == (
+        "Not in the next digest: it says much the same as “Protein Folding”, which is in it (likeness 1.00), "
+        "and papers that repeat less go first, though their scores are lower."
+    )
+    assert planned_papers(app) == {twins[0], twins[2]}
+
+
+def test_a_small_similarity_is_not_called_large(app: Application, papers: dict[str, int]) -> None:
+    """If two scores are nearly the same, a small similarity decides."""
+    change(app, max_papers=1)
+    explanation = explain(app, papers[TITLES[1]])
+    assert explanation.standing
+    near = replace(explanation.standing, overtaken=OutrankedBy.VARIETY, like="Another", likeness=0.16)
+    assert explanation_text.summarize(replace(explanation, standing=near)) == (
+        "Not in the next digest: it is in part like “Another”, which is in it (likeness 0.16), "
+        "and papers that repeat less go first, though their scores are lower."
+    )
+
+
+def test_the_best_paper_of_another_interest_goes_first(app: Application, twins: list[int]) -> None:
+    """Though its score is lower: that is said, and not that they are alike."""
+    with app.db.write() as session:
+        source = session.exec(select(Source)).one()
+        hens = factories.paper(session, source, "Honey Bees", TODAY, NOW, upvotes=0)
+        factories.reader(session, ALICE, ["protein folding", "honey bees"], NOW, max_papers=2)
+    explanation = explain(app, twins[2])
+    assert explanation.standing
+    assert explanation.standing.overtaken is OutrankedBy.CHAMPION
+    assert explanation.verdict == (
+        "Not in the next digest: it has room for 2 papers; this one is number 3 of 4 by its score, "
+        "and each interest's best paper goes first."
+    )
+    assert planned_papers(app) == {twins[0], hens}
+
+
+def test_a_thin_day_keeps_it(app: Application, papers: dict[str, int]) -> None:
+    """It was picked, but the digest waits for more."""
+    change(app, min_papers=5)
+    verdict = explain(app, papers[TITLES[0]]).verdict
+    assert verdict == "Not sent yet: 2 of at least 5 papers: kept for the next digest."
+
+
+def test_a_paper_that_was_sent_is_explained_from_the_ledger(app: Application, papers: dict[str, int]) -> None:
+    """With the reason and score of then, beside the numbers of now; before it was planned, as before."""
+    number = papers[TITLES[0]]
+    before = explain(app, number)
+    planning.plan(app.digest_context, NOW)
+    assert explain(app, number).verdict == "It is in the digest 2026-11-20, which is about to be sent."
+    with app.db.write() as session:
+        ledger.pause(session, "a wrong subject", NOW, "2026-11-20")
+    assert (
+        explain(app, number).verdict == "It is in the digest 2026-11-20, which is held back: a wrong subject."
+    )
+    with app.db.write() as session:
+        (row,) = deliveries(session)
+        row.state, row.sent_at = DeliveryState.SENT, NOW
+    explanation = explain(app, number, now=NOW + timedelta(hours=1))
+    assert explanation.verdict.startswith(
+        "Sent on 2026-11-20 in the digest 2026-11-20, under “language agents -markets”: “Language Agents”"
+    )
+    (delivery,) = explanation.recorded
+    assert before.card
+    assert (delivery.delivery_id, delivery.score, delivery.reason) == (
+        row.id,
+        before.card.score,
+        before.card.reason,
+    )
+    assert explanation.standing
+    assert explanation.standing.weighed.relevance == pytest.approx(explanation.interests[0].numbers.relevance)
+    earlier = explain(app, number, now=NOW - timedelta(minutes=1))
+    assert earlier.verdict.startswith("Would be sent")
+
+
+@pytest.mark.parametrize(
+    ("state", "maybe", "verdict"),
+    [
+        (DeliveryState.DEFERRED, False, "It is in the digest 2026-11-20, which is tried again: 451 later."),
+        (DeliveryState.UNCERTAIN, False, "It may have been sent in the digest 2026-11-20"),
+        (DeliveryState.FAILED, True, "It may have been sent in the digest 2026-11-20"),
+        (DeliveryState.FAILED, False, "Would be sent"),
+    ],
+)
+def test_a_delivery_that_failed_or_is_uncertain(
+    app: Application, papers: dict[str, int], state: DeliveryState, maybe: bool, verdict: str
+) -> None:
+    """A paper of a digest that never left comes with the next one."""
+    planning.plan(app.digest_context, NOW)
+    with app.db.write() as session:
+        (row,) = deliveries(session)
+        row.state, row.possibly_delivered, row.smtp_text = state, maybe, "451 later"
+    assert explain(app, papers[TITLES[0]]).verdict.startswith(verdict)
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [
+        ({"state": SubscriberState.PENDING}, "Not sent: the reader has not confirmed the address yet."),
+        (
+            {"state": SubscriberState.PAUSED, "paused_until": NOW + timedelta(days=3)},
+            "Not sent: the reader has paused until 2026-11-23.",
+        ),
+        ({"state": SubscriberState.UNSUBSCRIBED}, "Not sent: the reader has unsubscribed."),
+        ({"state": SubscriberState.BOUNCING}, "Not sent: mail to the address comes back."),
+        ({"state": SubscriberState.ERASED}, "Not sent: the reader was erased."),
+    ],
+)
+def test_a_reader_who_gets_nothing(
+    app: Application, papers: dict[str, int], fields: dict[str, Any], verdict: str
+) -> None:
+    """The reader's state comes before any number."""
+    change(app, **fields)
+    assert explain(app, papers[TITLES[0]]).verdict == verdict
+
+
+def test_a_suppressed_address_gets_nothing(app: Application, papers: dict[str, int]) -> None:
+    """With the reason for which it is on the list."""
+    with app.db.write() as session:
+        suppression.suppress(session, ALICE, "complaint", NOW)
+    assert explain(app, papers[TITLES[0]]).verdict == "Not sent: the address gets no mail (complaint)."
+
+
+@pytest.mark.parametrize(
+    ("days", "verdict"),
+    [
+        (-2, "Not sent: the reader had not signed up yet."),
+        (0, "Would be sent in the next digest, under “language agents”"),
+        (1, "Not sent: the reader has paused."),
+        (2, "Would be sent in the next digest, under “language agents”"),
+        (3, "Not sent: the reader has unsubscribed."),
+    ],
+)
+def test_the_state_of_the_reader_at_the_time(
+    app: Application, papers: dict[str, int], days: int, verdict: str
+) -> None:
+    """Not how they are today; and the digest that is next today was not the next one then."""
+    day, bob = timedelta(days=1), "bob@example.org"
+    with app.db.write() as session:
+        wants = Preferences(interests=(Interest("language agents"),))
+        number = subscribers.add(session, bob, wants, NOW - day)
+        subscribers.pause(session, number, NOW + 2 * day, NOW + day)
+        subscribers.resume(session, number, NOW + 2 * day)
+        subscribers.unsubscribe(session, number, NOW + 3 * day)
+        suppression.suppress(session, bob, "complaint", NOW + 3 * day)
+    paper, later = str(papers[TITLES[0]]), NOW + 30 * day
+    explanation = pipeline.explain(app, later, bob, paper, at=NOW + days * day)
+    assert explanation.verdict.startswith(verdict)
+    assert explanation.reader.next_due_at is None
+
+
+def test_without_events_the_day_of_the_confirmation_counts(app: Application, papers: dict[str, int]) -> None:
+    """Old events are deleted."""
+    day = timedelta(days=1)
+    with app.db.write() as session:
+        alice = session.exec(select(Subscriber)).one()
+        alice.created_at, alice.confirmed_at = NOW - day, NOW - day / 2
+        subscribers.unsubscribe(session, alice.id or 0, NOW + day)
+        assert subscribers.state_at(session, alice, NOW) is SubscriberState.ACTIVE
+        assert subscribers.state_at(session, alice, NOW - 0.7 * day) is SubscriberState.PENDING
+        assert subscribers.state_at(session, alice, NOW + day) is SubscriberState.UNSUBSCRIBED
+
+
+def test_papers_that_are_no_candidates(app: Application, papers: dict[str, int]) -> None:
+    """Too old, too new, withdrawn or never listed: each is named, and interests are matched all the same."""
+    with app.db.write() as session:
+        source = session.exec(select(Source)).one()
+        old = factories.paper(session, source, "Old Language Agents", TODAY - timedelta(days=9), NOW)
+        gone = factories.paper(session, source, "Withdrawn Agents", TODAY, NOW, withdrawn_at=NOW)
+        factories.archive(session, 1, NOW)
+    explanation = explain(app, old)
+    assert explanation.verdict == (
+        "Not sent: it was last listed on 2026-11-11, and the reader's digests look back to 2026-11-14."
+    )
+    assert explanation.interests[0].numbers.relevance > 0
+    assert explanation.standing is None
+    assert explain(app, gone).verdict == "Not sent: it was withdrawn by 2026-11-20."
+    assert explain(app, gone + 1).verdict == "Not sent: no source listed it."
+    yesterday = explain(app, papers[TITLES[0]], now=NOW - timedelta(days=1))
+    assert yesterday.verdict == "Not sent: no source lists it before 2026-11-20."
+
+
+@pytest.mark.parametrize("liked", [True, False])
+def test_a_paper_with_feedback_is_not_sent(app: Application, papers: dict[str, int], liked: bool) -> None:
+    """They may have pasted it at sign-up: it is not news."""
+    with app.db.write() as session:
+        alice = session.exec(select(Subscriber)).one()
+        subscribers.set_feedback(session, alice.id or 0, papers[TITLES[0]], liked, NOW)
+    explanation = explain(app, papers[TITLES[0]])
+    assert explanation.verdict == "Not sent: the reader has already given feedback on it."
+    before = explain(app, papers[TITLES[0]], at=NOW - timedelta(minutes=1))
+    assert before.verdict.startswith("Would be sent")
+    assert planned_papers(app) == {papers[TITLES[1]]}
+
+
+def test_a_merged_paper_is_the_one_it_is_now(app: Application, papers: dict[str, int]) -> None:
+    """Under either id, and what was sent under either was sent."""
+    page = PaperRecord(
+        "Pigeons that Plan in Cities", abstract="Language agents for pigeons.", listed_on=TODAY
+    )
+    own = replace(page, arxiv_id="2611.00001", listed_on=None)
+    with app.db.write() as session:
+        source = session.exec(select(Source)).one()
+        ingest.store(session, source, ParseResult(2, (own, page)), NOW)
+        merge = session.exec(select(Merge)).one()
+    explanation = explain(app, merge.absorbed_id)
+    assert (explanation.paper.id, explanation.paper.asked_for) == (merge.kept_id, merge.absorbed_id)
+    for name in ("2611.00001v2", "arxiv.org/abs/2611.00001", "https://huggingface.co/papers/2611.00001"):
+        assert explain(app, name).paper.id == merge.kept_id
+    planning.plan(app.digest_context, NOW)
+    assert len(explain(app, merge.absorbed_id).recorded) == len(explain(app, merge.kept_id).recorded) == 1
+
+
+@pytest.mark.parametrize(
+    ("subscriber", "paper", "missing"),
+    [
+        ("bob@example.org", "1", "There is no reader with the address bob@example.org."),
+        ("99", "1", "There is no such reader."),
+        (ALICE, "99", "There is no paper 99 in the archive."),
+        (ALICE, "2611.99999", "There is no paper 2611.99999 in the archive."),
+        (ALICE, "10.1000/none", "There is no paper 10.1000/none in the archive."),
+        (ALICE, "https://example.org/x", "There is no paper https://example.org/x in the archive."),
+        (ALICE, "", "There is no paper"),
+    ],
+)
+def test_an_unknown_reader_or_paper_is_an_error(
+    app: Application, papers: dict[str, int], subscriber: str, paper: str, missing: str
+) -> None:
+    """The message names which of the two is unknown."""
+    with pytest.raises(NotFound, match=missing):
+        pipeline.explain(app, NOW, subscriber, paper)
+
+
+def test_a_muted_paper_names_the_muted_text(app: Application, papers: dict[str, int]) -> None:
+    """And no digest has it."""
+    change(app, muted=["plan", "no longer: understood"], beyond=3)
+    muted = papers["Language Agents that Plan"]
+    explanation = explain(app, muted)
+    assert explanation.verdict == "Not sent: the reader has muted “plan”, which is in it."
+    assert explanation.standing is None
+    assert planned_papers(app) == {papers["Language Agents that Remember"]}

@@ -1,0 +1,277 @@
+"""Planning: digests are composed before they are due, a shard of readers at a time, and sent when due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from sqlmodel import Session, col, select
+
+from app import pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
+from app.digests import planning, reconciliation
+from app.digests.builder import DigestBuilder
+from app.storage.models import Delivery, DeliveryState, DigestContent, Paper, Subscriber
+from app.subscribers import Preferences
+from app.types import Interest, Skip
+from tests.conftest import NOW
+from tests.support import factories
+from tests.support.mail_server import MailServer
+
+HOUR = NOW.replace(hour=8, minute=0)
+AHEAD = HOUR - timedelta(minutes=9)
+DAY = timedelta(days=1)
+AGENTS = "Language Agents that Plan"
+VIDEO = "Video Diffusion in Real Time"
+
+
+@pytest.fixture
+def app(app: Application) -> Application:
+    """An archive with two papers of today, and Alice, who is due at eight and likes agents."""
+    with app.db.write() as session:
+        source = factories.source(session, NOW)
+        for title in (AGENTS, VIDEO):
+            factories.paper(session, source, title, NOW.date(), NOW, abstract=f"{title}, at last.")
+        factories.reader(session, "alice@example.org", ["language agents"], HOUR)
+    return app
+
+
+def deliveries(app: Application) -> list[Delivery]:
+    with app.db.read() as session:
+        return list(session.exec(select(Delivery).order_by(col(Delivery.id))))
+
+
+def titles(app: Application) -> list[list[str]]:
+    return [[pick.title for pick in factories.digest(app, row).picks] for row in deliveries(app)]
+
+
+def change(app: Application, now: datetime, **wanted: object) -> None:
+    with app.db.write() as session:
+        subscribers.change(session, 1, Preferences(**wanted), now)  # type: ignore[arg-type]
+
+
+# --- ahead of the hour
+
+
+def test_a_digest_is_composed_ahead_and_leaves_at_its_hour(app: Application, mail_server: MailServer) -> None:
+    """It is not sent before; edition and times are computed from the due time."""
+    assert pipeline.send_due(app, HOUR - timedelta(minutes=11)) == {}
+    assert pipeline.send_due(app, AHEAD) == {"planned": 1}
+    (row,) = deliveries(app)
+    assert (row.edition, row.created_at, row.due_at) == ("2026-11-20", AHEAD, HOUR)
+    assert (row.next_attempt_at, row.give_up_at) == (HOUR, HOUR + DAY)
+    assert pipeline.send_due(app, HOUR - timedelta(seconds=1)) == {}
+    assert mail_server.messages == []
+    assert pipeline.send_due(app, HOUR)["sent"] == 1
+    assert len(mail_server.messages) == 1
+
+
+def test_composing_ahead_can_be_turned_off(app: Application) -> None:
+    """Then a digest is composed at its hour."""
+    at_once = app.settings.model_copy(update={"compose_ahead_minutes": 0})
+    object.__setattr__(app, "settings", at_once)
+    assert planning.plan(app.digest_context, AHEAD) == {}
+    assert planning.plan(app.digest_context, HOUR) == {"planned": 1}
+
+
+def test_the_edition_is_that_of_the_hour(app: Application) -> None:
+    """Bob's day begins at midnight in Tokyo, and so does his digest, composed the evening before."""
+    midnight = datetime(2026, 11, 20, 15, tzinfo=NOW.tzinfo)
+    with app.db.write() as session:
+        factories.reader(session, "bob@example.org", ["video"], midnight, hour=0, zone="Asia/Tokyo")
+        session.get_one(Subscriber, 1).next_due_at = HOUR + DAY
+    planning.plan(app.digest_context, midnight - timedelta(minutes=1))
+    (row,) = deliveries(app)
+    assert (row.edition, row.next_attempt_at) == ("2026-11-21", midnight)
+
+
+def test_after_an_outage_only_the_coming_edition_is_composed(app: Application) -> None:
+    """Minutes before eight, after an outage of two days: one digest, for the coming hour."""
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).next_due_at = HOUR - 2 * DAY
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
+    (row,) = deliveries(app)
+    assert (row.edition, row.next_attempt_at, row.give_up_at) == ("2026-11-20", HOUR, HOUR + DAY)
+
+
+@pytest.mark.parametrize(("age", "waits"), [(6, False), (5, True)])
+def test_a_thin_digest_waits_for_the_one_after_its_hour(app: Application, age: int, waits: bool) -> None:
+    """The window of tomorrow's digest decides, however early today's is composed."""
+    with app.db.write() as session:
+        source = session.exec(select(factories.Source)).one()
+        factories.paper(session, source, "Pigeons that Plan", (NOW - age * DAY).date(), NOW)
+        factories.reader(session, "bob@example.org", ["pigeons"], HOUR, min_papers=2)
+    assert planning.plan(app.digest_context, AHEAD)["skipped"] == waits
+
+
+# --- between composing and sending
+
+
+def test_changed_interests_are_in_the_digest_that_was_composed(
+    app: Application, mail_server: MailServer
+) -> None:
+    """It is composed again by the next run, and sent once, when due."""
+    planning.plan(app.digest_context, AHEAD)
+    change(app, AHEAD, interests=(Interest("video diffusion"),))
+    assert deliveries(app) == []
+    assert planning.plan(app.digest_context, AHEAD + timedelta(minutes=1)) == {"planned": 1}
+    assert titles(app) == [[VIDEO]]
+    assert pipeline.send_due(app, HOUR)["sent"] == 1
+    assert len(mail_server.messages) == 1
+
+
+def test_a_silence_composed_ahead_is_broken_by_other_interests(app: Application) -> None:
+    """What was to be written down as skipped may become a digest, too."""
+    change(app, AHEAD - DAY, interests=(Interest("pigeons"),))
+    assert planning.plan(app.digest_context, AHEAD) == {"skipped": 1}
+    change(app, AHEAD, interests=(Interest("video diffusion"),))
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
+
+
+def test_a_changed_hour_moves_the_digest_that_was_composed(app: Application, mail_server: MailServer) -> None:
+    """Nothing comes at eight, and one digest at six in the evening."""
+    planning.plan(app.digest_context, AHEAD)
+    change(app, AHEAD, hour=18, interests=(Interest("language agents"),))
+    assert pipeline.send_due(app, HOUR) == {}
+    assert pipeline.send_due(app, HOUR.replace(hour=18))["sent"] == 1
+    assert len(mail_server.messages) == 1
+
+
+def test_a_sent_digest_is_not_composed_again(app: Application, mail_server: MailServer) -> None:
+    """Changes after the due time apply to the next digest."""
+    pipeline.send_due(app, AHEAD)
+    pipeline.send_due(app, HOUR)
+    change(app, HOUR + timedelta(minutes=1), hour=18, interests=(Interest("video"),))
+    assert [row.state for row in deliveries(app)] == [DeliveryState.SENT]
+    assert pipeline.send_due(app, HOUR.replace(hour=18)) == {}
+
+
+def pause(session: Session) -> None:
+    subscribers.pause(session, 1, None, AHEAD)
+
+
+def leave(session: Session) -> None:
+    subscribers.unsubscribe(session, 1, AHEAD)
+
+
+def suppress(session: Session) -> None:
+    suppression.suppress(session, "alice@example.org", "she complained", AHEAD)
+
+
+@pytest.mark.parametrize("leave_by", [pause, leave, suppress])
+def test_a_reader_who_leaves_before_the_hour_gets_nothing(
+    app: Application, mail_server: MailServer, leave_by: Callable[[Session], None]
+) -> None:
+    """Although the digest was planned."""
+    planning.plan(app.digest_context, AHEAD)
+    with app.db.write() as session:
+        leave_by(session)
+    pipeline.send_due(app, HOUR)
+    assert mail_server.messages == []
+    assert not {row.state for row in deliveries(app)} - {DeliveryState.SKIPPED, DeliveryState.SUPPRESSED}
+    with app.db.read() as session:
+        assert reconciliation.reconcile_recent(session, HOUR).holds
+
+
+# --- what is stored
+
+
+def test_a_digest_is_the_same_byte_for_byte_after_its_papers_changed(app: Application) -> None:
+    """Papers are changed, and the snapshots are read anew, as another process would."""
+
+    def mail() -> bytes:
+        with app.db.read() as session:
+            (letter,) = ledger.mail_requests(session, [1], ledger.SnapshotStore())
+        return app.composer.sign_and_serialize(app.composer.draft(letter)).data
+
+    planning.plan(app.digest_context, AHEAD)
+    before = mail()
+    with app.db.write() as session:
+        for paper in session.exec(select(Paper)):
+            paper.title, paper.abstract, paper.url = "Withdrawn", "", "https://elsewhere.test/"
+    assert mail() == before
+    assert b"Language Agents" in before
+
+
+def test_a_digest_that_the_database_rejects_affects_only_its_reader(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text cannot be stored: the rest of the shard is planned, and Alice is tried again in an hour."""
+    original = DigestBuilder.digest
+
+    def digest(self: DigestBuilder, reader: Subscriber, *of: object) -> object:
+        return Skip("\ud800") if reader.id == 1 else original(self, reader, *of)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DigestBuilder, "digest", digest)
+    with app.db.write() as session:
+        for name in ("bob", "carol"):
+            factories.reader(session, f"{name}@example.org", ["video"], HOUR)
+    assert planning.plan(app.digest_context, HOUR) == {"planned": 2, "not_planned": 1}
+    assert {row.subscriber_id for row in deliveries(app)} == {2, 3}
+    with app.db.read() as session:
+        due = session.get_one(Subscriber, 1).next_due_at
+    assert due
+    assert due > HOUR + planning.TRY_AGAIN
+
+
+def test_a_broken_digest_of_yesterday_does_not_stop_today(app: Application) -> None:
+    """Papers of a digest that cannot be parsed do not count as sent."""
+    planning.plan(app.digest_context, HOUR - DAY)
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).next_due_at = HOUR
+        delivery = Delivery(subscriber_id=1, edition="2026-11-19", due_at=HOUR - DAY, created_at=HOUR - DAY)
+        session.add(delivery)
+        session.flush()
+        columns = {"cards": [1], "papers": ["one"], "why": [0], "scores": [0], "reasons": []}
+        broken = {"sections": [{"cards": 7}, {"interest": "", "heading": "", **columns}]}
+        session.add(DigestContent(delivery_id=delivery.id or 0, digest=broken))
+    assert planning.plan(app.digest_context, HOUR) == {"planned": 1}
+
+
+def test_shards_share_their_cards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paper has one snapshot a day, for all readers and shards."""
+    monkeypatch.setattr(planning, "SHARD", 2)
+    with app.db.write() as session:
+        for number in range(5):
+            factories.reader(session, f"reader{number}@example.org", ["agents"], HOUR)
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 6}
+    with app.db.read() as session:
+        digests = session.exec(select(DigestContent.digest)).all()
+    assert {card for digest in digests for section in digest["sections"] for card in section["cards"]} == {1}
+    assert len(digests) == 6
+
+
+@pytest.mark.once
+def test_planning_ends_between_two_shards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At shutdown. Bob stays due."""
+    monkeypatch.setattr(planning, "SHARD", 1)
+    with app.db.write() as session:
+        factories.reader(session, "bob@example.org", ["language agents"], HOUR)
+    app.when_planned.append(app.stopping.set)
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
+    with app.db.read() as session:
+        assert planning.anyone_due(app.digest_context, session, AHEAD)
+
+
+@pytest.mark.once
+def test_preferences_changed_while_composing_are_used(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SQLite nothing is locked meanwhile: Alice's digest is composed again, and Bob's is not."""
+    with app.db.write() as session:
+        factories.reader(session, "bob@example.org", ["language agents"], HOUR)
+    original, calls = planning._entries, []
+
+    def change_after(builder: DigestBuilder, due_readers: list[object]) -> list[ledger.Entry]:
+        entries = original(builder, due_readers)  # type: ignore[arg-type]
+        if not calls:
+            change(app, AHEAD, interests=(Interest("video diffusion"),))
+        calls.append(len(due_readers))
+        return entries
+
+    monkeypatch.setattr(planning, "_entries", change_after)
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 2}
+    assert sorted(titles(app)) == [[AGENTS], [VIDEO]]
+    assert calls[:2] == [2, 1]

@@ -1,0 +1,184 @@
+"""The doctor connects to the relay as a sender does, and reports what it finds. No mail is sent."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+
+from app.doctor import relay
+from app.doctor.findings import Finding, Level
+from app.doctor.relay import RelayConnection
+from app.doctor.smtp_sink import Sink
+from app.settings import Settings, SmtpSecurity
+from tests.support.mail_server import MailServer
+
+pytestmark = pytest.mark.once
+
+LATER = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+
+
+def run_check(settings: Settings, now: datetime = LATER, **changed: object) -> dict[str, Finding]:
+    """Return the findings by check, with some settings changed."""
+    findings = relay.check(settings.model_copy(update=changed), now)
+    return {finding.check: finding for finding in findings}
+
+
+def test_the_relay_is_asked_what_it_can_do(settings: Settings) -> None:
+    """What it announces decides how mails are sent."""
+    with Sink() as sink:
+        findings = run_check(settings, smtp_port=sink.port)
+    assert {finding.level for finding in findings.values()} == {Level.OK}
+    for keyword in ("8BITMIME", "PIPELINING", "SIZE 10240000", "SMTPUTF8"):
+        assert keyword in findings["relay"].message
+    assert sink.received == []
+
+
+def test_a_relay_that_is_not_there_is_found(settings: Settings) -> None:
+    """With the settings that name it."""
+    findings = run_check(settings, smtp_port=1)
+    assert [*findings] == ["relay"]
+    assert (findings["relay"].level, "PAPERBOY_SMTP_PORT" in findings["relay"].fix) == (Level.ERROR, True)
+
+
+def test_a_relay_without_pipelining_is_slow(settings: Settings, mail_server: MailServer) -> None:
+    """A warning: it works."""
+    mail_server.offers_pipelining = False
+    finding = run_check(settings)["relay speed"]
+    assert (finding.level, "PIPELINING" in finding.message) == (Level.WARNING, True)
+
+
+@pytest.mark.parametrize(("size", "level"), [("1000", Level.ERROR), ("0", Level.OK), ("", Level.OK)])
+def test_a_relay_that_takes_small_mails_only_is_found(size: str, level: Level, settings: Settings) -> None:
+    """A full digest would be refused; 0 or nothing is no limit."""
+    with Sink() as sink:
+        sink.extensions = ("PIPELINING", f"SIZE {size}".strip())
+        assert run_check(settings, smtp_port=sink.port)["relay size"].level is level
+
+
+def test_a_relay_that_refuses_our_sender_is_found(settings: Settings, mail_server: MailServer) -> None:
+    """Before a whole edition is."""
+    mail_server.reply("mail", "553 5.7.1 that is not your domain")
+    finding = run_check(settings)["relay sender"]
+    assert (finding.level, "not your domain" in finding.message) == (Level.ERROR, True)
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+def test_a_refused_password_is_found_and_not_shown(settings: Settings) -> None:
+    """The name of the setting says enough."""
+    with MailServer(password="right") as server:
+        findings = run_check(settings, smtp_port=server.port, smtp_username="me", smtp_password="hunter2")
+    assert (findings["relay"].level, "PAPERBOY_SMTP_PASSWORD" in findings["relay"].fix) == (Level.ERROR, True)
+    assert "hunter2" not in str(findings)
+
+
+# --- TLS
+
+
+Serve = Callable[..., AbstractContextManager[int]]
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine trusts the authority, as it would one of the system's."""
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+
+
+@pytest.fixture
+def serve(authority: trustme.CA) -> Serve:
+    """A function that serves a relay with a certificate; its port."""
+
+    @contextmanager
+    def served(
+        name: str = "127.0.0.1", *, at_once: bool = False, ends: datetime | None = None
+    ) -> Iterator[int]:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert(name, not_after=ends).configure_cert(context)
+        with MailServer(tls=context, tls_at_once=at_once) as server:
+            yield server.port
+
+    return served
+
+
+def test_tls_is_shown_with_the_certificate_that_was_verified(
+    settings: Settings, serve: Serve, trusted: None
+) -> None:
+    """By STARTTLS, or from the first byte."""
+    for security in (SmtpSecurity.STARTTLS, SmtpSecurity.TLS):
+        with serve(at_once=security is SmtpSecurity.TLS) as port:
+            finding = run_check(settings, smtp_port=port, smtp_security=security)["relay TLS"]
+        assert finding.level is Level.OK
+        assert "TLSv1.3; the relay's certificate is verified; it is valid until" in finding.message
+
+
+@pytest.mark.parametrize("security", [SmtpSecurity.STARTTLS, SmtpSecurity.TLS])
+def test_a_certificate_that_is_not_trusted_is_found(
+    security: SmtpSecurity, settings: Settings, serve: Serve
+) -> None:
+    """Where the settings want it verified; then nothing would be sent."""
+    with serve(at_once=security is SmtpSecurity.TLS) as port:
+        finding = run_check(settings, smtp_port=port, smtp_security=security)["relay"]
+    assert (finding.level, "certificate" in finding.fix) == (Level.ERROR, True)
+
+
+def test_a_certificate_for_another_name_is_found(settings: Settings, serve: Serve, trusted: None) -> None:
+    """It is not the relay that the settings name."""
+    with serve("mail.example.org") as port:
+        finding = run_check(settings, smtp_port=port, smtp_security=SmtpSecurity.STARTTLS)["relay"]
+    assert (finding.level, "127.0.0.1" in finding.message, "PAPERBOY_SMTP_HOST" in finding.fix) == (
+        Level.ERROR,
+        True,
+        True,
+    )
+
+
+def test_opportunistic_tls_verifies_nothing_and_says_so(settings: Settings, serve: Serve) -> None:
+    """Better encrypted to anybody than plain to everybody."""
+    with serve("mail.example.org") as port:
+        finding = run_check(settings, smtp_port=port, smtp_security=SmtpSecurity.OPPORTUNISTIC)["relay TLS"]
+    assert (finding.level, "is not verified" in finding.message) == (Level.OK, True)
+
+
+def test_a_certificate_that_is_about_to_end_is_found(settings: Settings, serve: Serve) -> None:
+    """Two weeks ahead; where nobody verifies it, after that, too."""
+    ends = LATER + timedelta(days=5)
+    with serve(ends=ends) as port:
+        opportunistic = {"smtp_port": port, "smtp_security": SmtpSecurity.OPPORTUNISTIC}
+        soon = run_check(settings, LATER, **opportunistic)["relay TLS"]
+        over = run_check(settings, ends + timedelta(days=1), **opportunistic)["relay TLS"]
+    assert (soon.level, over.level) == (Level.WARNING, Level.WARNING)
+    assert "expires on 2026-11-25" in soon.message
+    assert "expired on" in over.message
+
+
+def test_starttls_that_is_not_offered_is_found(settings: Settings) -> None:
+    """Nothing is sent then, by the settings."""
+    with Sink() as sink:
+        findings = run_check(settings, smtp_port=sink.port, smtp_security=SmtpSecurity.STARTTLS)
+    assert (findings["relay"].level, "PAPERBOY_SMTP_SECURITY" in findings["relay"].fix) == (Level.ERROR, True)
+
+
+def test_a_password_in_clear_is_found(settings: Settings) -> None:
+    """Where others could listen: on this very machine nobody does."""
+    elsewhere = RelayConnection(peer="192.0.2.25", extensions={"PIPELINING": ""})
+    asked = settings.model_copy(update={"smtp_username": "me", "smtp_password": "secret"})
+
+    def levels(seen: RelayConnection) -> dict[str, Level]:
+        return {finding.check: finding.level for finding in relay.check_connection(seen, asked, LATER)}
+
+    assert levels(elsewhere)["relay password"] is Level.WARNING
+    assert levels(elsewhere)["relay TLS"] is Level.WARNING
+    assert "relay password" not in levels(replace(elsewhere, tls="TLSv1.3"))
+    assert levels(replace(elsewhere, peer="127.0.0.1")) == {"relay TLS": Level.OK, "relay size": Level.OK}

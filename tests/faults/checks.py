@@ -1,0 +1,133 @@
+"""Checks after a fault: who got which mail, how often, and what the ledger says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlmodel import Session, col, func, select
+
+from app import bounces, pipeline
+from app.application import Application
+from app.delivery import ledger
+from app.digests import reconciliation
+from app.settings import UncertainPolicy
+from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
+from app.types import Digest, MailKind, Section
+from tests.faults.relay_process import Sink
+from tests.support import sample_digest
+
+State = DeliveryState
+IN_HAND = (State.CLAIMED, State.COMMITTING)
+OPEN = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
+EDITION = "2026-11-20"
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+DIGEST = Digest(EDITION, (Section("retrieval", sample_digest.digest().picks[:1]),))
+
+
+def queue(
+    app: Application, now: datetime, count: int, first: int = 0, give_up_at: datetime | None = None
+) -> list[str]:
+    """Add a digest for each of `count` new readers; return their names."""
+    names = [f"reader{n}" for n in range(first, first + count)]
+    with app.db.write() as session:
+        for name in names:
+            _enqueue(session, name, now, give_up_at)
+    return names
+
+
+def _enqueue(session: Session, name: str, now: datetime, give_up_at: datetime | None) -> None:
+    reader = Subscriber(
+        email=f"{name}@example.org", state=SubscriberState.ACTIVE, created_at=now - timedelta(days=1)
+    )
+    session.add(reader)
+    session.flush()
+    assert reader.id
+    mail = {"kind": MailKind.DIGEST, "edition": EDITION, "digest": DIGEST, "due_at": now, "now": now}
+    ledger.enqueue(session, subscriber_id=reader.id, give_up_at=give_up_at, **mail)  # type: ignore[arg-type]
+
+
+def rows(app: Application) -> dict[str, Delivery]:
+    """Return each reader's delivery, by the name before the @."""
+    with app.db.read() as session:
+        joined = select(Delivery, Subscriber.email).join(
+            Subscriber, col(Subscriber.id) == Delivery.subscriber_id
+        )
+        return {email.partition("@")[0]: delivery for delivery, email in session.exec(joined)}
+
+
+def states(app: Application) -> dict[str, str]:
+    return {name: str(row.state) for name, row in rows(app).items()}
+
+
+def restart(app: Application, now: datetime) -> None:
+    """Recover what dead senders left, as a sender does before its first mail."""
+    ledger.recover(
+        app.db, Path(app.settings.journal_dir), now, app.settings.uncertain, bounces.record_refusal
+    )
+
+
+def doubtful(app: Application) -> set[str]:
+    """Return the readers whose mail is uncertain."""
+    return _in(app, State.UNCERTAIN)
+
+
+def waiting(app: Application) -> set[str]:
+    """Return the readers whose mail is still to be sent or sent again."""
+    return _in(app, *OPEN)
+
+
+def _in(app: Application, *states: State) -> set[str]:
+    with app.db.read() as session:
+        joined = select(Subscriber.email).join(Delivery, col(Subscriber.id) == Delivery.subscriber_id)
+        found = session.exec(joined.where(col(Delivery.state).in_(states)))
+        return {email.partition("@")[0] for email in found}
+
+
+def settle(app: Application, now: datetime) -> None:
+    """Send until nothing is left that may be sent, each mail at its time."""
+    for _ in range(20):
+        pipeline.send_pending(app, now)
+        with app.db.read() as session:
+            again = session.exec(
+                select(func.min(Delivery.next_attempt_at)).where(col(Delivery.state).in_(OPEN))
+            ).one()
+        if again is None:
+            return
+        now = max(now, again) + timedelta(seconds=1)
+    raise AssertionError("there is no end to it")
+
+
+def check_everybody(app: Application, relay: Sink, names: Iterable[str]) -> None:
+    """Check: at least one mail with `resend`, at most one with `hold`; only uncertain mails doubled."""
+    copies, ledger = relay.copies(), rows(app)
+    assert set(ledger) == set(names) >= set(copies)
+    holds = app.settings.uncertain is UncertainPolicy.HOLD
+    for name, row in ledger.items():
+        taken = copies.get(name, [])
+        assert len({(one.name, one.hash) for one in taken}) <= 1, f"{name} got different mails"
+        assert len(taken) <= 1 or (row.possibly_delivered and not holds), (
+            f"{name} got {len(taken)} for no reason"
+        )
+        assert taken or (holds and row.state is State.UNCERTAIN), f"{name} got none"
+        assert row.state is State.SENT or (holds and row.possibly_delivered), f"{name}: {row.state}"
+        assert all(one.name == row.message_id for one in taken)
+
+
+def check_manners(relay: Sink) -> None:
+    """Check that the client followed the protocol."""
+    complaints = relay.state()["complaints"]
+    assert complaints == []
+
+
+def check_conservation(app: Application) -> None:
+    """Check: each digest is in exactly one state, none is leased by a dead sender, no journal is left."""
+    with app.db.read() as session:
+        balance = reconciliation.reconcile(session, NOON, EDITION)
+        assert balance.holds, balance
+        assert balance.due == sum(balance.states.values()) == len(session.exec(select(Delivery.id)).all())
+        held = session.exec(select(Delivery.state).where(col(Delivery.state).in_(IN_HAND))).all()
+    assert held == []
+    folder = Path(app.settings.journal_dir)
+    assert not folder.exists() or list(folder.glob("*.journal*")) == []

@@ -1,0 +1,161 @@
+"""Recovery of what a sender leaves when it ends in the middle of a step."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from app import bounces, pipeline
+from app.application import Application
+from app.delivery import ledger
+from app.delivery.journal import AttemptResult, Journal
+from app.delivery.ledger import ClaimedBatch
+from app.storage import database
+from app.types import SendOutcome, SendResult
+from tests.faults import checks
+from tests.faults.sender_process import Death, Starter
+
+MINUTE = timedelta(minutes=1)
+
+
+def ledger_of(app: Application, now: datetime, owner: str) -> ledger.SenderLedger:
+    return ledger.SenderLedger(
+        app.db,
+        app.settings,
+        owner=owner,
+        snapshots=app.snapshots,
+        clock=lambda: now,
+        on_failed=bounces.record_refusal,
+    )
+
+
+def test_a_second_attempt_in_flight(app: Application, now: datetime) -> None:
+    """Deferred, tried again by the same sender, killed: uncertain, whatever the first result was."""
+    checks.queue(app, now, 1)
+    dead = Journal(Path(app.settings.journal_dir), "host:1:dead")
+    dead.begin(1, 1.0, "<1@paperboy.test>", "A subject")
+    dead.end(AttemptResult(1, SendResult(SendOutcome.DEFERRED, 451, "later"), 2.0))
+    dead.acknowledge([1])
+    with app.db.write() as session:
+        ledger.claim(session, owner="host:1:dead", now=now)
+    dead.begin(1, 400.0, "<1@paperboy.test>", "A subject")
+    dead.close()
+    checks.restart(app, now)
+    assert checks.doubtful(app) == {"reader0"}
+
+
+def test_a_claim_that_is_answered_after_its_sender_ended(app: Application, now: datetime) -> None:
+    """The claiming task was cancelled before the database answered: nothing stays claimed."""
+    checks.queue(app, now, 3)
+    slow, asked = threading.Event(), threading.Event()
+
+    async def ask_and_leave() -> None:
+        async with ledger_of(app, now, "host:1:hasty") as ledger:
+            claim = ledger._claim
+
+            def slowly(*_: object) -> object:
+                asked.set()
+                slow.wait(10)
+                return claim(None, None)
+
+            ledger._claim = slowly  # type: ignore[assignment, method-assign]
+            asking = asyncio.create_task(ledger.claim())
+            await asyncio.to_thread(asked.wait, 10)
+            asking.cancel()
+            asyncio.get_running_loop().call_later(0.1, slow.set)
+
+    asyncio.run(ask_and_leave())
+    assert set(checks.states(app).values()) == {"pending"}
+
+
+def test_a_claim_that_is_not_answered(app: Application, now: datetime) -> None:
+    """The database disconnects after it wrote a claim: the next sender frees the rows."""
+    checks.queue(app, now, 3)
+
+    async def claim_twice() -> None:
+        async with ledger_of(app, now, "host:1:cut") as ledger:
+            claim, calls = ledger._claim, iter([True, False])
+
+            def cut_off(*_: object) -> object:
+                claimed = claim(None, None)
+                if next(calls):
+                    raise OperationalError("COMMIT", {}, Exception("the connection was cut"))
+                return claimed
+
+            ledger._claim = cut_off  # type: ignore[assignment, method-assign]
+            assert not await ledger.claim()
+
+    asyncio.run(claim_twice())
+    assert set(checks.states(app).values()) == {"claimed"}
+    checks.restart(app, now + MINUTE)
+    assert set(checks.states(app).values()) == {"pending"}
+
+
+def test_claimed_mails_that_cannot_be_loaded(app: Application, now: datetime) -> None:
+    """They are released, and are not uncertain."""
+    checks.queue(app, now, 3)
+
+    async def claim_once() -> None:
+        async with ledger_of(app, now, "host:1:puzzled") as ledger:
+
+            def puzzled(_: Collection[int]) -> ClaimedBatch:
+                raise TypeError("no digest")
+
+            ledger._load_claimed = puzzled  # type: ignore[method-assign]
+            await ledger.claim()
+
+    with pytest.raises(TypeError):
+        asyncio.run(claim_once())
+    assert set(checks.states(app).values()) == {"pending"}
+    assert list(Path(app.settings.journal_dir).iterdir()) == []
+
+
+def test_a_database_that_goes_away_after_a_claim(app: Application, now: datetime) -> None:
+    """The same mails are loaded again, and no others are claimed."""
+    checks.queue(app, now, 3)
+    gone = OperationalError("SELECT", {}, Exception("the connection was cut"))
+
+    async def claim_once() -> int:
+        async with ledger_of(app, now, "host:1:patient") as ledger:
+            load_claimed, answers = ledger._load_claimed, iter([gone, None])
+
+            def at_the_second_try(taken: Collection[int]) -> ClaimedBatch:
+                if error := next(answers):
+                    raise error
+                return load_claimed(taken)
+
+            ledger._load_claimed = at_the_second_try  # type: ignore[method-assign]
+            return len((await ledger.claim([1, 2, 3])).requests)
+
+    assert asyncio.run(claim_once()) == 3
+    assert set(checks.states(app).values()) == {"pending"}
+    checks.restart(app, now + MINUTE)
+
+
+def test_a_claim_that_ends_after_its_sender_died(app: Application, now: datetime) -> None:
+    """PostgreSQL finishes a COMMIT of a killed process: recovery waits for it."""
+    if app.db.url.get_backend_name() == "sqlite":
+        pytest.skip("SQLite's transactions die with the process")
+    checks.queue(app, now, 3)
+    Journal(Path(app.settings.journal_dir), "host:1:dead").close(complete=False)
+    recovering = threading.Thread(target=checks.restart, args=(app, now))
+    with app.db.write() as session:
+        database.advisory_lock(session, "host:1:dead")
+        ledger.claim(session, owner="host:1:dead", now=now)
+        recovering.start()
+        recovering.join(0.5)
+    recovering.join()
+    assert set(checks.states(app).values()) == {"pending"}
+
+
+@pytest.mark.usefixtures("relay")
+def test_a_job_that_was_killed_keeps_nobody_waiting(app: Application, now: datetime, start: Starter) -> None:
+    """A process dies while it learns: the next one learns at once, not half an hour later."""
+    start(now, verb="learn", dies=Death("app.relevance.model_store:ModelStore.train")).dies()
+    assert "too few papers" in pipeline.learn(app, now + MINUTE).why_not

@@ -1,0 +1,396 @@
+"""A mail joined from fragments is what the templates describe, in bytes that nobody has to touch."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as some
+
+from app.errors import DeliveryError, InvalidSettings
+from app.links import LinkSigner
+from app.mail import fragments, render
+from app.mail.composer import Composer
+from app.mail.render import Renderer
+from app.settings import Settings
+from app.types import Digest, DigestItem, MailKind, MailRequest, OutgoingMail, RenderedMail, Section
+from tests.support import sample_digest
+
+pytestmark = pytest.mark.once
+
+NEVER_SENT = re.compile(rb"\A[.]|\AFrom |[ \t]\Z|  |\t")
+
+
+@pytest.fixture
+def signer(settings: Settings) -> LinkSigner:
+    return LinkSigner(settings.secret_keys, settings.base_url)
+
+
+@pytest.fixture
+def renderer(settings: Settings, signer: LinkSigner) -> Renderer:
+    return Renderer(settings, signer)
+
+
+@pytest.fixture
+def composer(settings: Settings, signer: LinkSigner, renderer: Renderer) -> Composer:
+    return Composer(settings, signer, renderer)
+
+
+def request_of(now: datetime, digest: Digest | None = None, **fields: Any) -> MailRequest:
+    usual = MailRequest(
+        delivery_id=42,
+        kind=MailKind.DIGEST,
+        edition="2026-11-20",
+        subscriber_id=7,
+        email="alice@example.org",
+        link_epoch=1,
+        issued_at=now,
+        digest=digest or sample_digest.digest(),
+    )
+    return usual._replace(**fields)
+
+
+def digest_of(*picks: DigestItem, **fields: Any) -> Digest:
+    return Digest("2026-11-20", (Section("retrieval", picks),), **fields)
+
+
+def compose(composer: Composer, request: MailRequest) -> OutgoingMail:
+    return composer.sign_and_serialize(composer.draft(request))
+
+
+def check(composer: Composer, renderer: Renderer, request: MailRequest) -> RenderedMail:
+    """Check that `render` and `composer` give the same mail, and check its bytes."""
+    rendered, draft = renderer.render(request), composer.draft(request)
+    mail = composer.sign_and_serialize(draft)
+    parsed = email.message_from_bytes(mail.data, policy=email.policy.default)
+    text, html = (part.get_content().replace("\r\n", "\n") for part in parsed.iter_parts())  # type: ignore[attr-defined]
+    assert text == rendered.text
+    assert html.removesuffix("\n") == rendered.html.removesuffix("\n")
+    assert parsed["Subject"] == mail.subject == rendered.subject
+    assert draft.left_out == rendered.left_out
+    for name, value in rendered.headers.items():
+        assert parsed[name] == value
+    check_bytes(mail)
+    return rendered
+
+
+def check_bytes(mail: OutgoingMail) -> None:
+    """Check that no relay, mailbox or canonicalisation has a reason to change the bytes."""
+    head, _, body = mail.data.partition(b"\r\n\r\n")
+    assert body.endswith(b"\r\n")
+    assert not re.search(rb"[^\r]\n|\r[^\n]", mail.data)
+    assert not re.search(rb"[^\r\n -~]", body)
+    for line in body.split(b"\r\n"):
+        assert len(line) <= 76
+        assert not NEVER_SENT.search(line), line
+    assert all(len(line) <= 998 for line in head.split(b"\r\n"))
+    assert mail.no_leading_dots
+
+
+# --- the same mail, both ways
+
+
+def test_a_digest_is_what_the_templates_describe(
+    composer: Composer, renderer: Renderer, now: datetime
+) -> None:
+    """Sections, what is trending, a note, figures, and papers without summary, authors or day."""
+    check(composer, renderer, request_of(now))
+    check(composer, renderer, request_of(now, replace(sample_digest.digest(), note="", considered=0)))
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        ".",
+        "... and a dot. " * 12,
+        "From here on " * 8,
+        "a=b=3D=20 " * 15,
+        "x" * 500,
+        "two  blanks\tand\ta tab  ",
+        "Grüße — ≤ 5 % 日本語 🧪👩‍🔬",
+        "שיטה חדשה לחיזוי מבנה חלבונים",
+        "\u202eturned\u2066 around",
+        "<script>alert('&')</script>",
+        "{{ 7 * 7 }} {% raw %} %s %(x)s",
+        "\x01more\x02 \x01sections\x02 \x01unsubscribe\x02",
+        "--=_paperboy",
+        "a\r\nBcc: mallory@example.org\r\n\r\n",
+        "half a \ud83e letter",
+        "",
+    ],
+)
+def test_whatever_a_paper_says(composer: Composer, renderer: Renderer, now: datetime, title: str) -> None:
+    """In its title, summary, reason, authors and trend, in an interest, a heading or a note."""
+    told = {"authors": title, "summary": title * 3, "trend": title, "summary_by": title, "reason": title}
+    first = sample_digest.pick(1, title, **told)
+    sections = (Section(title, (first, sample_digest.pick(2, "Another"))), Section("", (first,), title))
+    check(composer, renderer, request_of(now, Digest("2026-11-20", sections, title, 3)))
+    check(composer, renderer, request_of(now, digest_of(first)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 15, 30])
+def test_however_many_papers(composer: Composer, renderer: Renderer, now: datetime, count: int) -> None:
+    """The subject counts the others, and the preview names two of them."""
+    picks = [sample_digest.pick(n, f"Paper {n}", score=n % 7) for n in range(count)]
+    check(composer, renderer, request_of(now, digest_of(*picks, considered=20)))
+
+
+@pytest.mark.parametrize(
+    ("summary", "characters"), [(sample_digest.LONG * 3, 600), ("我们重新审视长上下文" * 80, 120)]
+)
+def test_a_large_digest_is_shortened_alike(
+    composer: Composer, renderer: Renderer, now: datetime, summary: str, characters: int
+) -> None:
+    """What Gmail would clip gets shorter summaries, by the same rule."""
+    picks = [sample_digest.pick(n, f"{n} 用于检索的语言模型" * 5, summary=summary) for n in range(30)]
+    rendered = check(composer, renderer, request_of(now, digest_of(*picks)))
+    assert len(rendered.html.encode()) <= render.MAX_HTML_BYTES
+
+
+@pytest.mark.parametrize(
+    "text", ["A Title of Considerable Length ", "我们重新审视长上下文", "שיטה חדשה לחיזוי "]
+)
+def test_nothing_is_clipped_however_long_everything_is(
+    composer: Composer, renderer: Renderer, now: datetime, text: str
+) -> None:
+    """Twenty-five papers, each with the longest texts that there are, and every line that a card can have."""
+    told = dict.fromkeys(("authors", "summary", "reason", "trend", "summary_by"), text * 90)
+    links = {"code_url": f"https://github.com/{'x' * 60}", "project_url": f"https://x.org/{'y' * 60}"}
+    picks = [sample_digest.pick(n, f"{n} {text * 40}", comments=999, **told, **links) for n in range(25)]
+    rendered = check(composer, renderer, request_of(now, digest_of(*picks)))
+    assert len(rendered.html.encode()) <= render.MAX_HTML_BYTES
+    assert rendered.left_out == 0
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "alice@example.org",
+        "a.b+c_d@mail.example.org",
+        "alice&bob's@example.org",
+        "jürgen@bücher.example",
+        "x" * 64 + "@" + "y" * 60 + ".example.org",
+        "from.x@example.org",
+    ],
+)
+def test_whoever_the_reader_is(composer: Composer, renderer: Renderer, now: datetime, address: str) -> None:
+    """An address of any length or alphabet stands at the foot as it is."""
+    rendered = check(composer, renderer, request_of(now, email=address))
+    assert address in rendered.text
+
+
+def test_an_address_that_cannot_be_written_to_is_refused(composer: Composer, now: datetime) -> None:
+    """For good: no other attempt would end better."""
+    with pytest.raises(DeliveryError) as refused:
+        composer.draft(request_of(now, email="alice@example.org\r\nBcc: mallory@example.org"))
+    assert refused.value.permanent
+
+
+WORDS = some.text(some.characters(codec=None), max_size=200)
+LINKS = some.one_of(some.just(""), WORDS, some.just("https://example.org/a?b=1&c=2"))
+PICKS = some.builds(
+    DigestItem,
+    paper_id=some.integers(0, 2**64 - 1),
+    title=WORDS,
+    authors=WORDS,
+    summary=some.text(max_size=900),
+    reason=WORDS,
+    trend=WORDS,
+    url=LINKS,
+    pdf_url=LINKS,
+    code_url=LINKS,
+    published_on=some.one_of(some.just(""), some.dates().map(str)),
+    comments=some.integers(0, 10**6),
+    score=some.floats(allow_nan=False),
+    summary_by=WORDS,
+)
+DIGESTS = some.builds(
+    Digest,
+    edition=some.just("2026-W47"),
+    sections=some.lists(
+        some.builds(
+            Section, interest=WORDS, picks=some.lists(PICKS, min_size=1, max_size=3).map(tuple), heading=WORDS
+        ),
+        min_size=1,
+        max_size=3,
+    ).map(tuple),
+    note=WORDS,
+    considered=some.integers(0, 500),
+)
+
+
+@given(digest=DIGESTS)
+@hypothesis_settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@example(digest=sample_digest.digest("2026-W47"))
+def test_any_digest_at_all(composer: Composer, renderer: Renderer, now: datetime, digest: Digest) -> None:
+    """Both ways agree on every digest that there can be."""
+    check(composer, renderer, request_of(now, digest, edition="2026-W47"))
+
+
+# --- what is the same each time
+
+
+def test_the_same_letter_gives_the_same_bytes(
+    settings: Settings, signer: LinkSigner, renderer: Renderer, composer: Composer, now: datetime
+) -> None:
+    """Also in another process, and after many other requests."""
+    first = compose(composer, request_of(now))
+    for number in range(20):
+        compose(
+            composer,
+            request_of(now, digest_of(sample_digest.pick(number, f"Paper {number}")), subscriber_id=number),
+        )
+    assert compose(composer, request_of(now)) == first
+    assert compose(Composer(settings, signer, Renderer(settings, signer)), request_of(now)) == first
+
+
+def test_each_reader_has_links_of_their_own(composer: Composer, now: datetime) -> None:
+    """What is shared by all readers holds nothing of any of them."""
+    requests = [request_of(now), request_of(now, email="bob@example.org", subscriber_id=8, delivery_id=43)]
+    alices, bobs = (compose(composer, request).data.replace(b"=\r\n", b"") for request in requests)
+    token = re.compile(rb"/\w+/([\w-]{51})")
+    assert len(set(token.findall(alices))) == 4 + 1  # that of the cards
+    assert not set(token.findall(alices)) & set(token.findall(bobs))
+    assert b"bob" not in alices
+    assert b"alice" not in bobs
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"title": "A Papers"}, {"reason": "of old"}, {"summary": "Less."}, {"trend": "up", "comments": 2}, {}],
+)
+def test_picks_need_not_be_the_same_objects(
+    composer: Composer, renderer: Renderer, now: datetime, change: dict[str, Any]
+) -> None:
+    """Equal ones give equal mails, and one that shows something else gives another."""
+    usual = sample_digest.pick(1, "A Paper")
+    first = compose(composer, request_of(now, digest_of(usual)))
+    other = request_of(now, digest_of(replace(usual, **change)))
+    assert (compose(composer, other) == first) is (not change)
+    check(composer, renderer, other)
+
+
+def test_what_is_kept_in_memory_is_bounded(
+    settings: Settings, signer: LinkSigner, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many picks there were, of whatever day; and what was forgotten is made again, the same."""
+    monkeypatch.setattr(fragments, "MAX_CACHED_ITEMS", 5)
+    composer = Composer(settings, signer, renderer)
+    first = compose(composer, request_of(now))
+    for number in range(30):
+        compose(composer, request_of(now, digest_of(sample_digest.pick(number, f"Paper {number}"))))
+    assert all(len(cache) <= 5 for cache in composer._fragments._cards_by_item)
+    assert compose(composer, request_of(now)) == first
+
+
+def test_threads_may_share_it(
+    settings: Settings, signer: LinkSigner, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while what it keeps is thrown away and made again all the time."""
+    for kind in ("ITEMS", "CARDS", "PAPERS", "LINES", "SHELLS"):
+        monkeypatch.setattr(fragments, f"MAX_CACHED_{kind}", 3)
+    picks = [sample_digest.pick(n, f"Paper {n}", reason=f"Reason {n % 7}") for n in range(20)]
+    requests = [
+        request_of(now, digest_of(*picks[n % 15 : n % 15 + 4], note=f"Note {n % 5}"), subscriber_id=n)
+        for n in range(200)
+    ]
+    expected = [compose(Composer(settings, signer, renderer), request) for request in requests[:20]]
+    composer = Composer(settings, signer, renderer)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            composed = list(pool.map(partial(compose, composer), requests))
+    finally:
+        sys.setswitchinterval(usual)
+    assert composed[:20] == expected
+    assert composed == [compose(composer, request) for request in requests]
+
+
+# --- what goes wrong
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"title": None},
+        {"title": ["a", "list"]},
+        {"reason": None},
+        {"reason": {}},
+        {"published_on": "yesterday"},
+        {"score": "high"},
+        {"score": None},
+        {"comments": {}},
+        {"paper_id": -1},
+        {"paper_id": "x"},
+        {"url": 7},
+    ],
+)
+def test_a_paper_that_cannot_be_shown_is_left_out(
+    composer: Composer, renderer: Renderer, now: datetime, broken: dict[str, Any]
+) -> None:
+    """The reader gets the others, and it is counted beside those that could not be parsed."""
+    bad = replace(sample_digest.pick(2, "Broken", score=0.1), **broken)
+    digest = Digest("2026-11-20", (Section("a", (sample_digest.pick(1, "Good"), bad)), Section("b", (bad,))))
+    for _ in range(2):
+        assert check(composer, renderer, request_of(now, digest, unreadable=1)).left_out == 3
+
+
+def test_a_digest_without_any_paper_is_no_mail(composer: Composer, now: datetime) -> None:
+    """Better none than an empty one."""
+    for digest in (Digest("2026-11-20", ()), digest_of(sample_digest.pick(1, None))):  # type: ignore[arg-type]
+        with pytest.raises(DeliveryError) as refused:
+            composer.draft(request_of(now, digest))
+        assert refused.value.permanent
+
+
+# --- other mails
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MailKind if kind is not MailKind.DIGEST])
+def test_the_service_mails(composer: Composer, renderer: Renderer, now: datetime, kind: MailKind) -> None:
+    """They are written by their templates, under the same rules."""
+    request = request_of(now)._replace(kind=kind, digest=None)
+    check(composer, renderer, request)
+
+
+def test_the_envelope(composer: Composer, signer: LinkSigner, now: datetime) -> None:
+    """The return path names the delivery; the Message-ID is the delivery's, or the one it was given."""
+    mail = compose(composer, request_of(now))
+    assert signer.delivery_of(mail.sender) == mail.delivery_id == 42
+    assert mail.recipient == "alice@example.org"
+    assert mail.message_id == signer.message_id(42, "paperboy.test")
+    given = compose(composer, request_of(now, message_id="<given@paperboy.test>"))
+    assert b"\r\nMessage-ID: <given@paperboy.test>\r\n" in given.data
+    assert compose(composer, request_of(now, email="jürgen@example.org")).needs_smtputf8
+
+
+def test_a_day_of_the_letter_is_its_date(composer: Composer, now: datetime) -> None:
+    """Written in UTC, whenever it leaves."""
+    later = now.astimezone() + timedelta(days=1)
+    assert (
+        b"\r\nDate: Sat, 21 Nov 2026 09:30:00 +0000\r\n"
+        in compose(composer, request_of(now, issued_at=later)).data
+    )
+
+
+def test_a_sender_that_no_header_can_name_is_refused_at_start(
+    settings: Settings, signer: LinkSigner, renderer: Renderer
+) -> None:
+    """Not when the first mail is written."""
+    with pytest.raises(InvalidSettings, match="PAPERBOY_SITE_NAME"):
+        Composer(settings.model_copy(update={"site_name": "Paper\r\nboy"}), signer, renderer)

@@ -1,0 +1,415 @@
+"""Mails read well in every mailbox, whatever a paper is called, and are the same each time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2 import UndefinedError
+from jinja2.exceptions import SecurityError
+
+from app.errors import DeliveryError
+from app.links import FEEDBACK_ACTIONS, LinkSigner, Purpose
+from app.mail import render
+from app.mail.render import Renderer
+from app.settings import Settings
+from app.types import Digest, DigestItem, MailKind, MailRequest, RenderedMail, Section
+from tests.support import sample_digest
+
+pytestmark = pytest.mark.once
+
+LINK = re.compile(r"https://paperboy\.test/(\w+)/([\w-]{51})(?![\w-])(?:/(\w+)/(\d+))?")
+
+
+@pytest.fixture
+def signer(settings: Settings) -> LinkSigner:
+    return LinkSigner(settings.secret_keys, settings.base_url)
+
+
+@pytest.fixture
+def renderer(settings: Settings, signer: LinkSigner) -> Renderer:
+    return Renderer(settings, signer)
+
+
+def letter_of(
+    now: datetime, digest: Digest | None = None, kind: MailKind = MailKind.DIGEST, **fields: Any
+) -> MailRequest:
+    usual = MailRequest(
+        delivery_id=42,
+        kind=kind,
+        edition="2026-11-20",
+        subscriber_id=7,
+        email="alice@example.org",
+        link_epoch=0,
+        issued_at=now,
+        digest=digest,
+    )
+    return usual._replace(**fields)
+
+
+def shown(renderer: Renderer, now: datetime, *picks: DigestItem) -> RenderedMail:
+    return renderer.render(letter_of(now, Digest("2026-11-20", (Section("retrieval", picks),))))
+
+
+class Outline(HTMLParser):
+    """What a mail program makes of the HTML: its elements, attributes and words."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+    def links(self) -> Iterator[str]:
+        return (attrs["href"] or "" for tag, attrs in self.elements if tag == "a" and "href" in attrs)
+
+
+def test_a_digest_says_everything_in_both_parts(renderer: Renderer, now: datetime) -> None:
+    """Title, authors, figures, summary, reason and links of each paper, under its interest, and the note."""
+    mail = renderer.render(letter_of(now, sample_digest.digest()))
+    outline = Outline(mail.html)
+    text = " ".join(mail.text.split())
+    for section in sample_digest.digest().sections:
+        assert section.interest in outline.words
+        assert section.interest in mail.text.splitlines() or not section.interest
+        for pick in section.picks:
+            for words in (pick.title, pick.authors, pick.trend, pick.summary, pick.reason):
+                assert words in outline.words
+                assert words in text
+            for url in filter(None, (pick.url, pick.pdf_url, pick.code_url, pick.project_url)):
+                assert url in mail.text
+                assert url in list(outline.links())
+    for words in (
+        sample_digest.digest().note,
+        "8 papers for you, chosen from 214.",
+        "Friday, 20 November 2026",
+    ):
+        assert words in outline.words
+        assert words in text
+    assert mail.left_out == 0
+
+
+@pytest.mark.parametrize(
+    ("interest", "heading", "shown"),
+    [
+        ("retrieval", "", ("Your interest", "retrieval")),
+        ('author:"Hongtao Wu"', "", ("Your interest", "Papers by Hongtao Wu")),
+        ("cat:cs.CL", "", ("Your interest", "Papers in cs.CL")),
+        ("", "", ("Trending beyond your interests",)),
+        ("", "Trending now", ("Trending now",)),
+    ],
+)
+def test_a_section_has_one_name(
+    renderer: Renderer, interest: str, heading: str, shown: tuple[str, ...]
+) -> None:
+    """In both parts the same, in words, and underlined in the text."""
+    made = renderer.heading(interest, heading)
+    assert tuple(re.findall(r">([^<]+)<", made.html)) == shown
+    assert made.text.split("\n") == ["", "", shown[-1], "=" * len(shown[-1]), ""]
+
+
+def test_the_same_delivery_gives_the_same_bytes(
+    settings: Settings, signer: LinkSigner, now: datetime
+) -> None:
+    """A mail that must be sent again is the one that was sent before, also by another process."""
+    mails = [Renderer(settings, signer).render(letter_of(now, sample_digest.digest())) for _ in range(2)]
+    assert mails[0] == mails[1]
+
+
+def test_the_subject_names_the_best_paper(renderer: Renderer, now: datetime) -> None:
+    """The one with the highest score, wherever it stands, and how many others there are."""
+    picks = (
+        sample_digest.pick(1, "Good", score=0.4),
+        sample_digest.pick(2, "Best", score=0.9),
+        sample_digest.pick(3, "Fair"),
+    )
+    assert shown(renderer, now, *picks).subject == "Best, and 2 more"
+    assert shown(renderer, now, sample_digest.pick(1, "Alone")).subject == "Alone"
+
+
+@pytest.mark.parametrize(
+    "title", ["word " * 60, "x" * 400, "a\r\nBcc: mallory@example.org\r\n\r\n", "日本語の論文" * 40]
+)
+def test_a_subject_is_short_and_one_line(renderer: Renderer, now: datetime, title: str) -> None:
+    """However long a title is, and whatever is in it."""
+    for picks in (
+        (sample_digest.pick(1, title),),
+        (sample_digest.pick(1, title), sample_digest.pick(2, "Another")),
+    ):
+        subject = shown(renderer, now, *picks).subject
+        assert 0 < len(subject) <= 70
+        assert not re.search(r"[\x00-\x1f]", subject)
+
+
+def test_a_subject_is_cut_between_words(renderer: Renderer, now: datetime) -> None:
+    """What a list of mails has room for, the number of the others included."""
+    title = "Learning Where to Stop: Tokens as a Budget for Multi-Hop Retrieval and Reasoning"
+    picks = [sample_digest.pick(n, title, score=1 / n) for n in range(1, 14)]
+    alone = "Learning Where to Stop: Tokens as a Budget for Multi-Hop Retrieval…"
+    assert shown(renderer, now, picks[0]).subject == alone
+    several = "Learning Where to Stop: Tokens as a Budget for Multi-Hop…, and 12 more"
+    assert shown(renderer, now, *picks).subject == several
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Learning to Stop with <think> and </think> Tokens & “Quotes”",
+        "<script>alert(1)</script> Considered Harmful",
+        "{{ 7 * 7 }} {% raw %} Templates ${x} #{y}",
+        "O(n²) ≤ ‖x‖₂ ∈ ℝᵈ: λ-Bounds",
+        "שיטה חדשה לחיזוי מבנה חלבונים",
+        "A " + "Very " * 40 + "Long Title",
+        "'\"><img src=x onerror=alert(1)>",
+    ],
+)
+def test_any_title_is_shown_as_it_is(renderer: Renderer, now: datetime, title: str) -> None:
+    """Nothing in a title becomes markup, and nothing of it is lost."""
+    mail = shown(renderer, now, sample_digest.pick(1, title), sample_digest.pick(2, "Another", score=1))
+    outline = Outline(mail.html)
+    assert title in outline.words
+    assert title in " ".join(mail.text.split())
+    assert {"script", "img", "think"}.isdisjoint(tag for tag, _ in outline.elements)
+
+
+def test_nothing_is_fetched(renderer: Renderer, now: datetime) -> None:
+    """No image, no pixel, no font, no style sheet and no script: reading a mail tells nobody."""
+    mails = [renderer.render(letter_of(now, sample_digest.digest()))]
+    mails += [renderer.render(letter_of(now, kind=kind)) for kind in MailKind if kind != "digest"]
+    for mail in mails:
+        outline = Outline(mail.html)
+        assert {"img", "link", "script", "iframe"}.isdisjoint(tag for tag, _ in outline.elements)
+        assert not re.search(r"url\(|@import|src=|background=", mail.html)
+
+
+def test_a_large_digest_stays_below_what_gmail_clips(renderer: Renderer, now: datetime) -> None:
+    """Twenty-five papers with long abstracts, code and project links: under 100 kB, as Gmail counts."""
+    picks = [
+        sample_digest.pick(
+            n,
+            f"{n} " + "A Title of Considerable Length with ℝ³ " * 4,
+            authors="Ines Duarte, Tomás Novák, Wei Zhang, Priya Raman and 211 more",
+            summary=sample_digest.LONG * 3,
+            trend="140 votes, up from 3 yesterday",
+            code_url=f"https://github.com/example-organisation/a-repository-{n}",
+            project_url=f"https://example-organisation.github.io/a-project-{n}",
+        )
+        for n in range(25)
+    ]
+    mail = shown(renderer, now, *picks)
+    assert len(Outline(mail.html).words) > 25 * 600
+    assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
+
+
+def test_the_largest_digest_keeps_most_of_each_summary(renderer: Renderer, now: datetime) -> None:
+    """Thirty papers with every line that a card can have: under 100 kB, and still worth reading."""
+    usual = {"trend": "140 votes, up from 3 yesterday", "code_url": "https://github.com/example/repository"}
+    picks = [sample_digest.pick(n, f"{n} " + "A Title of Usual Length " * 3, **usual) for n in range(30)]
+    mail = shown(renderer, now, *(replace(pick, summary=sample_digest.LONG * 2) for pick in picks))
+    assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
+    assert len(Outline(mail.html).words) > 30 * 600
+
+
+def test_a_digest_in_a_wide_script_gets_shorter_summaries(renderer: Renderer, now: datetime) -> None:
+    """Chinese takes three bytes a character: rather short summaries than a clipped mail."""
+    picks = [
+        sample_digest.pick(n, f"{n} 用于检索的语言模型" * 5, summary="我们重新审视长上下文" * 80)
+        for n in range(30)
+    ]
+    mail = shown(renderer, now, *picks)
+    assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
+    assert mail.left_out == 0
+    assert "我们重新审视长上下文" * 10 in mail.html
+
+
+def test_what_runs_from_right_to_left(renderer: Renderer, now: datetime) -> None:
+    """Where it runs is said in words that old mail programs know, and a date after a name stays behind it."""
+    mail = renderer.render(letter_of(now, sample_digest.digest()))
+    assert mail.html.count('dir="rtl"') == mail.html.count("text-align:right") == 2
+    for part in (Outline(mail.html).words, mail.text):
+        assert "נועה כהן\u200e · 19 Nov 2026" in part
+        assert "Priya Raman\u200e" not in part
+
+
+def test_dark_mode_and_phones_are_provided_for(renderer: Renderer, now: datetime) -> None:
+    """The mail says that it knows both schemes, and lays itself out in tables."""
+    mail = renderer.render(letter_of(now, sample_digest.digest()))
+    assert '<meta name="color-scheme" content="light dark" />' in mail.html
+    assert "prefers-color-scheme: dark" in mail.html
+    assert "max-width: 479px" in mail.html
+    assert mail.html.count('role="presentation"') > 8
+
+
+@pytest.mark.parametrize("kind", MailKind)
+def test_the_text_part_is_a_letter(
+    settings: Settings, signer: LinkSigner, now: datetime, kind: MailKind
+) -> None:
+    """Wrapped at 76 characters, but for links, without markup or holes; also with much to say at its foot."""
+    long = {
+        "site_name": "The Paperboy of " + "All the Libraries " * 2,
+        "postal_address": "1 Long Street, " * 9,
+    }
+    told = settings.model_copy(update=long)
+    text = Renderer(told, signer).render(letter_of(now, sample_digest.digest(), kind)).text
+    assert all(len(line) <= 76 for line in text.splitlines() if "https://" not in line)
+    assert "1 Long Street, " * 4 in text
+    assert "\n\n\n\n" not in text
+    assert "&amp;" not in text
+    assert "<td" not in text
+
+
+def test_each_link_can_do_one_thing(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
+    """They are this reader's, and of the purpose that their path says."""
+    mail = renderer.render(letter_of(now, sample_digest.digest()))
+    for part in (mail.text, mail.html):
+        links = {name: token for name, token, wish, _ in LINK.findall(part) if not wish}
+        assert set(links) == {"preferences", "pause", "unsubscribe", "view"}
+        grants = {name: signer.verify(Purpose(name), token, now) for name, token in links.items()}
+        assert {grant.subscriber_id for grant in grants.values()} == {7}
+        assert grants["view"].argument == 42
+
+
+def test_each_paper_has_links_to_say_what_one_thinks_of_it(
+    renderer: Renderer, signer: LinkSigner, now: datetime
+) -> None:
+    """Links of its own, in both parts, in the order of the cards."""
+    mail = renderer.render(letter_of(now, sample_digest.digest()))
+    for part in (mail.text, mail.html):
+        found = [each for each in LINK.findall(part) if each[2]]
+        assert [(wish, int(paper)) for _, _, wish, paper in found] == [
+            (wish, pick.paper_id) for pick in sample_digest.digest().picks for wish in FEEDBACK_ACTIONS
+        ]
+        assert {name for name, *_ in found} == {Purpose.FEEDBACK}
+        (token,) = {token for _, token, *_ in found}
+        assert signer.verify(Purpose.FEEDBACK, token, now).subscriber_id == 7
+
+
+def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
+    """One-click unsubscribing for a digest, and that a service mail was written by a machine."""
+    headers = renderer.render(letter_of(now, sample_digest.digest())).headers
+    web, post = re.fullmatch(r"<(\S+)>, <(mailto:\S+)>", headers["List-Unsubscribe"]).groups()  # type: ignore[union-attr]
+    token = web.removeprefix("https://paperboy.test/unsubscribe/")
+    assert signer.verify(Purpose.UNSUBSCRIBE, token, now).subscriber_id == 7
+    assert post == f"mailto:help@paperboy.test?subject=unsubscribe%20{token}"
+    assert headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert headers["List-Id"] == "<digest.paperboy.test>"
+    assert headers["Feedback-ID"] == "2026-11-20:digest:paperboy:paperboy-test"
+    assert headers["Precedence"] == "bulk"
+    assert "List-Help" in headers
+    assert renderer.render(letter_of(now, kind=MailKind.CONFIRM)).headers == {
+        "Auto-Submitted": "auto-generated"
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "purposes"),
+    [
+        (MailKind.CONFIRM, {"confirm", "decline"}),
+        (MailKind.MANAGE, {"preferences", "pause", "unsubscribe"}),
+        (MailKind.EXPORT, {"export"}),
+        (MailKind.ERASE, {"erase", "unsubscribe"}),
+        (MailKind.NEW_LINKS, {"preferences", "pause", "unsubscribe"}),
+    ],
+)
+def test_the_service_mails(
+    renderer: Renderer, signer: LinkSigner, now: datetime, kind: MailKind, purposes: set[str]
+) -> None:
+    """Short, in both parts, with the links that belong to it and no others, and who is writing."""
+    mail = renderer.render(letter_of(now, kind=kind))
+    for part in (mail.text, mail.html):
+        links = {name: token for name, token, *_ in LINK.findall(part)}
+        assert set(links) == purposes
+        assert all(signer.verify(Purpose(name), token, now) for name, token in links.items())
+        assert "1 Example Street, Springfield" in part
+        assert "Paperboy" in mail.subject
+    assert all(len(line) <= 76 for line in mail.text.splitlines() if "https://" not in line)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"title": None},
+        {"title": ["a", "list"]},
+        {"published_on": "yesterday"},
+        {"score": "high"},
+        {"comments": {}},
+        {"paper_id": -1},
+        {"paper_id": 1 << 64},
+    ],
+)
+def test_a_paper_that_cannot_be_shown_is_left_out(
+    renderer: Renderer, now: datetime, broken: dict[str, Any]
+) -> None:
+    """The reader gets the others, and the count says that one is missing, beside those not even read."""
+    whole = sample_digest.digest()
+    first, *others = whole.sections
+    picks = (first.picks[0], replace(first.picks[1], **broken), *first.picks[2:])
+    digest = replace(whole, sections=(replace(first, picks=picks), *others))
+    mail = renderer.render(letter_of(now, digest, unreadable=2))
+    assert mail.left_out == 3
+    assert "7 papers for you" in mail.text
+    assert "Learning Where to Stop" not in mail.html
+    assert "FoldLight" in mail.html
+
+
+def test_half_a_letter_is_shown_as_a_question_mark(renderer: Renderer, now: datetime) -> None:
+    """A lone surrogate, which JSON may hold and a mail may not, costs nobody the paper."""
+    mail = shown(renderer, now, sample_digest.pick(1, "A lone \ud800 surrogate"))
+    assert "A lone ? surrogate" in mail.html
+    assert "A lone ? surrogate" in mail.text
+
+
+def test_a_digest_without_any_paper_is_no_mail(renderer: Renderer, now: datetime) -> None:
+    """Better none than an empty one."""
+    with pytest.raises(DeliveryError) as refused:
+        renderer.render(letter_of(now, Digest("2026-11-20", ())))
+    assert refused.value.permanent
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "ftp://x", "https://a b", "https://x/" + "y" * 2000, "//x"]
+)
+def test_only_web_links_are_linked(renderer: Renderer, now: datetime, url: str) -> None:
+    """The paper is shown without the link."""
+    mail = shown(renderer, now, replace(sample_digest.pick(1, "A Paper"), url=url, code_url=url))
+    assert url not in mail.html
+    assert url not in mail.text
+    assert "A Paper" in mail.html
+    assert "https://arxiv.org/pdf/" in mail.html
+
+
+@pytest.mark.parametrize(
+    ("edition", "words"),
+    [
+        ("2026-11-20", "Friday, 20 November 2026"),
+        ("2026-W07", "Week 7 of 2026"),
+        ("preview", "preview"),
+        ("2026-13-45", "2026-13-45"),
+    ],
+)
+def test_an_edition_in_words(edition: str, words: str) -> None:
+    """A day, a week, or whatever else it is."""
+    assert render.edition_title(edition) == words
+
+
+def test_templates_are_strict_and_in_a_sandbox(tmp_path: Path) -> None:
+    """A name that is not there is an error, and a template cannot reach what is behind a value."""
+    (tmp_path / "strict.txt").write_text("{{ nobody }}")
+    (tmp_path / "escape.txt").write_text("{{ ''.__class__.__mro__ }}")
+    templates = render.template_environment(tmp_path)
+    with pytest.raises(UndefinedError):
+        templates.get_template("strict.txt").render()
+    with pytest.raises(SecurityError):
+        templates.get_template("escape.txt").render()

@@ -1,0 +1,154 @@
+"""arXiv's two interfaces: entries, errors that look like papers, and truncated feeds."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from app.errors import UnreadableAnswer
+from app.papers.sources import arxiv
+from tests.papers.sources.responses import API_ERROR, api, api_entry, feed, feed_entry
+
+DAY = date(2026, 11, 19)
+
+
+def test_an_entry_of_the_query_api_becomes_a_record() -> None:
+    """The version is removed from the id, TeX accents become Unicode, white space is collapsed."""
+    [record] = arxiv.parse(api(api_entry()), DAY).records
+    assert (record.arxiv_id, record.version, record.doi) == ("2611.00001", 2, "10.1234/pigeons.1")
+    assert record.authors == ("Mei Tanaka", "André Adeyemi")
+    assert record.abstract == "We teach pigeons to plan."
+    assert record.categories == ("cs.AI", "cs.RO")
+    assert (record.published_on, record.as_of) == (date(2026, 11, 17), date(2026, 11, 18))
+    assert record.listed_on == DAY
+    assert not record.withdrawn
+
+
+def test_ids_from_before_2007_are_known() -> None:
+    """These ids contain a slash."""
+    [record] = arxiv.parse(api(api_entry("astro-ph/0601001v1"))).records
+    assert (record.arxiv_id, record.listed_on) == ("astro-ph/0601001", None)
+
+
+@pytest.mark.parametrize(
+    ("comment", "withdrawn"),
+    [
+        ("This paper has been withdrawn by the authors", True),
+        ("Withdrawn: an error in Lemma 2", True),
+        ("12 pages, to appear at BIRDS 2026", False),
+    ],
+)
+def test_a_withdrawal_is_read_from_the_comment(comment: str, withdrawn: bool) -> None:
+    """arXiv has no field for it."""
+    [record] = arxiv.parse(api(api_entry(comment=comment))).records
+    assert record.withdrawn is withdrawn
+
+
+def test_no_entries_are_no_fault() -> None:
+    """The result is empty for a missing id, on weekends and on holidays."""
+    assert arxiv.parse(api()).rows == 0
+    assert arxiv.parse_feed(feed()).rows == 0
+
+
+def test_an_error_feed_is_not_a_paper() -> None:
+    """arXiv sends errors as an entry, often with status 200."""
+    with pytest.raises(UnreadableAnswer, match="incorrect id format for abc"):
+        arxiv.parse(API_ERROR)
+    with pytest.raises(UnreadableAnswer, match="Feed error"):
+        arxiv.parse_feed(feed(title="Feed error for query &quot;cs.XX&quot;"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("<html><body>Please sign in</body></html>", "web page"),
+        ("", "empty"),
+        ("Rate exceeded.", "not an Atom feed"),
+        ("<rss version='2.0'><channel/></rss>", "not an Atom feed"),
+    ],
+)
+def test_what_is_no_feed_is_told(answer: str, message: str) -> None:
+    """arXiv sometimes answers with plain text."""
+    with pytest.raises(UnreadableAnswer, match=message):
+        arxiv.parse(answer)
+
+
+def test_entities_are_refused_before_they_grow() -> None:
+    """A feed must not declare entities (billion laughs)."""
+    bomb = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>' + api(api_entry(title="&b;"))
+    with pytest.raises(UnreadableAnswer, match="entities"):
+        arxiv.parse(bomb)
+
+
+def test_new_and_cross_are_listings_and_new_versions_are_not() -> None:
+    """A replaced paper was announced before."""
+    kinds = ("new", "cross", "replace", "replace-cross")
+    entries = [feed_entry(f"2611.0000{n}v1", announced=kind) for n, kind in enumerate(kinds)]
+    records = arxiv.parse_feed(feed(*entries)).records
+    assert [record.listed_on for record in records] == [DAY, DAY, None, None]
+    assert [record.published_on for record in records] == [DAY, None, None, None]
+    assert {record.as_of for record in records} == {DAY}
+
+
+def test_an_entry_of_the_daily_feed_becomes_a_record() -> None:
+    """The announcement's first line is not part of the abstract; the authors are one string."""
+    [record] = arxiv.parse_feed(feed(feed_entry("2611.00001v3"))).records
+    assert (record.arxiv_id, record.version) == ("2611.00001", 3)
+    assert record.abstract == "We teach pigeons to plan."
+    assert record.authors == ("Mei Tanaka", "André Adeyemi")
+
+
+@pytest.mark.parametrize("lost", [10, 120, 400])
+def test_a_truncated_feed_gives_its_complete_entries_and_one_clear_error(lost: int) -> None:
+    """The position of the cut does not matter."""
+    text = feed(feed_entry("2611.00001v1"), feed_entry("2611.00002v1"), feed_entry("2611.00003v1"))
+    parsed = arxiv.parse_feed(text[: -lost - len("\n</feed>\n")])
+    assert [record.arxiv_id for record in parsed.records] == ["2611.00001", "2611.00002"]
+    [rejection] = parsed.rejections
+    assert (rejection.reason, rejection.row) == ("the answer was cut off", None)
+    assert rejection.detail.startswith("2 complete entries were read")
+
+
+def test_a_feed_with_broken_markup_gives_what_comes_before_it() -> None:
+    """One unescaped character in a title must not lose the whole feed."""
+    parsed = arxiv.parse_feed(feed(feed_entry("2611.00001v1"), feed_entry(title="R & D < 3")))
+    assert [record.arxiv_id for record in parsed.records] == ["2611.00001"]
+    assert [rejection.reason for rejection in parsed.rejections] == [
+        "the feed is not well-formed from here on"
+    ]
+
+
+def test_an_entry_without_id_or_title_is_rejected_with_its_number() -> None:
+    """The other entries are read."""
+    text = api(api_entry(), api_entry("nonsense"), api_entry("2611.00003v1", title=" "))
+    parsed = arxiv.parse(text)
+    assert parsed.rows == 3
+    assert [(r.reason, r.row) for r in parsed.rejections] == [
+        ("the entry has no arXiv id", 2),
+        ("the entry has no title", 3),
+    ]
+
+
+def test_control_characters_do_not_end_the_feed() -> None:
+    """XML forbids them, but authors paste them."""
+    assert len(arxiv.parse(api(api_entry(title="Pi\x0bgeons"), api_entry("2611.00002v1"))).records) == 2
+
+
+@pytest.mark.parametrize(
+    ("day", "since", "until"),
+    [
+        # A Wednesday's list: Monday 14:00 to Tuesday 14:00 in New York, 18:00 UTC in summer.
+        (date(2026, 8, 19), datetime(2026, 8, 17, 18, tzinfo=UTC), datetime(2026, 8, 18, 18, tzinfo=UTC)),
+        # A Monday's: Thursday to Friday, 19:00 UTC in winter. A Tuesday's has the weekend in it.
+        (date(2026, 11, 16), datetime(2026, 11, 12, 19, tzinfo=UTC), datetime(2026, 11, 13, 19, tzinfo=UTC)),
+        (date(2026, 11, 17), datetime(2026, 11, 13, 19, tzinfo=UTC), datetime(2026, 11, 16, 19, tzinfo=UTC)),
+        # After Thanksgiving: two days' papers.
+        (date(2026, 11, 27), datetime(2026, 11, 24, 19, tzinfo=UTC), datetime(2026, 11, 26, 19, tzinfo=UTC)),
+    ],
+)
+def test_an_announcement_has_the_submissions_between_two_afternoons(
+    day: date, since: datetime, until: datetime
+) -> None:
+    """So a missed announcement can be requested later, without gap or overlap."""
+    assert arxiv.window(day) == (since, until)

@@ -1,0 +1,385 @@
+"""Summaries by a language model: they are attributed to it, and its faults delay no mail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from sqlmodel import col, select
+
+from app import main, pipeline
+from app.application import Application
+from app.errors import UnreadableAnswer
+from app.papers import ingest, llm_summaries, queries
+from app.papers.sources.http_client import HttpTransport
+from app.storage import locks
+from app.storage.models import Delivery, GeneratedSummary, JobRun, Paper
+from app.subscribers import Preferences
+from app.types import PaperRecord, PaperView, ParseResult, Rejection
+from tests.support import factories
+from tests.support.http_server import Peer
+
+URL, MODEL, KEY = "https://model.test/v1", "small-1", "sk-very-secret"
+ABSTRACT = (
+    "Readers lose the middle of long documents. We introduce Bookmark, which keeps an index of all pages."
+)
+GIST = "We introduce Bookmark, which keeps an index of all pages."
+SENTENCE = "Bookmark lets a small reader keep an index of the pages it has seen."
+
+
+def chat(text: object) -> httpx.Response:
+    """Return a response of a chat API."""
+    return httpx.Response(200, json={"choices": [{"message": {"role": "assistant", "content": text}}]})
+
+
+class Endpoint(Peer):
+    """An endpoint that answers with a sentence, unless other answers are given."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        super().__init__(*(answers or [chat(SENTENCE)]))
+
+    def on(self, app: Application) -> Application:
+        """Return the application with this endpoint in its settings."""
+        chosen = {"summary_url": URL, "summary_model": MODEL, "summary_key": KEY}
+        wire = HttpTransport(httpx.MockTransport(self))
+        return replace(app, settings=app.settings.model_copy(update=chosen), http=wire)
+
+    @property
+    def titles(self) -> list[str]:
+        """The titles of the papers in the requests, in their order."""
+        prompts = [json.loads(request.content)["messages"][1]["content"] for request in self.asked]
+        return [text.split("\n")[0].removeprefix("Title: ") for text in prompts]
+
+
+def add(app: Application, now: datetime, *titles: str, **fields: object) -> list[int]:
+    """Add papers that were listed today, with an abstract and without a summary. Return their ids."""
+    with app.db.write() as session:
+        source = session.exec(select(factories.Source)).first() or factories.source(session, now)
+        usual = {"abstract": ABSTRACT, "listed_on": now.date()} | fields
+        return [factories.paper(session, source, title, now=now, **usual) for title in titles]
+
+
+def runs(app: Application) -> list[JobRun]:
+    with app.db.read() as session:
+        return list(
+            session.exec(select(JobRun).where(JobRun.job == llm_summaries.JOB).order_by(col(JobRun.id)))
+        )
+
+
+def view(app: Application, paper_id: int) -> PaperView:
+    with app.db.read() as session:
+        return queries.paper_views(session, [paper_id])[0]
+
+
+def test_without_an_endpoint_nothing_happens(app: Application, now: datetime) -> None:
+    """The job is off by default, and no run is recorded."""
+    add(app, now, "Bookmark")
+    assert not pipeline.summarise(app, now)
+    assert runs(app) == []
+
+
+def test_a_paper_without_a_summary_gets_one(app: Application, now: datetime) -> None:
+    """The request has title and abstract, and the summary is stored with the model's name."""
+    [number] = add(app, now, "Bookmark")
+    endpoint = Endpoint()
+    assert pipeline.summarise(endpoint.on(app), now) == {"written": 1, "rejected": 0}
+    request, body = endpoint.asked[0], json.loads(endpoint.asked[0].content)
+    assert str(request.url) == f"{URL}/chat/completions"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert body["model"] == MODEL
+    assert body["messages"][1]["content"] == f"Title: Bookmark\n\nAbstract: {ABSTRACT}"
+    assert (view(app, number).tldr, view(app, number).tldr_by) == (SENTENCE, MODEL)
+
+
+def test_a_card_says_who_wrote_it(app: Application, now: datetime) -> None:
+    """The model is named in both parts of the mail and on the page of the day."""
+    add(app, now, "Bookmark")
+    pipeline.summarise(Endpoint().on(app), now)
+    mail = pipeline.render_digest(app, pipeline.preview(app, Preferences(), now), "alice@example.org", now)
+    assert f"{SENTENCE} (Summary by {MODEL})" in " ".join(mail.text.split())
+    assert f"Summary by {MODEL}" in mail.html
+    with TestClient(main.create_app(app), base_url="https://paperboy.test") as visitor:
+        assert f"Summary by {MODEL}" in visitor.get(f"/day/{now.date()}").text
+
+
+def test_each_paper_is_asked_about_once(app: Application, now: datetime) -> None:
+    """Runs without work are not recorded."""
+    add(app, now, "Bookmark")
+    endpoint = Endpoint()
+    for minutes in (0, 15, 600):
+        pipeline.summarise(endpoint.on(app), now + timedelta(minutes=minutes))
+    assert len(endpoint.asked) == len(runs(app)) == 1
+
+
+def test_only_what_may_be_picked_and_needs_one(app: Application, now: datetime) -> None:
+    """Papers without an abstract, with a summary, too old, withdrawn or merged are skipped."""
+    add(app, now, "No abstract", abstract="")
+    add(app, now, "Has one", tldr="Its source's own.")
+    add(app, now, "Old", listed_on=now.date() - timedelta(days=app.settings.candidate_days))
+    add(app, now, "Withdrawn", withdrawn_at=now)
+    [usable] = add(app, now, "Usable")
+    add(app, now, "Merged", merged_into_id=usable)
+    endpoint = Endpoint()
+    pipeline.summarise(endpoint.on(app), now)
+    assert endpoint.titles == ["Usable"]
+
+
+def test_the_most_voted_come_first_within_a_budget(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run has the others; the number of concurrent requests is limited."""
+    monkeypatch.setattr(llm_summaries, "PAPERS_PER_RUN", 6)
+    for votes in range(9):
+        add(app, now, f"With {votes}", upvotes=votes)
+    endpoint = Endpoint()
+    assert pipeline.summarise(endpoint.on(app), now) == {"written": 6, "rejected": 0}
+    assert endpoint.titles == [f"With {votes}" for votes in (8, 7, 6, 5, 4, 3)]
+    assert 1 < endpoint.most_at_once <= llm_summaries.CONCURRENT_REQUESTS
+    assert pipeline.summarise(endpoint.on(app), now + timedelta(minutes=15)) == {"written": 3, "rejected": 0}
+
+
+def test_a_source_s_own_summary_wins_whenever_it_comes(app: Application, now: datetime) -> None:
+    """The generated summary stays if later records have none."""
+    [number] = add(app, now, "Bookmark", arxiv_id="2611.00001")
+    pipeline.summarise(Endpoint().on(app), now)
+
+    def again(tldr: str) -> PaperView:
+        with app.db.write() as session:
+            source = session.exec(select(factories.Source)).one()
+            record = PaperRecord("Bookmark", "2611.00001", abstract=ABSTRACT, tldr=tldr, listed_on=now.date())
+            ingest.store(session, source, ParseResult(1, (record,)), now)
+        return view(app, number)
+
+    assert (again("").tldr, again("").tldr_by) == (SENTENCE, MODEL)
+    assert (again("From the source.").tldr, view(app, number).tldr_by) == ("From the source.", "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", llm_summaries.WRONG_LENGTH),
+        (None, llm_summaries.WRONG_LENGTH),
+        ("Sorry.", llm_summaries.WRONG_LENGTH),
+        ("It reads and reads. " * 40, llm_summaries.WRONG_LENGTH),
+        ("<p>Bookmark lets a small reader keep an index.</p>", llm_summaries.NOT_PLAIN),
+        ("Bookmark keeps an index: read more at https://evil.test/win", llm_summaries.NOT_PLAIN),
+        ("[Bookmark keeps an index of all pages](//evil.test)", llm_summaries.NOT_PLAIN),
+    ],
+)
+def test_an_answer_that_cannot_be_shown(app: Application, now: datetime, answer: object, reason: str) -> None:
+    """The run has a rejection, the paper shows a sentence of its abstract, and is retried later."""
+    [number] = add(app, now, "Bookmark")
+    endpoint = Endpoint(chat(answer))
+    chosen = endpoint.on(app)
+    assert pipeline.summarise(chosen, now) == {"written": 0, "rejected": 1}
+    [run] = runs(app)
+    assert [(rejection["reason"], rejection["origin"]) for rejection in run.rejections] == [
+        (reason, "Bookmark")
+    ]
+    assert run.error == ""
+    assert pipeline.preview(app, Preferences(), now).picks[0].summary == GIST
+    assert view(app, number).tldr_by == ""
+    waits = [timedelta(minutes=59), timedelta(minutes=60), timedelta(minutes=299), timedelta(minutes=300)]
+    requests = []
+    for wait in waits:
+        pipeline.summarise(chosen, now + wait)
+        requests.append(len(endpoint.asked))
+    assert requests == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        httpx.Response(429, headers={"retry-after": "60"}),
+        httpx.Response(500, text=f"oops, your key was {KEY}"),
+        httpx.Response(401, json={"error": {"message": "no such key"}}),
+        httpx.Response(307, headers={"location": "https://evil.test/v1"}),
+        httpx.Response(200, text="<html>please log in</html>"),
+        httpx.Response(200, text="[" * 100_000),
+        httpx.Response(200, json={"choices": []}),
+        httpx.Response(200, json=["nonsense"]),
+        httpx.ConnectError("nobody there"),
+        httpx.ReadTimeout("too slow"),
+    ],
+)
+def test_a_fault_of_the_endpoint_ends_the_run(
+    app: Application, now: datetime, fault: httpx.Response | Exception
+) -> None:
+    """The run has the error without the key; the other papers wait, and no mail does."""
+    add(app, now, *(f"Paper {n}" for n in range(12)))
+    endpoint = Endpoint(fault)
+    pipeline.summarise(endpoint.on(app), now)
+    assert len(endpoint.asked) <= llm_summaries.CONCURRENT_REQUESTS
+    [run] = runs(app)
+    assert run.error.startswith("the endpoint: ")
+    assert KEY not in run.error
+    assert len(pipeline.preview(app, Preferences(), now).picks) == 10
+
+
+def test_a_mail_goes_out_while_the_endpoint_is_down(app: Application, now: datetime) -> None:
+    """It shows a sentence of the abstract."""
+    add(app, now, "Bookmark")
+    pipeline.summarise(Endpoint(httpx.ConnectError("nobody there")).on(app), now)
+    with app.db.write() as session:
+        factories.reader(session, "alice@example.org", ["bookmark"], now)
+    pipeline.send_due(app, now)
+    with app.db.read() as session:
+        (pick,) = factories.digest(app, session.exec(select(Delivery)).one()).picks
+    assert (pick.summary, pick.summary_by) == (GIST, "")
+
+
+def test_a_failing_endpoint_is_backed_off_longer_each_time(app: Application, now: datetime) -> None:
+    """The waits are 15, 30, 60 and at most 120 minutes, until a run succeeds."""
+    add(app, now, *(f"Paper {n}" for n in range(40)))
+    endpoint = Endpoint(httpx.Response(500))
+    began = []
+    for minutes in range(0, 400, 15):
+        before = len(endpoint.asked)
+        pipeline.summarise(endpoint.on(app), now + timedelta(minutes=minutes))
+        began += [minutes] if len(endpoint.asked) > before else []
+    assert began == [0, 15, 45, 105, 225, 345]
+    endpoint.answers = [chat(SENTENCE)]
+    assert pipeline.summarise(endpoint.on(app), now + timedelta(minutes=465))["written"] > 0
+    assert not runs(app)[-1].error
+
+
+def test_one_paper_that_breaks_the_endpoint_does_not_stop_the_others(app: Application, now: datetime) -> None:
+    """It is backed off, too, so that the next run begins with others."""
+    add(app, now, "Poison", upvotes=99)
+    add(app, now, *(f"Paper {n}" for n in range(3)))
+    endpoint = Endpoint(httpx.Response(500), chat(SENTENCE))
+    pipeline.summarise(endpoint.on(app), now)
+    pipeline.summarise(endpoint.on(app), now + timedelta(minutes=15))
+    assert endpoint.titles.count("Poison") == 1
+    with app.db.read() as session:
+        waiting = select(Paper.title).join(GeneratedSummary).where(GeneratedSummary.text == "")
+        assert session.exec(waiting).all() == ["Poison"]
+
+
+def test_an_answer_that_never_ends_is_given_up(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timeout is for the whole response."""
+    monkeypatch.setattr(llm_summaries, "REQUEST_TIMEOUT", timedelta(milliseconds=20))
+
+    async def never(_request: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    add(app, now, "Bookmark")
+    pipeline.summarise(replace(Endpoint().on(app), http=HttpTransport(httpx.MockTransport(never))), now)
+    assert runs(app)[0].error == "the endpoint: no answer in time"
+
+
+def test_one_process_at_a_time(app: Application, now: datetime) -> None:
+    """Requests cost money."""
+    add(app, now, "Bookmark")
+    endpoint = Endpoint()
+    with locks.hold(app.db, llm_summaries.JOB, now, timedelta(minutes=5)):
+        assert not pipeline.summarise(endpoint.on(app), now)
+    assert endpoint.asked == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        SENTENCE,
+        f'  "{SENTENCE}"\n',
+        f"TL;DR: {SENTENCE}",
+        f"**{SENTENCE}**",
+        f"**TL;DR:** {SENTENCE}",
+        f"“Summary: {SENTENCE}”",
+        f"<think>\nThe reader wants <b>one</b> sentence.\n</think>\n\n{SENTENCE}",
+        SENTENCE.replace(" keep", "\u200b\nkeep"),
+    ],
+)
+def test_additions_around_a_sentence_are_removed(answer: str) -> None:
+    """Quotes, reasoning, headings and asterisks are removed."""
+    assert llm_summaries.summary_in(chat(answer).content) == SENTENCE
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Bookmark lets a small reader answer the question “what stood there?”",
+        '"Bookmark" lets a small reader keep an index of "pages"',
+        "*Bookmark* lets a small reader keep an index of `pages`",
+    ],
+)
+def test_quotes_within_a_sentence_stay(sentence: str) -> None:
+    """Quotes are only removed if they enclose the whole sentence and there are none within."""
+    assert llm_summaries.summary_in(chat(sentence).content) == sentence
+
+
+def test_a_truncated_answer_is_rejected() -> None:
+    """An endpoint with a low token limit stops in the middle and says so."""
+    choice = {"message": {"content": "Bookmark lets a small reader keep an"}, "finish_reason": "length"}
+    rejection = llm_summaries.summary_in(httpx.Response(200, json={"choices": [choice]}).content)
+    assert isinstance(rejection, Rejection)
+    assert rejection.reason == llm_summaries.CUT_SHORT
+
+
+def test_formulas_are_shown_as_in_abstracts() -> None:
+    """LaTeX becomes Unicode, and less-than signs are not markup."""
+    response = chat(r"It proves that $\alpha < \beta$ holds for all n < 9 and m > 3 in every case.").content
+    assert (
+        llm_summaries.summary_in(response)
+        == "It proves that α < β holds for all n < 9 and m > 3 in every case."
+    )
+
+
+def test_an_answer_of_another_kind_is_no_answer() -> None:
+    """The endpoint is not a chat API."""
+    with pytest.raises(UnreadableAnswer):
+        llm_summaries.summary_in(b"\xff\xfe")
+    assert isinstance(llm_summaries.summary_in(chat(["a", "list"]).content), Rejection)
+
+
+@contextmanager
+def model_server(answer: Callable[[dict[str, object]], bytes]) -> Iterator[str]:
+    """Run a real HTTP server on this machine. Yields its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = answer(request)
+            self.send_response(200 if self.path == "/v1/chat/completions" else 404)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_over_a_real_connection(app: Application, now: datetime) -> None:
+    """The same works over a real connection; no key is sent if none is set."""
+    numbers = add(app, now, *(f"Paper {n}" for n in range(6)))
+
+    def answer(request: dict[str, object]) -> bytes:
+        title = str(request["messages"][1]["content"]).split("\n")[0]  # type: ignore[index]
+        return chat(f"One sentence that was written about “{title}”.").content
+
+    with model_server(answer) as url:
+        chosen = app.settings.model_copy(update={"summary_url": url, "summary_model": MODEL})
+        assert pipeline.summarise(replace(app, settings=chosen), now) == {"written": 6, "rejected": 0}
+    assert view(app, numbers[3]).tldr == "One sentence that was written about “Title: Paper 3”."

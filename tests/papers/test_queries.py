@@ -1,0 +1,112 @@
+"""Queries over papers: merged rows are one paper, with the votes and listings of all of them."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+import pytest
+from sqlmodel import Session
+
+from app.application import Application
+from app.papers import queries
+from app.storage.models import Listing, Paper, VoteCount
+from tests.conftest import NOW
+from tests.support import factories
+
+TODAY = NOW.date()
+
+
+def vote(
+    session: Session, paper_id: int, source_id: int, at: datetime, upvotes: int, comments: int = 0
+) -> None:
+    at_paper = {"paper_id": paper_id, "original_paper_id": paper_id, "source_id": source_id}
+    session.add(VoteCount(**at_paper, at=at, upvotes=upvotes, comments=comments))
+    session.flush()
+
+
+def test_candidates_are_what_was_listed_in_the_window(app: Application) -> None:
+    """The window includes both ends; withdrawn papers are left out."""
+    with app.db.write() as session:
+        source = factories.source(session, NOW)
+        ids = [
+            factories.paper(session, source, f"Paper {ago}", TODAY - timedelta(days=ago), NOW)
+            for ago in range(4)
+        ]
+        withdrawn = factories.paper(session, source, "Withdrawn", TODAY, NOW, withdrawn_at=NOW)
+        papers = queries.candidates(session, TODAY - timedelta(days=2), TODAY)
+    assert [paper.id for paper in papers] == ids[:3]
+    assert withdrawn not in {paper.id for paper in papers}
+    assert papers[0].sources == ("Hugging Face Daily Papers",)
+
+
+def test_votes_of_several_sources_are_summed_over_time(app: Application) -> None:
+    """The result is one curve that never falls: at each moment the sum of all sources' latest figures."""
+    with app.db.write() as session:
+        first, second = factories.source(session, NOW), factories.source(session, NOW, "Another")
+        number = factories.paper(session, first, "Paper", TODAY, NOW, upvotes=3)
+        vote(session, number, second.id or 0, NOW + timedelta(hours=1), 5, comments=2)
+        vote(session, number, first.id or 0, NOW + timedelta(hours=2), 40, comments=1)
+        vote(session, number, first.id or 0, NOW + timedelta(hours=3), 38)
+        (paper,) = queries.paper_views(session, [number])
+    assert [point.upvotes for point in paper.votes] == [3, 8, 45, 45]
+    assert (paper.upvotes, paper.comments) == (45, 2)
+
+
+def test_a_merged_paper_is_shown_as_the_one_that_absorbed_it(app: Application) -> None:
+    """Ids in old digests lead to the current paper through any chain of merges."""
+    with app.db.write() as session:
+        source = factories.source(session, NOW)
+        old, middle, current = (factories.paper(session, source, f"Paper {n}", TODAY, NOW) for n in range(3))
+        session.get_one(Paper, old).merged_into_id = middle
+        session.get_one(Paper, middle).merged_into_id = current
+        session.flush()
+        assert queries.canonical_ids(session, [old, middle, current, 999]) == {
+            old: current,
+            middle: current,
+            current: current,
+        }
+        assert [paper.id for paper in queries.paper_views(session, [old, middle])] == [current]
+
+
+@pytest.mark.parametrize(
+    ("fields", "url", "pdf"),
+    [
+        ({"arxiv_id": "2611.00001", "url": "https://elsewhere.example"}, "https://arxiv.org/abs/2611.00001", "https://arxiv.org/pdf/2611.00001"),
+        ({"doi": "10.1000/1"}, "https://doi.org/10.1000/1", ""),
+        ({"doi": "10.1000/1", "url": "https://journal.example/1"}, "https://journal.example/1", ""),
+        ({}, "", ""),
+    ],
+)  # fmt: skip
+def test_links_are_built_from_the_id(app: Application, fields: dict[str, str], url: str, pdf: str) -> None:
+    """The arXiv id comes first, then the paper's own URL, then its DOI; a mere title gives no link."""
+    with app.db.write() as session:
+        number = factories.paper(session, factories.source(session, NOW), "Paper", TODAY, NOW, **fields)
+        (paper,) = queries.paper_views(session, [number])
+    assert (paper.url, paper.pdf_url) == (url, pdf)
+
+
+def test_days_are_counted_newest_first(app: Application) -> None:
+    """A paper that two sources list on the same day counts once."""
+    with app.db.write() as session:
+        first, second = factories.source(session, NOW), factories.source(session, NOW, "Another")
+        number = factories.paper(session, first, "Paper", TODAY, NOW)
+        factories.paper(session, first, "Older", date(2026, 11, 1), NOW)
+        session.add(Listing(paper_id=number, original_paper_id=number, source_id=second.id, listed_on=TODAY))
+        session.flush()
+        assert queries.days(session) == [(TODAY, 1), (date(2026, 11, 1), 1)]
+
+
+def test_search_takes_every_word_literally(app: Application) -> None:
+    """All words must occur in title or abstract; % and _ are not wildcards; `before` pages back."""
+    with app.db.write() as session:
+        source = factories.source(session, NOW)
+        titles = ["Agents plan 100% of trips", "Agents remember", "100 agents", "Plan B"]
+        ids = {title: factories.paper(session, source, title, TODAY, NOW) for title in titles}
+        matches = queries.search(session, "agents 100%")
+        assert [paper.id for paper in matches] == [ids[titles[0]]]
+        page = queries.search(session, "AGENTS", limit=2)
+        assert [paper.title for paper in page] == ["100 agents", "Agents remember"]
+        rest = queries.search(session, "agents", before=page[-1].id)
+        assert [paper.title for paper in rest] == [titles[0]]
+        assert queries.search(session, "agents", day=date(2026, 11, 1)) == []
+        assert len(queries.search(session, "", source_id=source.id)) == 4

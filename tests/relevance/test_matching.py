@@ -1,0 +1,380 @@
+"""Tests of matching: interests find the right papers, and reasons quote what the papers contain."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from app.digests import ranking
+from app.errors import InvalidInterest
+from app.relevance import matching
+from app.relevance.model import RelevanceModel
+from app.relevance.query_language import parse
+from app.text.tokenizer import content_stems
+from app.types import PaperView
+from tests.support import sample_archive
+
+PAPERS = [
+    PaperView(
+        1,
+        "Speculative Decoding with Tree Attention",
+        "We speed up large language models by drafting tokens with a small model and verifying them.",
+        ("Ada Lovelace", "Grace Hopper"),
+        categories=("cs.CL", "cs.LG"),
+    ),
+    PaperView(
+        2,
+        "Quantized Diffusion Transformers for Video",
+        "Low-bit quantization of video diffusion models keeps quality at four bits.",
+        ("José García", "Alan Turing"),
+        categories=("cs.CV",),
+    ),
+    PaperView(
+        3,
+        "A Survey of Text-to-Image Generation",
+        "Diffusion models dominate image generation from text; this survey covers decoding and safety.",
+        ("Barbara Liskov",),
+        categories=("cs.CV", "eess.IV"),
+    ),
+    PaperView(4, "Trading Cryptocurrency with Agents", "LLM agents trade crypto assets.", ("Ken Li",)),
+]
+INDEX = matching.MatchIndex(PAPERS, RelevanceModel.bundled())
+
+
+# A model with an LSA space, and the papers it was trained on as candidates.
+SUBJECTS = sample_archive.papers()
+LSA_INDEX = matching.MatchIndex(SUBJECTS, sample_archive.trained_model())
+
+
+def matches(text: str, index: matching.MatchIndex = INDEX) -> dict[int, float]:
+    return index.match([parse(text)])[0]
+
+
+def reason_for(text: str, paper: int, index: matching.MatchIndex = INDEX) -> str:
+    return index.reason(parse(text), paper)
+
+
+@pytest.mark.parametrize(
+    ("interest", "papers"),
+    [
+        ("speculative decoding", {1, 3}),
+        ('"speculative decoding"', {1}),
+        ("decode", {1, 3}),  # stems
+        ('"diffusion models"', {2, 3}),
+        ('"models diffusion"', set()),
+        ("diffusion -video", {3}),
+        ('diffusion -"text to image"', {2}),
+        ("diffusion -author:liskov", {2}),
+        ("text-to-image", {3}),
+        ("TEXT TO IMAGE", {3}),
+        ("author:turing", {2}),
+        ("author:garcia", {2}),  # accents do not matter
+        ('author:"Ada Lovelace"', {1}),
+        ("author:love", set()),  # whole names only
+        ("author: turing", {2}),
+        ("author:turing author:liskov", {2, 3}),  # any of them, as with categories
+        ("cat:cs.CV", {2, 3}),
+        ("cat:cs", {1, 2, 3}),
+        ("cat:cs.CV cat:cs.CL", {1, 2, 3}),  # any of several categories
+        ("diffusion cat:cs.CL", set()),
+        ("agents -cat:cs -crypto", set()),
+        ("“diffusion models” −video", {3}),  # as typed on a phone
+        ("nothing about astronomy", set()),
+    ],
+)
+def test_the_syntax_is_honoured_exactly(interest: str, papers: set[int]) -> None:
+    """Words are searched for, phrases required, exclusions and filters applied."""
+    assert set(matches(interest)) == papers
+
+
+def test_a_better_match_is_more_relevant() -> None:
+    """Both words in the title outweigh one in the abstract, which is not enough for a digest."""
+    relevance = matches("speculative decoding")
+    assert relevance[3] < ranking.FLOOR < relevance[1]
+
+
+@pytest.mark.parametrize(
+    ("interest", "paper", "least"),
+    [("image", 3, matching.TITLE_RELEVANCE), ('"diffusion models"', 3, matching.PHRASE_RELEVANCE)],
+)
+def test_what_a_reader_typed_counts_however_common_it_is(interest: str, paper: int, least: float) -> None:
+    """An interest in a title and a phrase in quotes have a minimum relevance."""
+    assert matches(interest)[paper] >= least
+
+
+def test_a_phrase_of_small_words_is_required_and_nothing_more() -> None:
+    """It filters papers, but does not raise their relevance: it occurs in papers of any kind."""
+    papers = [PaperView(1, "Agents", "How to plan."), PaperView(2, "Video", "How to film.")]
+    index = matching.MatchIndex(papers, RelevanceModel.bundled())
+    assert set(matches('agents "how to"', index)) == {1}
+
+
+def test_words_apart_in_a_title_are_not_the_interest() -> None:
+    """ "Real-World Image Restoration with Large-Scale Models" is no paper on world models."""
+    index = matching.MatchIndex(
+        [PaperView(1, "Real-World Images with Large-Scale Models")], RelevanceModel.bundled()
+    )
+    assert not index.details(parse("world models"), 1).in_title
+
+
+@pytest.mark.parametrize(
+    ("interest", "paper", "reason"),
+    [
+        ("speculative decoding", 1, "“Speculative Decoding” in the title"),
+        ("quantization", 2, "“Quantized” in the title"),
+        (
+            "low-bit quantization of transformers",
+            2,
+            "“Low-bit quantization” in the abstract; “Transformers” in the title",
+        ),
+        ("author:turing", 2, "by Alan Turing"),
+        ("author:garcia author:liskov", 2, "by José García"),
+        ("author:garcia author:turing", 2, "by José García, Alan Turing"),
+        ("image cat:cs.CV", 3, "“Image” in the title; filed under cs.CV"),
+        ("cat:eess", 3, "filed under eess.IV"),
+        ("LLMs", 1, "“large language models” in the abstract"),
+        ("large language models", 4, "“LLM” in the abstract"),
+        ("language models", 4, "“LLM” in the abstract"),  # implied by the short form
+        ("diffusion", 3, "“Diffusion” in the abstract"),
+        ('"diffusion models"', 2, "“video diffusion models” in the abstract"),
+    ],
+)
+def test_the_reason_names_what_matched(interest: str, paper: int, reason: str) -> None:
+    """It quotes the words as the paper spells them, and names the field."""
+    assert reason_for(interest, paper) == reason
+
+
+# --- by meaning
+
+
+def test_papers_on_a_subject_are_found_without_its_words() -> None:
+    """The LSA space finds papers without the word; the reason names the words that bring them close."""
+    without_word = [
+        n
+        for n in matches("tumour", LSA_INDEX)
+        if "tumour" not in (SUBJECTS[n - 1].title + SUBJECTS[n - 1].abstract).lower()
+    ]
+    assert without_word
+    for number in without_word:
+        assert "medical imaging" in SUBJECTS[number - 1].abstract
+        assert reason_for("tumour", number, LSA_INDEX).startswith("close to your interest through “")
+
+
+@pytest.mark.parametrize("interest", ["zebrafish", "sourdough fermentation", "image sourdough fermentation"])
+def test_what_the_archive_does_not_know_brings_no_flood(interest: str) -> None:
+    """An interest with few known words has poor examples: P is damped, and no paper reaches the floor."""
+    assert LSA_INDEX.details(parse(interest), 1).archive_knows_it < 0.2
+    assert not [
+        relevance for relevance in matches(interest, LSA_INDEX).values() if relevance >= ranking.FLOOR
+    ]
+
+
+def test_what_the_archive_knows_is_known() -> None:
+    """Its examples have its words, so that P is not damped."""
+    assert LSA_INDEX.details(parse("federated learning"), 1).archive_knows_it > 0.9
+
+
+def test_a_paper_that_the_archive_lacks_is_an_example_too() -> None:
+    """New candidates are examples of new words before the model is trained on them."""
+    new = [replace(paper, id=paper.id + 1000, title=f"Zorbing {paper.title}") for paper in SUBJECTS[:4]]
+    index = matching.MatchIndex([*SUBJECTS, *new], sample_archive.trained_model())
+    assert index.details(parse("zorbing"), 1).archive_knows_it > 0.9
+    assert {paper.id for paper in new} < set(matches("zorbing", index))
+
+
+@pytest.mark.parametrize("index", [INDEX, LSA_INDEX], ids=["without space", "with space"])
+def test_many_interests_at_once_are_each_as_alone(
+    index: matching.MatchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch size does not change the result."""
+    queries = [parse(text) for text in ("image", "policy reward", "author:turing", "zebrafish", "RL -bandit")]
+    alone = [index.match([query])[0] for query in queries]
+    monkeypatch.setattr(matching, "BATCH_SIZE", 2)
+    for batched, single in zip(index.match(queries), alone, strict=True):
+        assert batched == pytest.approx(single, abs=1e-5)
+    assert index.match([]) == []
+
+
+def test_the_numbers_add_up_to_the_relevance() -> None:
+    """The details are the numbers that matching uses; rejected papers have a reason."""
+    query = parse("tumour -biopsy")
+    relevance = LSA_INDEX.match([query])[0]
+    for paper in SUBJECTS:
+        details = LSA_INDEX.details(query, paper.id)
+        z = (
+            matching.WORD_WEIGHT * details.words
+            + details.meaning
+            + matching.ALL_WORDS_BONUS * details.all_words
+        )
+        assert details.agreement == pytest.approx(z, abs=1e-4)
+        assert details.relevance == pytest.approx(relevance.get(paper.id, 0.0), abs=1e-5)
+        assert bool(details.left_out) == ("biopsy" in f"{paper.title} {paper.abstract}".lower())
+    with pytest.raises(KeyError):
+        LSA_INDEX.details(query, 99_999)
+
+
+def test_the_papers_of_a_subject_are_near_each_other() -> None:
+    """Vectors are unit rows, more similar within a subject; without a space they are empty."""
+    first, second, far = (LSA_INDEX.vectors[number] for number in (1, 2, 2 * sample_archive.EACH))
+    assert first @ first == pytest.approx(1, abs=1e-3)
+    assert first @ second > first @ far
+    assert INDEX.vectors[1].shape == (0,)
+
+
+def test_there_may_be_nothing_to_match() -> None:
+    """An index without papers matches nothing."""
+    for model in (RelevanceModel.bundled(), sample_archive.trained_model()):
+        assert matching.MatchIndex([], model).match([parse("agents")]) == [{}]
+
+
+@pytest.mark.parametrize(
+    ("interest", "words"),
+    [
+        ("speculative decoding", []),
+        ("Zebrafish image", ["Zebrafish"]),
+        ('"Quantum Gravity" diffusion -dragons author:turing', ["Quantum", "Gravity"]),
+        ("LLMs", []),  # written out
+        ("language", []),  # in a short form
+        ("author:turing", []),
+    ],
+)
+def test_words_that_no_paper_has_are_named(interest: str, words: list[str]) -> None:
+    """They are returned as typed. Excluded words and authors are not among them."""
+    assert INDEX.missing_words(parse(interest)) == words
+
+
+def test_a_word_typed_twice_counts_once() -> None:
+    """The interest is the same, although no paper has “agents agents”."""
+    assert matches("agents agents") == matches("agents")
+
+
+# --- properties of any interest
+
+VOCABULARY = ["diffusion", "video", "decoding", "image", "agents", "LLM", "large", "language", "models", "to"]
+SUBJECT_WORDS = [
+    "RL",
+    "reinforcement",
+    "learning",
+    "tumour",
+    "policy",
+    "image",
+    "galaxy",
+    "bit",
+    "model",
+    "zebra",
+]
+
+
+def assert_quotes_occur(paper: PaperView, reason: str) -> None:
+    """Assert that quoted words occur in the named field; words that bring it close, in either field."""
+    assert reason
+    for part in reason.split("; "):
+        fields = {"title": paper.title, "abstract": paper.abstract}
+        text = fields.get(part.rsplit(" ", 1)[-1], f"{paper.title} {paper.abstract}")
+        quoted = re.findall("“(.*?)”", part)
+        assert quoted
+        assert all(words in text for words in quoted)
+
+
+@given(st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=20))
+def test_a_quoted_word_does_occur_in_the_paper(words: list[str]) -> None:
+    """The words in quotes occur in the field that the reason names, for any interest."""
+    assume(set(words) != {"to"})
+    for number in matches(" ".join(words)):
+        assert_quotes_occur(PAPERS[number - 1], reason_for(" ".join(words), number))
+
+
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from(SUBJECT_WORDS), min_size=1, max_size=5), st.data())
+def test_words_that_bring_a_paper_close_do_occur_in_it(words: list[str], data: st.DataObject) -> None:
+    """The reason names close words only if P is above 0."""
+    text = " ".join(words)
+    ids = sorted(matches(text, LSA_INDEX))
+    assume(ids)
+    number = data.draw(st.sampled_from(ids))
+    reason = reason_for(text, number, LSA_INDEX)
+    assert_quotes_occur(SUBJECTS[number - 1], reason)
+    if "close to your interest" in reason:
+        assert LSA_INDEX.details(parse(text), number).meaning > 0
+
+
+@pytest.mark.parametrize(
+    "interest", ["reinforcement zebra", "RL zebra", "bandit learning", "translation zebra"]
+)
+def test_a_reason_says_nothing_twice(interest: str) -> None:
+    """A short form that is quoted for a word of the interest is not a close word, too."""
+    short = [replace(p, abstract=p.abstract.replace("reinforcement learning", "RL")) for p in SUBJECTS]
+    index = matching.MatchIndex(short, sample_archive.trained_model())
+    for number in matches(interest, index):
+        reason = reason_for(interest, number, index)
+        quoted = [stem for words in re.findall("“(.*?)”", reason) for stem in content_stems(words)]
+        assert len(set(quoted)) == len(quoted), reason
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.sampled_from(SUBJECT_WORDS), min_size=1, max_size=4),
+    st.sampled_from([*sample_archive.SUBJECTS["medical imaging"].split()[:4], "study", "model"]),
+)
+def test_nothing_outweighs_an_excluded_word(words: list[str], excluded: str) -> None:
+    """Excluded papers never match. The relevance of the others is unchanged."""
+    query = parse(f"{' '.join(words)} -{excluded}")
+    excluded_ids = LSA_INDEX.excluded_papers(query)
+    assert {
+        p.id for p in SUBJECTS if excluded in re.findall(r"\w+", f"{p.title} {p.abstract}".lower())
+    } <= excluded_ids
+    others = {
+        number: relevance
+        for number, relevance in matches(" ".join(words), LSA_INDEX).items()
+        if number not in excluded_ids
+    }
+    assert LSA_INDEX.match([query])[0] == pytest.approx(others)
+
+
+def test_an_excluded_short_form_forbids_its_plural() -> None:
+    """Excluding "VLA" excludes "VLAs"."""
+    paper = PaperView(1, "Faster VLAs for Robots")
+    assert matching.MatchIndex([paper], RelevanceModel.bundled()).excluded_papers(parse("robots -VLA")) == {1}
+
+
+@given(st.permutations(["image", '"diffusion models"', "cat:cs", "-author:turing", "-crypto", "text"]))
+def test_filters_hold_wherever_they_stand(parts: list[str]) -> None:
+    """The order of words, phrases and filters makes no difference."""
+    assert set(matches(" ".join(parts))) == {3}
+
+
+TYPED = [
+    *VOCABULARY,
+    '"diffusion models"',
+    "-crypto",
+    "-",
+    '"',
+    "author:liskov",
+    "author:",
+    "cat:cs",
+    "“LLM”",
+    "x,",
+]
+
+
+@given(st.text(max_size=80) | st.lists(st.sampled_from(TYPED), min_size=1, max_size=9).map(" ".join))
+def test_no_interest_breaks_the_matching(text: str) -> None:
+    """Any text is rejected with a reason or searched for; an added exclusion only removes papers."""
+    try:
+        query = parse(text)
+    except InvalidInterest:
+        return
+    relevance = matches(text)
+    assert all(INDEX.details(query, number).relevance == relevance[number] for number in relevance)
+    stricter = matches(f"-diffusion {query.text}")
+    assert stricter == {number: value for number, value in relevance.items() if number not in (2, 3)}
+
+
+def test_excluded_papers_are_known_by_themselves() -> None:
+    """They are returned by id, so that an exclusion can apply to other interests, too."""
+    assert INDEX.excluded_papers(parse("anything -crypto -author:liskov")) == {3, 4}
+    assert INDEX.excluded_papers(parse("anything -cat:cs.CL")) == {1}

@@ -1,0 +1,239 @@
+"""Tests of user profiles: likes raise similar papers, dislikes lower them, and reasons are true."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.digests import ranking
+from app.relevance import user_profile
+from app.text import tokenizer
+from app.types import Feedback, PaperView
+from tests.support import sample_archive
+
+AT = datetime(2026, 11, 21, tzinfo=UTC)
+PAPERS = sample_archive.papers()
+
+
+@cache
+def candidates() -> user_profile.Candidates:
+    model = sample_archive.trained_model()
+    assert model.space
+    return user_profile.Candidates(PAPERS, model, model.space)
+
+
+def feedback_on(paper: PaperView, liked: bool = True) -> Feedback:
+    return Feedback(paper.title, paper.abstract, paper.authors, liked, AT, paper.id)
+
+
+def papers_on(subject: str) -> list[PaperView]:
+    return [paper for paper in PAPERS if subject in paper.abstract]
+
+
+def profile_of(
+    feedback: Sequence[Feedback], among: user_profile.Candidates | None = None
+) -> user_profile.UserProfile:
+    profile = user_profile.build_profile(feedback, among or candidates())
+    assert profile
+    return profile
+
+
+def test_without_feedback_there_is_no_profile() -> None:
+    """The digest is then built from interests only."""
+    assert user_profile.build_profile([], candidates()) is None
+
+
+def test_what_is_like_the_liked_comes_first() -> None:
+    """With five liked papers of a subject, the others of the subject rank highest."""
+    liked, *later = [papers_on("protein folding")[:5], *papers_on("protein folding")[5:]]
+    relevance = profile_of([feedback_on(paper) for paper in liked]).relevance
+    ranked = sorted(relevance, key=lambda number: -relevance[number])[: len(later)]
+    assert sum(number in {paper.id for paper in later} for number in ranked) >= len(later) - 5
+
+
+def test_one_like_alone_brings_nothing() -> None:
+    """One like may raise papers that an interest matches, but reaches the floor for no other paper."""
+    like = papers_on("astronomy")[0]
+    relevance = profile_of([feedback_on(like)]).relevance
+    assert all(value < ranking.FLOOR for number, value in relevance.items() if number != like.id)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.sampled_from(PAPERS))
+def test_the_twin_of_a_liked_paper_comes_first(liked: PaperView) -> None:
+    """No paper is more similar to a liked paper than itself."""
+    relevance = profile_of([feedback_on(liked)]).relevance
+    assert max(relevance, key=lambda number: relevance[number]) == liked.id
+
+
+FEEDBACK = st.lists(st.tuples(st.sampled_from(PAPERS), st.booleans()), max_size=8)
+
+
+@settings(deadline=None, max_examples=50)
+@given(FEEDBACK, st.sampled_from(PAPERS))
+def test_a_dislike_never_raises_a_paper(rated: list[tuple[PaperView, bool]], disliked: PaperView) -> None:
+    """A dislike raises no paper, with any other likes and dislikes."""
+    feedback = [feedback_on(paper, liked) for paper, liked in rated]
+    lowered = profile_of([*feedback, feedback_on(disliked, liked=False)]).relevance
+    before = profile_of(feedback).relevance if feedback else {}
+    ids = lowered.keys() | before.keys()
+    assert all(
+        lowered.get(number, 0.0) <= before.get(number, 0.0) + user_profile.MIN_RELEVANCE for number in ids
+    )
+
+
+def test_the_twin_of_a_disliked_paper_is_held_down() -> None:
+    """Its relevance is negative, and the reason names the disliked paper."""
+    disliked = papers_on("quantization")[0]
+    profile = profile_of([*map(feedback_on, papers_on("astronomy")[:3]), feedback_on(disliked, liked=False)])
+    assert profile.relevance[disliked.id] < 0
+    assert f"close to “{disliked.title}” that you asked less of, through “" in profile.reason(disliked.id)
+
+
+def test_a_paper_without_a_known_word_says_nothing() -> None:
+    """A pasted paper without known terms changes nothing."""
+    unknown = Feedback("Zxqv", "", (), True, AT)
+    assert profile_of([unknown]).relevance == {}
+    like = feedback_on(papers_on("astronomy")[0])
+    assert profile_of([unknown, like]).relevance == profile_of([like]).relevance
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.permutations([feedback_on(p, liked=n % 3 > 0) for n, p in enumerate(PAPERS[::40])]))
+def test_the_order_of_feedback_is_irrelevant(feedback: list[Feedback]) -> None:
+    """The profile depends on the feedback, not on its order."""
+    by_title = profile_of(sorted(feedback, key=lambda entry: entry.title)).relevance
+    assert profile_of(feedback).relevance == pytest.approx(by_title)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(PAPERS), min_size=1, max_size=6, unique=True))
+def test_a_reason_quotes_what_both_papers_say(liked: list[PaperView]) -> None:
+    """The quoted words occur in both papers, and the liked one is named by its title."""
+    texts = {paper.id: f"{paper.title} {paper.abstract}" for paper in PAPERS}
+    profile = profile_of([feedback_on(paper) for paper in liked])
+    for number in [number for number, value in profile.relevance.items() if value > 0][:5]:
+        match = re.search(r"close to “(.+?)” that you liked, through (.+)$", profile.reason(number))
+        assert match
+        liked_texts = [texts[paper.id] for paper in liked if paper.title == match.group(1)]
+        quoted = re.findall("“(.+?)”", match.group(2))
+        assert 0 < len(quoted) <= user_profile.MAX_CLOSE_WORDS
+        assert all(words in texts[number] for words in quoted)
+        assert any(
+            {*tokenizer.content_stems(" ".join(quoted))} <= {*tokenizer.content_stems(text)}
+            for text in liked_texts
+        )
+
+
+def test_neighbouring_words_are_quoted_together() -> None:
+    """Words are quoted together unless punctuation separates them."""
+    model = sample_archive.trained_model()
+    assert model.space
+    papers = [PaperView(1, "Faster Protein-Folding", "Lidar."), PaperView(2, "Protein: folding", "Lidar.")]
+    like = Feedback("Protein folding on a budget", "A galaxy.", (), True, AT)
+    together, apart = papers
+    profile = profile_of([like], user_profile.Candidates(papers, model, model.space))
+    through = "close to “Protein folding on a budget” that you liked, through "
+    assert profile.reason(together.id) == f"{through}“Protein-Folding”"
+    assert set(re.findall("“(.+?)”", profile.reason(apart.id).removeprefix(through))) == {
+        "Protein",
+        "folding",
+    }
+
+
+def profile_for(author: str, *, liked: str) -> user_profile.UserProfile:
+    """Return the profile of a like by author `liked`, over one paper by `author` on another subject."""
+    model = sample_archive.trained_model()
+    assert model.space
+    like = replace(feedback_on(PAPERS[0]), authors=(liked, "Ada Lovelace"))
+    other = replace(papers_on("retrieval")[3], authors=(author, "Alan Turing"))
+    return profile_of([like], user_profile.Candidates([other], model, model.space))
+
+
+@pytest.mark.parametrize(
+    ("author", "liked"),
+    [
+        ("Jane Doe", "Jane Doe"),
+        ("jané doe", "Jane Doe"),
+        ("Jane Doe", "Doe, Jane"),
+        ("Jane Doe", "Jane Q. Doe"),
+        ("J. Doe", "Jane Doe"),
+        ("Jane Doe", "Doe, J."),
+        ("Plato", "PLATO"),
+    ],
+)
+def test_authors_that_were_liked_are_a_term_of_their_own(author: str, liked: str) -> None:
+    """Spellings of a name make no difference, and the reason names the author and the liked paper."""
+    profile = profile_for(author, liked=liked)
+    number = profile.candidates.texts[0].paper.id
+    assert profile.relevance[number] > 0
+    assert profile.reason(number) == f"by {author}, whose “{PAPERS[0].title}” you liked"
+    assert list(profile.authors.values()) == [1, 1]
+
+
+def test_a_paper_that_is_close_and_by_the_same_people_is_named_once() -> None:
+    """The reason gives the title of the liked paper only once."""
+    like = replace(papers_on("astronomy")[0], authors=("Jane Doe",))
+    paper = replace(like, title="A Sequel")
+    model = sample_archive.trained_model()
+    assert model.space
+    profile = profile_of([feedback_on(like)], user_profile.Candidates([paper], model, model.space))
+    reason = profile.reason(paper.id)
+    assert reason.startswith(f"by Jane Doe, whose “{like.title}” you liked, and close to it, through “")
+
+
+@pytest.mark.parametrize(
+    ("author", "liked"), [("Jane Doe", "John Doe"), ("Jane Doe", "Jane Roe"), ("Doe", "J. Doe"), ("", "")]
+)
+def test_who_has_another_name_is_somebody_else(author: str, liked: str) -> None:
+    """A different first name is another person, even with the same initial."""
+    assert not profile_for(author, liked=liked).author_evidence.any()
+
+
+def test_a_name_that_several_may_bear_counts_by_parts() -> None:
+    """ "Y. Li" may mean any of them, so each gets a share."""
+    model = sample_archive.trained_model()
+    assert model.space
+    like = replace(feedback_on(PAPERS[0]), authors=("Y. Li",))
+    first, second = (
+        replace(papers_on("retrieval")[n], authors=(name,)) for n, name in enumerate(("Yan Li", "Ying Li"))
+    )
+    alone = profile_of([like], user_profile.Candidates([first], model, model.space)).author_evidence
+    shared = profile_of([like], user_profile.Candidates([first, second], model, model.space)).author_evidence
+    assert 0 < shared[0] == shared[1] < alone[0]
+
+
+def test_who_wrote_more_of_what_was_liked_counts_more() -> None:
+    """Evidence grows with the share of the liked papers that an author wrote."""
+    model = sample_archive.trained_model()
+    assert model.space
+    names = ("Jane Doe", "Ada Lovelace", "Ada Lovelace", "Alan Turing")
+    likes = [replace(feedback_on(p), authors=(name,)) for p, name in zip(PAPERS, names, strict=False)]
+    papers = [replace(p, authors=(name,)) for p, name in zip(papers_on("retrieval"), names[:2], strict=False)]
+    once, twice = profile_of(likes, user_profile.Candidates(papers, model, model.space)).author_evidence
+    assert 0 < once < twice
+
+
+def test_authors_of_several_liked_papers_come_first() -> None:
+    """Count each paper once, in any spelling, without dislikes. The first like decides the spelling."""
+    feedback = [
+        Feedback("", "", ("Hopper, Grace", "Ada Lovelace", "ADA LOVELACE", ""), True, AT),
+        Feedback("", "", ("Lovelace, Ada", "Charles Babbage"), True, AT),
+        Feedback("", "", ("Alan Turing", "Ada Lovelace"), False, AT),
+    ]
+    assert user_profile.liked_authors(feedback) == [
+        ("Ada Lovelace", 2),
+        ("Hopper, Grace", 1),
+        ("Charles Babbage", 1),
+    ]
+    counts = {
+        tokenizer.normalized_name(name): papers for name, papers in user_profile.liked_authors(feedback)
+    }
+    assert counts == profile_of(feedback).authors

@@ -1,0 +1,118 @@
+"""Tests of the vector space: impacts follow BM25F, and papers on one subject are similar."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.relevance import vector_space
+from app.relevance.model import RelevanceModel
+from app.relevance.vector_space import Terms, VectorSpace, count_matrix, title_fingerprint, with_expansions
+from app.types import PaperView
+from tests.support import sample_archive
+
+MODEL = sample_archive.trained_model()
+SPACE = MODEL.space
+assert SPACE is not None
+
+
+def test_terms_and_pairs_are_counted() -> None:
+    """Terms without a column are left out."""
+    counts = count_matrix(
+        [with_expansions(text, {}) for text in (["a", "b", "a", "b"], [], ["c"])], {"a": 0, "a b": 1}
+    )
+    assert counts.toarray().tolist() == [[2, 2], [0, 0], [0, 0]]
+
+
+def test_an_impact_is_what_the_formula_says() -> None:
+    """BM25F, computed by hand: a title of one word, with a mean length of two words in both fields."""
+    terms = Terms.from_names(["cat", "cat cat"], lambda _: 3.0)
+    (impacts,) = terms.impacts([(["cat"], ["cat", "cat"])], (2.0, 2.0)).toarray().tolist()
+    weight = vector_space.TITLE_WEIGHT / (1 - vector_space.B + vector_space.B / 2) + 2.0
+    assert impacts[0] == pytest.approx(
+        3.0 * weight * (vector_space.K1 + 1) / (weight + vector_space.K1), rel=1e-5
+    )
+    pair = 3.0 * vector_space.PAIR_WEIGHT * (vector_space.PAIR_K1 + 1) / (1 + vector_space.PAIR_K1)
+    assert impacts[1] == pytest.approx(pair, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "papers", [sample_archive.papers()[: vector_space.MIN_PAPERS - 1], sample_archive.papers()[:1] * 400]
+)
+def test_a_small_archive_spans_no_space(papers: list[PaperView]) -> None:
+    """No space is fitted to too few papers, or to too few words."""
+    assert RelevanceModel.train([(paper.title, paper.abstract) for paper in papers]).space is None
+
+
+def test_papers_on_one_subject_are_near() -> None:
+    """Vectors are unit rows, on average most similar to those of their own subject."""
+    rows = SPACE.vectors([MODEL.document(p.title, p.abstract) for p in sample_archive.papers()])
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-3)
+    size = len(sample_archive.SUBJECTS)
+    near = (rows @ rows.T).reshape(size, sample_archive.EACH, size, sample_archive.EACH).mean(axis=(1, 3))
+    assert np.argmax(near, axis=1).tolist() == list(range(size))
+
+
+def test_a_paper_without_a_known_word_is_nowhere() -> None:
+    """Its vector is a row of zeros, and numpy does not warn."""
+    assert not SPACE.vectors([(["zebrafish"], []), ([], [])]).any()
+
+
+def test_closeness_is_counted_in_deviations_of_the_archive() -> None:
+    """Over the archive's own papers z-scores have mean 0 and deviation 1, in every direction."""
+    z_scores = SPACE.z_scores(SPACE.examples[:20], SPACE.examples)
+    assert z_scores.mean(axis=1) == pytest.approx(0, abs=0.02)
+    assert z_scores.std(axis=1) == pytest.approx(1, abs=0.05)
+
+
+def test_a_space_comes_back_from_its_arrays() -> None:
+    """Numbers are the same before and after: those stored in 16 bits are used in 16 bits."""
+    loaded = VectorSpace.from_arrays(SPACE.to_arrays(), MODEL.statistics.frequencies, MODEL.statistics.idf)
+    for name, array in SPACE.to_arrays().items():
+        assert np.array_equal(loaded.to_arrays()[name], array), name
+    document = [MODEL.document("Policy and Reward", "Reinforcement learning.")]
+    assert np.array_equal(loaded.vectors(document), SPACE.vectors(document))
+
+
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [
+        ("projection", np.s_[:-5]),
+        ("projection", np.s_[:, :-5]),
+        ("mean", np.s_[:-1]),
+        ("covariance", np.s_[:-1]),
+        ("examples", np.s_[:, :-2]),
+        ("fingerprints", np.s_[:-3]),
+    ],
+)
+def test_parts_of_two_models_are_refused(name: str, cut: object) -> None:
+    """Otherwise every digest would fail, although an older model is valid."""
+    arrays = SPACE.to_arrays()
+    arrays[name] = arrays[name][cut]
+    with pytest.raises(ValueError, match="instead of"):
+        VectorSpace.from_arrays(arrays, MODEL.statistics.frequencies, MODEL.statistics.idf)
+
+
+def test_a_model_with_nan_is_refused() -> None:
+    """NaN would spread to every score."""
+    arrays = SPACE.to_arrays()
+    arrays["projection"][3, 1] = np.nan
+    with pytest.raises(ValueError, match="projection contains NaN"):
+        VectorSpace.from_arrays(arrays, MODEL.statistics.frequencies, MODEL.statistics.idf)
+
+
+def test_the_same_archive_gives_the_same_space() -> None:
+    """Training is deterministic."""
+    again = RelevanceModel.train([(paper.title, paper.abstract) for paper in sample_archive.papers()])
+    assert again.encode() == MODEL.encode()
+
+
+@given(st.text(max_size=50))
+def test_a_fingerprint_fits_a_signed_integer(title: str) -> None:
+    """It fits the 64 bits of the stored array."""
+    assert 0 <= title_fingerprint(title) < 2**63
+    assert math.isfinite(np.int64(title_fingerprint(title)))

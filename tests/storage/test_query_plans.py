@@ -1,0 +1,226 @@
+"""The hot queries at a million mails: none reads a whole table, and none sorts everybody.
+
+Each case calls the functions that the service calls; every statement that they run is explained by the
+database itself, so a query that is changed is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlmodel import Session, col, select
+
+from app import bounces, doctor, subscribers
+from app.delivery import ledger, suppression
+from app.delivery.journal import AttemptResult
+from app.delivery.ledger import claims, recovery
+from app.digests import planning, reconciliation
+from app.settings import UncertainPolicy
+from app.storage.database import Database
+from app.storage.models import Delivery, Subscriber
+from app.subscribers import repository
+from app.types import MailKind, SendOutcome, SendResult
+from tests.support import large_ledger
+
+NOW = large_ledger.LAST_HOUR + timedelta(minutes=5)
+LATER = NOW + timedelta(days=2)
+LARGE = ("delivery", "event", "subscriber", "digest_content")
+NEWEST = range(
+    (large_ledger.DAYS - 1) * large_ledger.READERS + 1, (large_ledger.DAYS - 1) * large_ledger.READERS + 301
+)
+SHARD = range(1, 251)
+RESEND = UncertainPolicy.RESEND
+
+
+@pytest.fixture(scope="module")
+def big_ledger(new_database_url: Callable[[], str]) -> Iterator[Database]:
+    """A database with a million mails."""
+    database = Database(new_database_url())
+    large_ledger.fill(database.engine)
+    yield database
+    database.dispose()
+
+
+class Plans:
+    """What the database says of each statement before it runs it."""
+
+    def __init__(self, database: Database) -> None:
+        self.postgres = database.url.get_backend_name() == "postgresql"
+        self.of: list[tuple[str, str]] = []  # statement, plan
+
+    def explain(self, connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+        if statement.lstrip().upper().startswith(("SELECT", "UPDATE", "DELETE", "WITH")):
+            asking = connection.connection.cursor()
+            asking.execute(f"{'EXPLAIN' if self.postgres else 'EXPLAIN QUERY PLAN'} {statement}", values)
+            self.of.append((statement, "\n".join(str(row[-1]) for row in asking.fetchall())))
+            asking.close()
+
+    def faults(self, *, sorts: bool = False) -> list[str]:
+        """Where a large table is read as a whole, or what comes out of one is sorted."""
+        return [
+            f"{statement}\n{plan}"
+            for statement, plan in self.of
+            if any(map(self._reads_all, plan.splitlines())) or (not sorts and self._sorts(plan))
+        ]
+
+    def _reads_all(self, step: str) -> bool:
+        words = step.replace('"', "").split()
+        if self.postgres:
+            return "Seq Scan on" in step and words[words.index("on") + 1] in LARGE
+        return "SCAN" in words and words[words.index("SCAN") + 1] in LARGE
+
+    def _sorts(self, plan: str) -> bool:
+        return "Sort " in plan if self.postgres else "TEMP B-TREE FOR ORDER BY" in plan
+
+
+@contextmanager
+def explained(database: Database) -> Iterator[tuple[Session, Plans]]:
+    """A session in which all statements are explained, and nothing stays changed."""
+    plans = Plans(database)
+    with database.write() as session:
+        connection = session.connection()
+        event.listen(connection, "before_cursor_execute", plans.explain)
+        yield session, plans
+        session.rollback()
+
+
+def endings(verdict: SendOutcome) -> list[AttemptResult]:
+    answer = SendResult(verdict, 250, "2.0.0 Ok")
+    return [AttemptResult(number, answer, NOW.timestamp(), f"<{number}@x>", "Papers") for number in NEWEST]
+
+
+def a_reader(session: Session) -> Subscriber:
+    return session.get_one(Subscriber, 77)
+
+
+BOUNDED: dict[str, Callable[[Session], object]] = {
+    "whether anybody is due": lambda s: s.execute(planning._ids_due(NOW).limit(1)).first(),
+    "a shard to plan": lambda s: s.exec(
+        planning._due(NOW).limit(250).with_for_update(skip_locked=True)
+    ).all(),
+    "wake": lambda s: subscribers.end_expired_pauses(s, NOW),
+    "lateness": lambda s: doctor.lateness(s, NOW),
+    "promised": lambda s: ledger.paper_ids_promised(s, SHARD, NOW - timedelta(days=7)),
+    "claim": lambda s: ledger.claim(s, owner="me", now=NOW),
+    "may still leave": lambda s: ledger.still_sendable(s, "sender"),
+    "prolong": lambda s: claims.renew_lease(s, "sender", NOW),
+    "record accepted": lambda s: ledger.record_results(
+        s,
+        endings(SendOutcome.ACCEPTED),
+        owner="sender",
+        now=NOW,
+        policy=RESEND,
+        on_failed=bounces.record_refusal,
+    ),
+    "record deferred": lambda s: ledger.record_results(
+        s,
+        endings(SendOutcome.DEFERRED),
+        owner="sender",
+        now=NOW,
+        policy=RESEND,
+        on_failed=bounces.record_refusal,
+    ),
+    "record refused": lambda s: ledger.record_results(
+        s,
+        endings(SendOutcome.HARD_BOUNCE)[:3],
+        owner="sender",
+        now=NOW,
+        policy=RESEND,
+        on_failed=bounces.record_refusal,
+    ),
+    "give up": lambda s: recovery.expire_overdue(s, NOW),
+    "forsake": lambda s: recovery.expire_leases(s, LATER, [], RESEND),
+    "anything to do": lambda s: ledger.has_work(s, NOW, Path("nowhere")),
+    "nothing to do": lambda s: ledger.has_work(s, NOW - timedelta(days=30), Path("nowhere")),
+    "prune mails": lambda s: ledger.prune_deliveries(s, large_ledger.LAST_HOUR - timedelta(days=8)),
+    "prune events": lambda s: ledger.prune_events(s, NOW),
+    "the editions": lambda s: ledger.editions(s, 51),
+    "the next editions": lambda s: ledger.editions(s, 51, "2026-11-15"),
+    "suppressed": lambda s: suppression.reasons_for(s, [f"reader.{number}@example.org" for number in SHARD]),
+    "mail": lambda s: repository.enqueue_requested_mail(s, a_reader(s), MailKind.MANAGE, NOW),
+    "schedule": lambda s: repository.reschedule(s, a_reader(s), NOW),
+    "signing ahead": lambda s: ledger.lock_unsigned(s, NOW, limit=200),
+    "find": lambda s: subscribers.find(s, "reader.77@example.org"),
+}
+# What sorts little: the rows of a reader, of a shard, or of what waits.
+SORTING: dict[str, Callable[[Session], object]] = {
+    "silences": lambda s: ledger.skipped_since_last_digest(s, SHARD, NOW - timedelta(days=7)),
+    "wishes": lambda s: subscribers.interests_of(s, SHARD),
+    "opinions": lambda s: subscribers.feedback_for_ranking(s, SHARD),
+    "letters": lambda s: claims.load_claimed(s, NEWEST, ledger.SnapshotStore()),
+    "history": lambda s: subscribers.history(s, 77),
+    "waiting": lambda s: ledger.waiting_mails(s),
+    "an edition by state": lambda s: ledger.digest_totals_by_edition(s, ["2026-11-15"]),
+    "digests of late": lambda s: ledger.digest_totals_since(s, NOW - timedelta(hours=1)),
+}
+
+
+def check_hot_query(big_ledger: Database, run: Callable[[Session], object], *, sorts: bool) -> None:
+    """Check that a query goes by indexes, and in their order unless it may sort what it found."""
+    with explained(big_ledger) as (session, plans):
+        run(session)
+        assert plans.of
+        assert plans.faults(sorts=sorts) == []
+
+
+def check_totals_come_of_an_index_alone(big_ledger: Database) -> None:
+    """All mails are counted, and no row of the table is read for it."""
+    with explained(big_ledger) as (session, plans):
+        assert sum(ledger.totals(session).values()) == large_ledger.READERS * large_ledger.DAYS
+    (_, plan) = plans.of[-1]
+    assert "ix_delivery_due" in plan
+    assert ("Index Only Scan" if plans.postgres else "COVERING INDEX") in plan
+
+
+def check_lists_come_a_page_at_a_time(big_ledger: Database) -> None:
+    """By descending ids, from the cursor on."""
+    with explained(big_ledger) as (session, plans):
+        for table in (Delivery, Subscriber):
+            page = select(table).where(col(table.id) < 50_000).order_by(col(table.id).desc()).limit(51)
+            assert len(session.exec(page).all()) == 51
+        assert plans.faults() == []
+
+
+def check_the_balance_of_a_large_edition(big_ledger: Database) -> None:
+    """Everybody is read once, with the rows of the editions alone; what is found is exact."""
+    with explained(big_ledger) as (session, plans):
+        found = reconciliation.reconcile(session, NOW, "2026-11-20")
+    steps = "\n".join(plan for _, plan in plans.of).splitlines()
+    assert not [step for step in steps if plans._reads_all(step) and "delivery" in step]
+    assert (found.due, sum(found.states.values())) == (99 * large_ledger.READERS // 100, large_ledger.READERS)
+    assert (found.missing, found.surplus) == (0, large_ledger.READERS // 100), "the paused got one, too"
+
+
+def check_a_scan_and_a_sort_are_found_out(big_ledger: Database) -> None:
+    """Or the other tests would prove nothing."""
+    with explained(big_ledger) as (session, plans):
+        session.exec(select(Delivery.id).where(Delivery.reason == "never").limit(1)).all()
+        assert len(plans.faults()) == 1
+        session.exec(select(Subscriber.id).where(col(Subscriber.id) < 5).order_by(Subscriber.zone)).all()
+        assert len(plans.faults()) == 2
+        assert len(plans.faults(sorts=True)) == 1
+
+
+CHECKS: dict[str, Callable[[Database], None]] = {
+    **{case: partial(check_hot_query, run=run, sorts=False) for case, run in BOUNDED.items()},
+    **{case: partial(check_hot_query, run=run, sorts=True) for case, run in SORTING.items()},
+    "totals": check_totals_come_of_an_index_alone,
+    "lists": check_lists_come_a_page_at_a_time,
+    "the balance": check_the_balance_of_a_large_edition,
+    "a scan and a sort": check_a_scan_and_a_sort_are_found_out,
+}
+
+
+@pytest.mark.timeout(300)  # a machine with other work takes a minute to build it
+def test_hot_queries_on_a_large_ledger(big_ledger: Database, subtests: pytest.Subtests) -> None:
+    """Every hot query goes by indexes. One test, so that only one process builds the million mails."""
+    for case, check in CHECKS.items():
+        with subtests.test(case):
+            check(big_ledger)

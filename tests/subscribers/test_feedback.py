@@ -1,0 +1,418 @@
+"""Feedback on papers: the last one counts, it is private to its reader, and it can be deleted."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import event, text
+from sqlmodel import Session, func, select
+
+from app import subscribers
+from app.application import Application
+from app.delivery import suppression
+from app.errors import Conflict, InvalidInput, NotFound
+from app.papers import merging
+from app.storage.models import FeedbackRow, FormSubmission, Paper, PrivatePaper, Subscriber
+from app.subscribers import MatchedReferences, Preferences, SignUp, feedback
+from app.types import Feedback, Interest, PaperRecord
+from tests.support import factories
+
+WANTED = Preferences(interests=(Interest("robotics"),))
+MINUTE = timedelta(minutes=1)
+ATTENTION = PaperRecord(
+    title="Attention Is All We Had", abstract="We attend.", authors=("Ada Lovelace", "Alan Turing")
+)
+
+
+@pytest.fixture
+def papers(app: Application, now: datetime) -> tuple[int, int, int]:
+    """Three papers of the archive."""
+    with app.db.write() as session:
+        source = factories.source(session, now)
+        return (
+            factories.paper(
+                session, source, "Language Agents that Plan Ahead", now.date(), now, arxiv_id="2611.00001",
+                abstract="They plan.", authors=["Ada Lovelace", "Grace Hopper"],
+            ),
+            factories.paper(
+                session, source, "Folding Proteins on a Laptop", now.date(), now, doi="10.1000/fold",
+                authors=["Ada Lovelace"],
+            ),
+            factories.paper(session, source, "Introduction", now.date(), now, authors=["Someone Else"]),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def alice(app: Application, now: datetime) -> int:
+    with app.db.write() as session:
+        return factories.reader(session, "alice@example.org", ["agents"], now)
+
+
+@pytest.fixture
+def bob(app: Application, now: datetime) -> int:
+    with app.db.write() as session:
+        return factories.reader(session, "bob@example.org", ["proteins"], now)
+
+
+def feedback_of(session: Session, reader: int) -> list[tuple[str, bool]]:
+    return [
+        (each.title, each.liked)
+        for each in subscribers.feedback_for_ranking(session, [reader]).get(reader, ())
+    ]
+
+
+def count(session: Session, table: type) -> int:
+    return session.exec(select(func.count()).select_from(table)).one()
+
+
+# --- feedback on one paper
+
+
+def test_the_last_feedback_counts(
+    app: Application, alice: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """The same feedback again changes nothing, not even its time; the contrary replaces it."""
+    with app.db.write() as session:
+        for later in (now, now + MINUTE):
+            subscribers.set_feedback(session, alice, papers[0], True, later)
+        (item,) = subscribers.feedback_for_ranking(session, [alice])[alice]
+        assert item == Feedback(
+            "Language Agents that Plan Ahead", "They plan.", ("Ada Lovelace", "Grace Hopper"), True, now,
+            paper_id=papers[0],
+        )  # fmt: skip
+        subscribers.set_feedback(session, alice, papers[0], False, now + MINUTE)
+        assert feedback_of(session, alice) == [("Language Agents that Plan Ahead", False)]
+        subscribers.remove_feedback(session, alice, papers[0])
+        assert subscribers.feedback_for_ranking(session, [alice]) == {}
+
+
+def test_feedback_belongs_to_its_reader(
+    app: Application, alice: int, bob: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """Deleting the feedback of one reader leaves that of others; the newest comes first."""
+    with app.db.write() as session:
+        subscribers.set_feedback(session, alice, papers[0], True, now)
+        subscribers.set_feedback(session, alice, papers[1], False, now + MINUTE)
+        subscribers.set_feedback(session, bob, papers[0], False, now)
+        subscribers.like(session, bob, MatchedReferences(own=(ATTENTION,)), now)
+        own_key = subscribers.feedback_for_ranking(session, [bob])[bob][1].own_key
+        subscribers.remove_feedback(session, alice, papers[0])
+        subscribers.remove_private_paper(session, alice, own_key)
+        assert feedback_of(session, alice) == [("Folding Proteins on a Laptop", False)]
+        subscribers.forget_feedback(session, alice)
+        assert subscribers.feedback_for_ranking(session, [alice, bob]).keys() == {bob}
+        assert len(feedback_of(session, bob)) == 2
+        subscribers.remove_private_paper(session, bob, own_key)
+        assert feedback_of(session, bob) == [("Language Agents that Plan Ahead", False)]
+
+
+def test_feedback_on_an_unknown_paper_is_rejected(app: Application, alice: int, now: datetime) -> None:
+    """Removing feedback that does not exist does nothing."""
+    with app.db.write() as session:
+        with pytest.raises(NotFound):
+            subscribers.set_feedback(session, alice, 4711, True, now)
+        subscribers.remove_feedback(session, alice, 4711)
+
+
+def test_an_erased_reader_cannot_give_feedback(
+    app: Application, alice: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """Even with a link that was opened before."""
+    with app.db.write() as session:
+        subscribers.erase(session, alice, now)
+        with pytest.raises(Conflict):
+            subscribers.set_feedback(session, alice, papers[0], True, now)
+        with pytest.raises(Conflict):
+            subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
+
+
+def test_merged_papers_have_one_feedback(
+    app: Application, alice: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """The newer one counts, under either id; removing it removes both."""
+    with app.db.write() as session:
+        subscribers.set_feedback(session, alice, papers[1], False, now)
+        subscribers.set_feedback(session, alice, papers[0], True, now + MINUTE)
+        kept, absorbed = (session.get_one(Paper, number) for number in papers[:2])
+        merging.merge(session, kept, absorbed, "nearly the same title", now)
+        (item,) = subscribers.feedback_for_ranking(session, [alice])[alice]
+        assert (item.paper_id, item.liked) == (papers[0], True)
+        subscribers.set_feedback(
+            session, alice, papers[1], False, now + 2 * MINUTE
+        )  # by a link in an older mail
+        (item,) = subscribers.feedback_for_ranking(session, [alice])[alice]
+        assert (item.paper_id, item.liked) == (papers[0], False)
+        subscribers.remove_feedback(session, alice, papers[1])
+        assert count(session, FeedbackRow) == 0
+
+
+def test_loading_feedback_takes_few_queries(app: Application, papers: tuple[int, ...], now: datetime) -> None:
+    """The number does not depend on the number of readers: planning loads hundreds at once."""
+    with app.db.write() as session:
+        readers = [factories.reader(session, f"reader{n}@example.org", [], now) for n in range(30)]
+        for number in readers:
+            subscribers.set_feedback(session, number, papers[number % 3], True, now)
+    statements: list[str] = []
+    event.listen(app.db.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    with app.db.read() as session:
+        assert len(subscribers.feedback_for_ranking(session, readers)) == 30
+    assert len([statement for statement in statements if statement.startswith("SELECT")]) == 5
+
+
+# --- pasted papers
+
+
+@pytest.mark.parametrize(
+    ("pasted", "place"),
+    [
+        (PaperRecord(title="", arxiv_id="2611.00001"), 0),
+        (PaperRecord(title="Another Title", arxiv_id="2611.00001"), 0),
+        (PaperRecord(title="language agents that plan ahead."), 0),
+        (PaperRecord(title="Language Agents that {P}lan Ahead", authors=("Hopper, G.",)), 0),
+        (PaperRecord(title="", doi="10.1000/fold"), 1),
+        (PaperRecord(title="Folding Proteins on a Laptop", arxiv_id="2611.99999"), 1),
+        (PaperRecord(title="Introduction", authors=("Someone Else",)), 2),
+    ],
+)
+def test_a_pasted_paper_is_recognised(
+    app: Application, papers: tuple[int, ...], pasted: PaperRecord, place: int
+) -> None:
+    """By its arXiv id, its DOI, or its title, where nothing speaks against it."""
+    with app.db.read() as session:
+        found = subscribers.match_references(session, [pasted, pasted])
+    assert [identity for identity, _ in found.known] == [papers[place]]
+    assert (found.own, found.unknown) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        PaperRecord(title="Language Agents that Plan Ahead", arxiv_id="2611.99999"),
+        PaperRecord(title="Language Agents that Plan Ahead", authors=("Nobody of Them",)),
+        PaperRecord(title="Introduction"),
+    ],
+)
+def test_a_title_alone_may_not_be_enough(
+    app: Application, papers: tuple[int, ...], pasted: PaperRecord
+) -> None:
+    """Another id, other authors, or a title that many papers have: then it is kept for its reader alone."""
+    with app.db.read() as session:
+        found = subscribers.match_references(session, [pasted])
+    assert (found.known, found.own) == ((), (pasted,))
+
+
+@pytest.mark.parametrize(
+    "unknown", [PaperRecord(title="", arxiv_id="1706.03762"), PaperRecord(title="hello")], ids=["id", "word"]
+)
+def test_unusable_references_are_reported(
+    app: Application, papers: tuple[int, ...], unknown: PaperRecord
+) -> None:
+    """Nothing can be learned from a number alone, or from a single word."""
+    with app.db.read() as session:
+        found = subscribers.match_references(session, [unknown, unknown])
+    assert (found.unknown, found.usable) == ((unknown,), 0)
+
+
+def test_a_merged_paper_is_recognised_as_what_it_is_today(
+    app: Application, papers: tuple[int, ...], now: datetime
+) -> None:
+    """Whichever of its names was pasted, it is one paper."""
+    with app.db.write() as session:
+        merging.merge(session, *(session.get_one(Paper, number) for number in papers[:2]), "by hand", now)
+        both = [PaperRecord(title="", arxiv_id="2611.00001"), PaperRecord(title="", doi="10.1000/fold")]
+        assert [identity for identity, _ in subscribers.match_references(session, both).known] == [papers[0]]
+
+
+def test_pasted_papers_are_liked_once(
+    app: Application, alice: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """Again and again; what was disliked is liked now; and the archive learns nothing of it."""
+    pasted = [PaperRecord(title="", arxiv_id="2611.00001"), ATTENTION, ATTENTION]
+    with app.db.write() as session:
+        before = count(session, Paper)
+        subscribers.set_feedback(session, alice, papers[0], False, now)
+        for later in (now + MINUTE, now + 2 * MINUTE):
+            subscribers.like(session, alice, subscribers.match_references(session, pasted), later)
+        items = subscribers.feedback_for_ranking(session, [alice])[alice]
+        assert count(session, Paper) == before
+    assert [(each.title, each.liked, each.at) for each in items] == [
+        ("Language Agents that Plan Ahead", True, now + MINUTE),
+        ("Attention Is All We Had", True, now + MINUTE),
+    ]
+    assert (items[1].abstract, items[1].authors, items[1].paper_id) == (
+        "We attend.", ("Ada Lovelace", "Alan Turing"), None,
+    )  # fmt: skip
+
+
+def test_feedback_replaces_a_private_paper_of_the_same_title(
+    app: Application, alice: int, now: datetime
+) -> None:
+    """The paper was pasted before the archive had it."""
+    with app.db.write() as session:
+        subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
+        paper = factories.paper(session, factories.source(session, now), ATTENTION.title, now.date(), now)
+        subscribers.set_feedback(session, alice, paper, False, now)
+        assert feedback_of(session, alice) == [(ATTENTION.title, False)]
+
+
+def test_titles_of_any_script_and_length_are_kept(app: Application, alice: int, now: datetime) -> None:
+    """Their keys are short enough for a database index."""
+    titles = ["".join(chr(0x4E00 + (n * 37 + offset) % 20_000) for n in range(1_000)) for offset in (1, 2)]
+    own = tuple(PaperRecord(title=title) for title in [*titles, "∞", "x" * 1_000])
+    with app.db.write() as session:
+        subscribers.like(session, alice, MatchedReferences(own=own), now)
+        assert {title for title, _ in feedback_of(session, alice)} == {record.title for record in own}
+
+
+def test_there_is_room_for_a_thousand(
+    app: Application, alice: int, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A paste beyond the limit is rejected as a whole."""
+    monkeypatch.setattr(feedback, "MAX_FEEDBACK", 2)
+    with app.db.write() as session:
+        subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
+        two = MatchedReferences(own=(PaperRecord(title="One More"), PaperRecord(title="And Another")))
+        with pytest.raises(InvalidInput, match="remove some first"):
+            subscribers.like(session, alice, two, now)
+        assert feedback_of(session, alice) == [(ATTENTION.title, True)]
+
+
+def test_papers_pasted_again_do_not_count_twice(
+    app: Application, alice: int, papers: tuple[int, ...], now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bibliography that grows may be pasted whole, again and again."""
+    monkeypatch.setattr(feedback, "MAX_FEEDBACK", 3)
+    pasted = [PaperRecord(title="", arxiv_id="2611.00001"), ATTENTION]
+    with app.db.write() as session:
+        for grown in (pasted, [*pasted, PaperRecord(title="One More")]):
+            subscribers.like(session, alice, subscribers.match_references(session, grown), now)
+        assert len(feedback_of(session, alice)) == 3
+
+
+# --- signing up, exporting, erasing
+
+
+def sign_up(session: Session, now: datetime, *own: PaperRecord, email: str = "carol@example.org") -> int:
+    subscribers.sign_up(session, SignUp(email, WANTED, MatchedReferences(own=own)), "192.0.2.1", now)
+    return session.exec(select(Subscriber.id).where(Subscriber.email == email)).one() or 0
+
+
+def test_what_was_pasted_at_sign_up_waits_for_the_confirmation(app: Application, now: datetime) -> None:
+    """It stays apart until then; confirming makes it the reader's."""
+    with app.db.write() as session:
+        sign_up(session, now, PaperRecord(title="Pasted by a Stranger"))
+        carol = sign_up(session, now, ATTENTION)
+        assert feedback_of(session, carol) == []
+        subscribers.confirm(session, carol, "192.0.2.1", now)
+        assert feedback_of(session, carol) == [(ATTENTION.title, True)]
+
+
+def test_a_sign_up_by_a_stranger_changes_no_feedback(app: Application, now: datetime) -> None:
+    """Active readers keep their feedback; so do former readers, until they confirm."""
+    with app.db.write() as session:
+        carol = sign_up(session, now, ATTENTION)
+        subscribers.confirm(session, carol, "192.0.2.1", now)
+        sign_up(session, now, PaperRecord(title="Pasted by a Stranger"))
+        assert feedback_of(session, carol) == [(ATTENTION.title, True)]
+        subscribers.unsubscribe(session, carol, now)
+        sign_up(session, now + timedelta(days=1), PaperRecord(title="Pasted by a Stranger"))
+        assert feedback_of(session, carol) == [(ATTENTION.title, True)]
+
+
+def test_a_full_reader_of_old_signs_up_like_anybody(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That there is no room is not told to who only knows the address."""
+    with app.db.write() as session:
+        carol = sign_up(session, now, ATTENTION)
+        subscribers.confirm(session, carol, "192.0.2.1", now)
+        subscribers.unsubscribe(session, carol, now)
+        monkeypatch.setattr(feedback, "MAX_FEEDBACK", 1)
+        sign_up(session, now, PaperRecord(title="One More"))
+        subscribers.confirm(session, carol, "192.0.2.1", now)
+        assert feedback_of(session, carol) == [(ATTENTION.title, True)]
+
+
+def test_nothing_is_kept_for_an_address_that_gets_no_mail(app: Application, now: datetime) -> None:
+    """Nobody could ever see it, or have it forgotten."""
+    with app.db.write() as session:
+        suppression.suppress(session, "carol@example.org", "complaint", now)
+        form = SignUp("carol@example.org", WANTED, MatchedReferences(own=(ATTENTION,)))
+        subscribers.sign_up(session, form, "192.0.2.1", now)
+        row = session.exec(select(FormSubmission)).one()
+        assert (row.email, row.visitor, row.preferences, row.liked) == ("", "", {}, {})
+
+
+def test_declining_forgets_what_was_pasted(app: Application, now: datetime) -> None:
+    """Nothing is kept of who never was a reader."""
+    with app.db.write() as session:
+        subscribers.decline(session, sign_up(session, now, ATTENTION), now)
+        assert session.exec(select(FormSubmission.liked)).one() == {}
+
+
+def test_opinions_are_exported_and_erased(
+    app: Application, alice: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """With titles, as people read them; and after erasing, nothing of them is left."""
+    with app.db.write() as session:
+        subscribers.set_feedback(session, alice, papers[0], False, now)
+        subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
+        exported = subscribers.export(session, alice)["opinions"]
+        assert [(each["title"], each["liked"]) for each in exported] == [
+            ("Language Agents that Plan Ahead", False), (ATTENTION.title, True),
+        ]  # fmt: skip
+        assert exported[0]["at"] == now.isoformat()
+        subscribers.erase(session, alice, now)
+        assert subscribers.export(session, alice)["opinions"] == []
+        assert (count(session, FeedbackRow), count(session, PrivatePaper)) == (0, 0)
+
+
+@pytest.mark.parametrize("stored", ["null", "[null, 7]", '"Ada Lovelace"', "7"])
+def test_an_invalid_list_of_ignored_authors_is_treated_as_empty(
+    app: Application, now: datetime, stored: str
+) -> None:
+    """Planning of the shard does not fail."""
+    with app.db.write() as session:
+        paper = factories.paper(
+            session, factories.source(session, now), "One", now.date(), now, authors=["Ada"]
+        )
+        alice = factories.reader(session, "alice@example.org", [], now)
+        subscribers.set_feedback(session, alice, paper, True, now)
+        session.execute(text("UPDATE subscriber SET ignored_authors = :stored"), {"stored": stored})
+    with app.db.read() as session:
+        assert subscribers.feedback_for_ranking(session, [alice])[alice][0].authors == ("Ada",)
+
+
+def test_an_author_of_what_is_liked_may_be_left_out(app: Application, now: datetime) -> None:
+    """Of every paper that speaks for them, however they are spelled; and be counted again, or forgotten."""
+    with app.db.write() as session:
+        source = factories.source(session, now)
+        one, two = (
+            factories.paper(session, source, title, now.date(), now, authors=authors)
+            for title, authors in (("One", ["Ada Lovelace", "Alan Turing"]), ("Two", ["Lovelace, Ada"]))
+        )
+        alice, bob = (factories.reader(session, f"{name}@example.org", [], now) for name in ("alice", "bob"))
+        for reader in (alice, bob):
+            subscribers.set_feedback(session, reader, one, True, now)
+            subscribers.set_feedback(session, reader, two, True, now)
+        for _ in range(2):
+            subscribers.ignore_author(session, alice, "Ada Lovelace")
+
+    def counted(reader: int) -> list[tuple[str, ...]]:
+        with app.db.read() as session:
+            items = subscribers.feedback_for_ranking(session, [alice, bob])[reader]
+        return sorted(item.authors for item in items)
+
+    assert counted(alice) == [(), ("Alan Turing",)]
+    assert counted(bob) == [("Ada Lovelace", "Alan Turing"), ("Lovelace, Ada",)]
+    with app.db.read() as session:
+        exported = {tuple(item["authors"]) for item in subscribers.export(session, alice)["opinions"]}
+    assert exported == {*counted(bob)}, "the export contains all authors"
+    with app.db.write() as session:
+        subscribers.unignore_author(session, alice, "ADA LOVELACE")
+    assert counted(alice) == counted(bob)
+    with app.db.write() as session:
+        subscribers.ignore_author(session, alice, "Alan Turing")
+        subscribers.forget_feedback(session, alice)
+        assert subscribers.get(session, alice).ignored_authors == []

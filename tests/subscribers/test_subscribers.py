@@ -1,0 +1,579 @@
+"""Subscribers sign up, change preferences and leave; forms never reveal whether an address is known."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlmodel import Session, col, func, select
+
+from app import pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
+from app.errors import Conflict, InvalidAddress, InvalidPreference, NotFound
+from app.storage.models import Delivery, Event, Subscriber, SubscriberState
+from app.subscribers import Preferences, SignUp
+from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind
+from tests.support import sample_digest
+
+ALICE, BOB = "alice@example.org", "bob@example.org"
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+WANTED = Preferences(
+    zone="Europe/Berlin", interests=(Interest("diffusion models"), Interest("robotics", 2.0, 3))
+)
+
+
+def confirmed_reader(
+    app: Application, now: datetime, email: str = ALICE, wanted: Preferences = WANTED
+) -> int:
+    """Sign up and confirm a reader; return their id."""
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp(email, wanted), "192.0.2.1", now)
+        reader = session.exec(select(Subscriber).where(Subscriber.email == email)).one()
+        return subscribers.confirm(session, reader.id or 0, "192.0.2.2", now).id or 0
+
+
+def reader_of(app: Application, identity: int) -> Subscriber:
+    with app.db.read() as session:
+        return subscribers.get(session, identity)
+
+
+def kinds_of_mail(app: Application) -> list[MailKind]:
+    with app.db.read() as session:
+        return list(session.exec(select(Delivery.kind).order_by(col(Delivery.id))))
+
+
+def enqueue_digest(session: Session, identity: int, edition: str, due_at: datetime) -> int:
+    delivery_id = ledger.enqueue(
+        session,
+        subscriber_id=identity,
+        kind=MailKind.DIGEST,
+        edition=edition,
+        due_at=due_at,
+        now=due_at,
+        digest=sample_digest.digest(edition),
+    )
+    assert delivery_id is not None
+    return delivery_id
+
+
+# --- preferences
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        (replace(WANTED, hour=24), "hour"),
+        (replace(WANTED, weekday=-1), "weekday"),
+        (replace(WANTED, zone="Mars/Olympus_Mons"), "zone"),
+        (replace(WANTED, zone="../../etc/passwd"), "zone"),
+        (replace(WANTED, max_papers=51), "max_papers"),
+        (replace(WANTED, min_papers=11), "min_papers"),
+        (replace(WANTED, beyond=31), "beyond"),
+        (replace(WANTED, beyond=-1), "beyond"),
+        (replace(WANTED, muted=("fine", "the")), "muted"),
+        (replace(WANTED, muted=tuple(f"word {n}" for n in range(51))), "muted"),
+        (replace(WANTED, interests=()), "interests"),
+        (replace(WANTED, interests=tuple(Interest(f"topic {n}") for n in range(21))), "interests"),
+        (replace(WANTED, interests=(Interest("ok"), Interest("x" * 10_000))), "interests.1"),
+        (replace(WANTED, interests=(Interest("?!… — *"),)), "interests.0"),
+        (replace(WANTED, interests=(Interest("ok", weight=0),)), "interests.0"),
+        (replace(WANTED, interests=(Interest("ok", weight=float("nan")),)), "interests.0"),
+        (replace(WANTED, interests=(Interest("ok", quota=0),)), "interests.0"),
+    ],
+)
+def test_an_invalid_preference_names_its_field(wanted: Preferences, field: str) -> None:
+    """The form can show the message beside the field."""
+    assert list(subscribers.problems(wanted)) == [field]
+    with pytest.raises(InvalidPreference) as raised:
+        subscribers.check(wanted)
+    assert raised.value.field == field
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    """Nobody wants to send a form four times."""
+    wanted = Preferences(hour=99, zone="Nowhere", max_papers=0, interests=(Interest("…"),))
+    assert set(subscribers.problems(wanted)) >= {"hour", "zone", "max_papers", "interests.0"}
+
+
+def test_interests_are_optional_with_trending_papers() -> None:
+    """There is something to send then."""
+    assert subscribers.problems(Preferences(when_empty=EmptyDigestPolicy.TRENDING)) == {}
+
+
+def test_doubled_interests_are_folded() -> None:
+    """The first of two spellings stays, in its place."""
+    typed = (Interest("Graph  neural networks", 2.0), Interest("robotics"), Interest("graph neural Networks"))
+    checked = subscribers.check(replace(WANTED, interests=typed))
+    assert checked.interests == (Interest("Graph neural networks", 2.0), Interest("robotics"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        (" Alice@Example.ORG ", "alice@example.org"),
+        ("a.b+papers@example.org", "a.b+papers@example.org"),
+        ("bob@bücher.example.org", "bob@xn--bcher-kva.example.org"),
+    ],
+)
+def test_an_address_has_one_spelling(typed: str, address: str) -> None:
+    """Capitals do not make a second reader."""
+    assert subscribers.normalise_address(typed) == address
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["", "alice", "a@b", "alice@example.org\r\nBcc: eve@example.org", "alice@example.org\n",
+     "a\x00@example.org", "Alice <alice@example.org>", "alice@example.org, bob@example.org",
+     "a" * 400 + "@example.org", "alice@localhost", "alice@[127.0.0.1]", "alice@exa mple.org"],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(typed: str) -> None:
+    """Nothing that could inject a header into a mail is accepted."""
+    with pytest.raises(InvalidAddress):
+        subscribers.normalise_address(typed)
+
+
+# --- signing up
+
+
+def test_signing_up_waits_for_the_owner_of_the_address(app: Application, now: datetime) -> None:
+    """Until they confirm there is one mail to them, and nothing is due."""
+    with app.db.write() as session:
+        delivery_id = subscribers.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
+        delivery = session.get_one(Delivery, delivery_id)
+        reader = subscribers.get(session, delivery.subscriber_id)
+    assert (delivery.kind, delivery.due_at) == (MailKind.CONFIRM, now)
+    assert (reader.state, reader.next_due_at, reader.consent_at) == (SubscriberState.PENDING, None, None)
+
+
+def test_confirming_records_consent_and_the_first_digest(app: Application, now: datetime) -> None:
+    """When, to which wording, and from where; then the next local 8 o'clock."""
+    reader = reader_of(app, confirmed_reader(app, now))
+    assert reader.state is SubscriberState.ACTIVE
+    assert (reader.consent_at, reader.consent_ip) == (now, "192.0.2.2")
+    assert reader.consent_version
+    assert reader.next_due_at == datetime(2026, 11, 21, 7, tzinfo=UTC)  # 8:00 in Berlin
+
+
+def test_confirming_twice_is_confirming_once(app: Application, now: datetime) -> None:
+    """The consent keeps its moment."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.confirm(session, identity, "203.0.113.9", now + HOUR)
+    assert (reader_of(app, identity).consent_at, reader_of(app, identity).consent_ip) == (now, "192.0.2.2")
+
+
+def test_each_sign_up_confirms_its_own_choices(app: Application, now: datetime) -> None:
+    """Two within the hour have a mail each; one more has to wait, and nobody can confirm its choices."""
+    newer = replace(WANTED, interests=(Interest("astronomy"),))
+    with app.db.write() as session:
+        first = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
+        again = subscribers.sign_up(session, SignUp(ALICE.upper(), newer), "", now + HOUR / 2)
+        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + HOUR / 2) is None
+        later = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
+        alice = session.exec(select(Subscriber.id)).one() or 0
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)) == Preferences()
+        offered = [subscribers.pending_choices(session, alice, mail) for mail in (first, again, later)]
+        assert [choices and choices.preferences for choices in offered] == [WANTED, newer, WANTED]
+        subscribers.confirm(session, alice, "", now + 3 * HOUR, again)
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)) == newer
+        assert subscribers.pending_choices(session, alice, first) is None
+
+
+def test_a_known_reader_gets_their_link_instead(app: Application, now: datetime) -> None:
+    """What they have chosen stays: anybody could have typed their address."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        other = replace(WANTED, interests=(Interest("something else"),))
+        delivery_id = subscribers.sign_up(session, SignUp(ALICE, other), "", now + HOUR)
+        assert session.get_one(Delivery, delivery_id).kind is MailKind.MANAGE
+        assert subscribers.preferences_of(session, subscribers.get(session, identity)) == WANTED
+        assert subscribers.sign_up(session, SignUp(ALICE, other), "", now + 1.5 * HOUR) is None
+
+
+def test_a_suppressed_address_gets_nothing(app: Application, now: datetime) -> None:
+    """Not even a row of its own; but something is written, so that it takes as long."""
+    with app.db.write() as session:
+        suppression.suppress(session, ALICE, "complained", now)
+        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now) is None
+        assert session.exec(select(Subscriber)).all() == []
+        assert session.exec(select(Event.kind)).all() == ["signup_refused"]
+
+
+def test_who_left_is_asked_again(app: Application, now: datetime) -> None:
+    """Somebody who typed their address changes nothing about them: they themselves must agree."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        asked = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
+        assert session.get_one(Delivery, asked).kind is MailKind.CONFIRM
+    assert reader_of(app, identity).state is SubscriberState.UNSUBSCRIBED
+    with app.db.write() as session:
+        subscribers.decline(session, identity, now + 2 * HOUR)
+        with pytest.raises(Conflict):
+            subscribers.confirm(session, identity, "", now + 2 * HOUR)
+    assert reader_of(app, identity).state is SubscriberState.UNSUBSCRIBED
+
+
+def test_an_old_confirmation_does_not_bring_back_who_left(app: Application, now: datetime) -> None:
+    """The link in last week's mail has done its work."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        with pytest.raises(Conflict):
+            subscribers.confirm(session, identity, "", now)
+
+
+def test_declining_forgets_who_never_was_a_reader(app: Application, now: datetime) -> None:
+    """The address is gone, a second click does nothing, and after 90 days they may be asked again."""
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
+        identity = session.exec(select(Subscriber.id)).one() or 0
+        subscribers.decline(session, identity, now)
+        subscribers.decline(session, identity, now)
+        assert not suppression.is_suppressed(session, ALICE)
+        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 89 * DAY) is None
+        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 91 * DAY) is not None
+    assert reader_of(app, identity).state is SubscriberState.ERASED
+
+
+def test_declining_does_nothing_to_a_reader(app: Application, now: datetime) -> None:
+    """The way out of a subscription is another link."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.decline(session, identity, now)
+    assert reader_of(app, identity).state is SubscriberState.ACTIVE
+
+
+def test_sign_ups_that_nobody_confirms_are_forgotten(app: Application, now: datetime) -> None:
+    """Only those who have not been asked again since."""
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
+        subscribers.sign_up(session, SignUp(BOB, WANTED), "", now)
+        later = now + timedelta(days=20)
+        subscribers.sign_up(session, SignUp(BOB, WANTED), "", later)
+        assert subscribers.expire_pending(session, later - timedelta(days=14), later) == 1
+        left = session.exec(select(Subscriber).where(Subscriber.state == SubscriberState.PENDING)).one()
+    assert left.email == BOB
+
+
+def test_an_operator_adds_who_agreed_elsewhere(app: Application, now: datetime) -> None:
+    """Active at once, without a mail; nobody is added twice or against their will."""
+    with app.db.write() as session:
+        identity = subscribers.add(session, ALICE, WANTED, now)
+    assert reader_of(app, identity).state is SubscriberState.ACTIVE
+    assert reader_of(app, identity).consent_version == "given to the operator"
+    assert kinds_of_mail(app) == []
+    with app.db.write() as session:
+        suppression.suppress(session, BOB, "complained", now)
+    for email in (ALICE, BOB):
+        with pytest.raises(Conflict), app.db.write() as session:
+            subscribers.add(session, email, WANTED, now)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (SubscriberState.PENDING, MailKind.CONFIRM),
+        (SubscriberState.ACTIVE, MailKind.MANAGE),
+        (SubscriberState.PAUSED, MailKind.MANAGE),
+        (SubscriberState.UNSUBSCRIBED, MailKind.MANAGE),
+    ],
+)
+def test_a_link_is_mailed_to_who_has_one(
+    app: Application, now: datetime, state: SubscriberState, kind: MailKind
+) -> None:
+    """Whoever left may still see, export and erase what is exported about them."""
+    with app.db.write() as session:
+        identity = subscribers.add(session, ALICE, WANTED, now)
+        subscribers.get(session, identity).state = state
+        delivery_id = subscribers.send_link(session, ALICE, "", now)
+        assert session.get_one(Delivery, delivery_id).kind is kind
+        assert subscribers.send_link(session, ALICE, "", now + HOUR / 2) is None
+        assert subscribers.send_link(session, BOB, "", now) is None
+
+
+def test_two_sign_ups_at_the_same_moment_are_one_reader(app: Application, now: datetime) -> None:
+    """Neither of two threads fails, whoever comes first; each sign-up has its own mail."""
+    failures: list[Exception] = []
+    start = threading.Barrier(4)
+
+    def sign_up(email: str) -> None:
+        try:
+            start.wait()
+            with app.db.write() as session:
+                subscribers.sign_up(session, SignUp(email, WANTED), "", now)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=sign_up, args=(email,)) for email in (ALICE, ALICE, BOB, BOB)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with app.db.read() as session:
+        assert session.exec(select(func.count()).select_from(Subscriber)).one() == 2
+    assert kinds_of_mail(app) == [MailKind.CONFIRM] * 4
+
+
+# --- changing preferences
+
+
+def test_interests_keep_their_order_for_each_reader(app: Application, now: datetime) -> None:
+    """Readers who share an interest share its text, and nothing else."""
+    alice = confirmed_reader(app, now)
+    bob = confirmed_reader(app, now, BOB, replace(WANTED, interests=(Interest("robotics"),)))
+    carol = confirmed_reader(
+        app, now, "carol@example.org", Preferences(when_empty=EmptyDigestPolicy.TRENDING)
+    )
+    with app.db.read() as session:
+        assert subscribers.interests_of(session, [alice, bob, carol]) == {
+            alice: WANTED.interests,
+            bob: (Interest("robotics"),),
+        }
+
+
+def test_changing_replaces_what_was_chosen(app: Application, now: datetime) -> None:
+    """The next digest is rescheduled."""
+    identity = confirmed_reader(app, now)
+    newer = Preferences(
+        cadence=Cadence.WEEKLY, weekday=2, hour=18, zone="America/New_York", min_papers=2, max_papers=5,
+        when_empty=EmptyDigestPolicy.TRENDING, interests=(Interest("robotics"), Interest("astronomy")),
+    )  # fmt: skip
+    with app.db.write() as session:
+        subscribers.change(session, identity, newer, now)
+    with app.db.read() as session:
+        reader = subscribers.get(session, identity)
+        assert subscribers.preferences_of(session, reader) == newer
+    assert reader.next_due_at == datetime(2026, 11, 25, 23, tzinfo=UTC)
+
+
+def test_an_author_is_followed_once_and_may_be_unfollowed(app: Application, now: datetime) -> None:
+    """As one more interest. Following twice changes nothing; without room it is an error."""
+    alice = confirmed_reader(app, now)
+    known = Interest('author:"Ada Lovelace"', 3.0, 2)
+    with app.db.write() as session:
+        subscribers.change(session, alice, replace(WANTED, interests=(known, Interest("robots"))), now)
+        for name in ("Li", "ada lovelace", "Li"):
+            subscribers.follow(session, alice, name, now)
+        followed = subscribers.preferences_of(session, subscribers.get(session, alice))
+        assert followed.interests == (known, Interest("robots"), Interest("author:Li"))
+        subscribers.unfollow(session, alice, "ADA Lovelace", now)
+        subscribers.unfollow(session, alice, "Nobody", now)
+        followed = subscribers.preferences_of(session, subscribers.get(session, alice))
+        assert followed.interests == (Interest("robots"), Interest("author:Li"))
+        full = replace(WANTED, interests=tuple(Interest(f"topic {n}") for n in range(20)))
+        subscribers.change(session, alice, full, now)
+        with pytest.raises(InvalidPreference, match="At most 20"):
+            subscribers.follow(session, alice, "Ada Lovelace", now)
+
+
+def test_a_reader_of_trending_papers_keeps_them_when_following_an_author(
+    app: Application, now: datetime
+) -> None:
+    """Unfollowing the author restores the former preferences."""
+    alice = confirmed_reader(
+        app, now, wanted=Preferences(when_empty=EmptyDigestPolicy.TRENDING, max_papers=7)
+    )
+    with app.db.write() as session:
+        subscribers.follow(session, alice, "Ada Lovelace", now)
+        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
+        assert (chosen.beyond, chosen.when_empty) == (7, EmptyDigestPolicy.TRENDING)
+        subscribers.unfollow(session, alice, "Ada Lovelace", now)
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)).interests == ()
+
+
+def test_a_word_is_muted_once_and_may_be_unmuted(app: Application, now: datetime) -> None:
+    """In any spelling. A text that cannot be muted changes nothing."""
+    alice = confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.mute(session, alice, ["Blockchain", "cat:cs.CR"], now)
+        subscribers.mute(session, alice, [" blockchain "], now)
+        assert subscribers.get(session, alice).muted == ["Blockchain", "cat:cs.CR"]
+        with pytest.raises(InvalidPreference, match="cannot be muted"):
+            subscribers.mute(session, alice, ["fine", "the"], now)
+    with app.db.write() as session:
+        subscribers.unmute(session, alice, [" BLOCKCHAIN", "nothing"], now)
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)).muted == ("cat:cs.CR",)
+
+
+def test_a_change_that_cannot_be_used_changes_nothing(app: Application, now: datetime) -> None:
+    """What was chosen before still stands."""
+    identity = confirmed_reader(app, now)
+    with pytest.raises(InvalidPreference), app.db.write() as session:
+        subscribers.change(session, identity, replace(WANTED, zone="Nowhere"), now)
+    with app.db.read() as session:
+        assert subscribers.preferences_of(session, subscribers.get(session, identity)) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("newer", "due"),
+    [
+        (replace(WANTED, hour=18), datetime(2026, 11, 21, 17, tzinfo=UTC)),
+        (replace(WANTED, zone="Pacific/Honolulu"), datetime(2026, 11, 21, 18, tzinfo=UTC)),
+        (replace(WANTED, zone="Pacific/Auckland"), datetime(2026, 11, 20, 19, tzinfo=UTC)),
+        (replace(WANTED, cadence=Cadence.WEEKLY, weekday=4, hour=23), datetime(2026, 11, 27, 22, tzinfo=UTC)),
+    ],
+    ids=["a later hour", "a day behind", "a day ahead", "weekly from today"],
+)
+def test_a_change_never_brings_a_second_digest_on_a_local_day(
+    app: Application, now: datetime, newer: Preferences, due: datetime
+) -> None:
+    """After Friday's digest at 8 in Berlin, the next one comes on the next local day of the new zone."""
+    identity = confirmed_reader(app, now - timedelta(days=2))
+    with app.db.write() as session:
+        enqueue_digest(session, identity, "2026-11-20", datetime(2026, 11, 20, 7, tzinfo=UTC))
+        subscribers.change(session, identity, newer, now)
+    assert reader_of(app, identity).next_due_at == due
+
+
+def test_a_pause_ends_by_itself(app: Application, now: datetime) -> None:
+    """Nothing is due meanwhile; on the day, the next digest is."""
+    identity, until = confirmed_reader(app, now), now + timedelta(days=7)
+    with app.db.write() as session:
+        subscribers.pause(session, identity, until, now)
+        subscribers.pause(session, identity, until, now)
+        assert subscribers.end_expired_pauses(session, until - HOUR) == 0
+    assert reader_of(app, identity).next_due_at is None
+    with app.db.write() as session:
+        assert subscribers.end_expired_pauses(session, until) == 1
+    reader = reader_of(app, identity)
+    assert (reader.state, reader.next_due_at) == (
+        SubscriberState.ACTIVE,
+        datetime(2026, 11, 28, 7, tzinfo=UTC),
+    )
+
+
+def test_a_pause_without_an_end_lasts_until_the_reader_is_back(app: Application, now: datetime) -> None:
+    """Only the reader ends it."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.pause(session, identity, None, now)
+        assert subscribers.end_expired_pauses(session, now + timedelta(days=5000)) == 0
+        subscribers.resume(session, identity, now)
+        subscribers.resume(session, identity, now)
+    assert reader_of(app, identity).state is SubscriberState.ACTIVE
+
+
+def test_the_end_of_a_pause_is_limited(app: Application, now: datetime) -> None:
+    """Past days and days over a year away are rejected. Only an active subscription can pause."""
+    identity = confirmed_reader(app, now)
+    for until in (now, now - HOUR, now + timedelta(days=400)):
+        with pytest.raises(InvalidPreference), app.db.write() as session:
+            subscribers.pause(session, identity, until, now)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        with pytest.raises(Conflict):
+            subscribers.pause(session, identity, now + HOUR, now)
+
+
+def test_coming_back_is_a_new_consent(app: Application, now: datetime) -> None:
+    """With the preferences they had; unless mail to them is blocked by now."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        subscribers.resubscribe(session, identity, "203.0.113.7", now + HOUR)
+        subscribers.resubscribe(session, identity, "203.0.113.8", now + 2 * HOUR)
+    reader = reader_of(app, identity)
+    assert (reader.state, reader.consent_at) == (SubscriberState.ACTIVE, now + HOUR)
+    assert (reader.consent_ip, reader.ended_at) == ("203.0.113.7", None)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        suppression.suppress(session, ALICE, "complained", now)
+        with pytest.raises(Conflict):
+            subscribers.resubscribe(session, identity, "", now)
+
+
+# --- leaving
+
+
+def test_unsubscribing_holds_back_what_is_waiting(app: Application, now: datetime) -> None:
+    """A digest in the ledger is not sent to who left, and twice is once."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        waiting = enqueue_digest(session, identity, "2026-11-20", now)
+        subscribers.unsubscribe(session, identity, now)
+        subscribers.unsubscribe(session, identity, now + HOUR)
+    assert pipeline.send_pending(app, now, [waiting]) == {"skipped": 1}
+    reader = reader_of(app, identity)
+    assert (reader.state, reader.ended_at, reader.next_due_at) == (SubscriberState.UNSUBSCRIBED, now, None)
+
+
+def test_an_export_holds_everything_but_machinery(app: Application, now: datetime) -> None:
+    """It is JSON, and a reader finds in it what they have chosen and what they were sent."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        enqueue_digest(session, identity, "2026-11-20", now)
+    with app.db.read() as session:
+        exported = json.loads(json.dumps(subscribers.export(session, identity)))
+    assert exported["subscriber"]["email"] == ALICE
+    assert exported["subscriber"]["consent_ip"] == "192.0.2.2"
+    assert [item["text"] for item in exported["interests"]] == ["diffusion models", "robotics"]
+    assert exported["deliveries"][1]["digest"]["sections"][0]["picks"][0]["title"].startswith(
+        "Read or Retrieve"
+    )
+    assert [item["kind"] for item in exported["events"]] == ["signed_up", "confirmed"]
+    assert not {"link_epoch", "lease_owner"} & {*exported["subscriber"], *exported["deliveries"][0]}
+
+
+def test_erasing_is_asked_for_by_mail(app: Application, now: datetime) -> None:
+    """Asking erases nothing, and asking twice sends one mail."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        assert subscribers.request_erasure(session, identity, now) is not None
+        assert subscribers.request_erasure(session, identity, now + HOUR / 2) is None
+    assert reader_of(app, identity).email == ALICE
+    assert kinds_of_mail(app) == [MailKind.CONFIRM, MailKind.ERASE]
+
+
+def test_erasing_leaves_nothing_of_a_person(app: Application, now: datetime) -> None:
+    """No address, no interest, no digest, no trace of where they were; the count of mails stays."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        enqueue_digest(session, identity, "2026-11-20", now)
+        subscribers.erase(session, identity, now)
+        subscribers.erase(session, identity, now + HOUR)
+    with app.db.read() as session:
+        exported = json.dumps(subscribers.export(session, identity))
+        assert suppression.is_suppressed(session, ALICE)
+        assert session.exec(select(func.count()).select_from(Delivery)).one() == 2
+    for trace in ("alice", "192.0.2", "Berlin", "diffusion", "Read or Retrieve"):
+        assert trace not in exported
+    reader = reader_of(app, identity)
+    assert (reader.state, reader.link_epoch) == (SubscriberState.ERASED, 1)
+
+
+def test_an_erased_reader_without_suppression_may_sign_up_again(app: Application, now: datetime) -> None:
+    """Without the hash of the address they are unknown."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.erase(session, identity, now, suppress=False)
+        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now) is not None
+    assert reader_of(app, identity).state is SubscriberState.ERASED
+
+
+def test_an_erased_reader_stays_erased(app: Application, now: datetime) -> None:
+    """Unsubscribing once more changes nothing; nothing else is possible."""
+    identity = confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.erase(session, identity, now)
+        subscribers.unsubscribe(session, identity, now)
+        for late in (
+            lambda: subscribers.change(session, identity, WANTED, now),
+            lambda: subscribers.pause(session, identity, None, now),
+            lambda: subscribers.confirm(session, identity, "", now),
+            lambda: subscribers.request_erasure(session, identity, now),
+        ):
+            with pytest.raises(Conflict):
+                late()
+    assert reader_of(app, identity).state is SubscriberState.ERASED
+
+
+def test_an_unknown_id_is_not_found(app: Application) -> None:
+    """It raises NotFound."""
+    with app.db.read() as session, pytest.raises(NotFound):
+        subscribers.get(session, 4711)

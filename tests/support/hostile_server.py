@@ -1,0 +1,76 @@
+"""A web server of a stranger's: a real one, on this machine, that answers slowly or not at all."""
+
+from __future__ import annotations
+
+import socketserver
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+
+from tests.papers.sources import responses
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address, daemon_threads = True, True
+
+
+class Stranger:
+    """Use as a context manager. `/rss` is a good feed; `/body` and `/head` come byte by byte, without end."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.paths: list[str] = []
+        self.hosts: list[str] = []
+        self.trickling = threading.Event()  # somebody waits for what never ends
+        self.enough: Callable[[], bool] = lambda: False  # asked at each byte: whether to give up
+        self._ended = threading.Event()
+        stranger = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                with suppress(OSError):
+                    stranger._answer(self)
+
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        if context:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self.port = self._server.server_address[1]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Stranger:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _answer(self, asked: socketserver.StreamRequestHandler) -> None:
+        path = asked.rfile.readline().split()[1].decode()
+        while (line := asked.rfile.readline().strip()) and b":" in line:
+            if line.lower().startswith(b"host:"):
+                self.hosts.append(line[5:].strip().decode())
+        self.paths.append(path)
+        if path == "/rss":
+            body = responses.RSS.encode()
+            asked.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            return
+        asked.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        asked.wfile.write(b"X-Long: " if path == "/head" else b"Content-Length: 9000000\r\n\r\n")
+        self._trickle(asked)
+
+    def _trickle(self, asked: socketserver.StreamRequestHandler) -> None:
+        self.trickling.set()
+        while not self._ended.wait(0.02) and not self.enough():
+            asked.wfile.write(b"x")
+            asked.wfile.flush()

@@ -1,0 +1,69 @@
+"""What SpamAssassin says of mails, by the rules that it comes with and without asking the network."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+
+from tests.support.mail_server import Received
+
+# Every rule with its points; and nothing that it learned from other mails of this machine.
+OPTIONS = (
+    "--local", "--nocreate-prefs", "--cf=use_bayes 0", "--cf=use_auto_welcomelist 0",
+    "--cf=add_header all Points _SCORE_ _TESTSSCORES( )_",
+)  # fmt: skip
+RULES = Path("/usr/share/spamassassin")  # newer ones, of sa-update, would be others on each machine
+FIRST = b"X-Spam-Checker-Version: "  # begins each mail that it hands back
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The score of a mail, and the rules that it is the sum of."""
+
+    subject: str
+    score: float
+    rules: tuple[str, ...]
+
+
+def verdicts(mails: Sequence[Received], at: datetime, folder: Path) -> list[Verdict]:
+    """Of each mail, as it stands in a mailbox. One process looks at all: starting takes it seconds."""
+    program = shutil.which("spamassassin")
+    if program is None:
+        missing = "no SpamAssassin on this machine: scripts/ensure-tools installs it where it may"
+        if os.environ.get("PAPERBOY_REQUIRE_SPAMASSASSIN") == "1":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    files = [folder / f"{number}.eml" for number, _ in enumerate(mails)]
+    for file, mail in zip(files, mails, strict=True):
+        file.write_bytes(delivered(mail, at))
+    alone = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+    own = [f"--configpath={RULES}"] if RULES.is_dir() else []
+    asked = subprocess.run([program, *OPTIONS, *own, *files], env=alone, capture_output=True, check=True)  # noqa: S603
+    return [_verdict(FIRST + judged) for judged in asked.stdout.split(FIRST)[1:]]
+
+
+def delivered(mail: Received, at: datetime) -> bytes:
+    """With what the reader's server writes above a mail that it takes."""
+    domain = mail.sender.rpartition("@")[2]
+    above = (
+        f"Return-Path: <{mail.sender}>\r\n"
+        f"Received: from mail.{domain} (mail.{domain} [IPv6:2001:db8::25])\r\n"
+        f"\tby mx.example.org (Postfix) with ESMTPS id 4SxYzT2Q; {format_datetime(at)}\r\n"
+    )
+    return above.encode() + mail.data
+
+
+def _verdict(judged: bytes) -> Verdict:
+    head = email.message_from_bytes(judged, policy=email.policy.default)
+    score, *rules = str(head["X-Spam-Points"]).split()
+    return Verdict(str(head["Subject"]), float(score), tuple(rules))

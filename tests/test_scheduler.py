@@ -1,0 +1,161 @@
+"""The schedule: every job runs in its minutes, and a failing job does not affect others."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlmodel import select
+
+from app import clock, main, pipeline, scheduler
+from app.application import Application
+from app.digests import planning
+from app.scheduler import Job
+from app.settings import Settings
+from app.storage.models import Lock
+from tests.support import factories
+from tests.support.mail_server import MailServer
+
+
+def test_each_job_has_its_minutes(app: Application) -> None:
+    """Each job has its cron fields, and at most one instance of it runs at a time."""
+    background = scheduler.start(app)
+    try:
+        planned = {job.id: job for job in background.get_jobs()}
+        after = datetime(2026, 11, 20, 9, 30, 1, tzinfo=UTC)
+        nexts = {name: job.trigger.get_next_fire_time(None, after) for name, job in planned.items()}
+        assert nexts == {
+            "send": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
+            "plan": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
+            "sign_ahead": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
+            "answer_requests": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
+            "refresh": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
+            "read_bounces": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
+            "summarise": datetime(2026, 11, 20, 9, 45, tzinfo=UTC),
+            "learn": datetime(2026, 11, 21, 2, 43, tzinfo=UTC),
+            "prune": datetime(2026, 11, 21, 3, 17, tzinfo=UTC),
+        }
+        assert all(job.coalesce and job.max_instances == 1 for job in planned.values())
+    finally:
+        scheduler.stop(app, background)
+
+
+def test_jobs_are_functions_of_the_pipeline() -> None:
+    """Every job is a public function of the pipeline."""
+    verbs = [
+        pipeline.send,
+        pipeline.plan,
+        pipeline.sign_ahead,
+        pipeline.answer_requests,
+        pipeline.refresh,
+        pipeline.read_bounces,
+        pipeline.summarise,
+        pipeline.learn,
+        pipeline.prune,
+    ]
+    assert [job.work for job in scheduler.JOBS] == verbs
+
+
+def test_a_job_that_fails_is_not_the_end(app: Application) -> None:
+    """A failure is logged, and the job runs again at its next time."""
+    called = []
+
+    def broken(_app: Application, now: datetime) -> None:
+        called.append(now)
+        raise ConnectionError("the database is away")
+
+    scheduler.run(app, Job(broken, minute="*"))
+    scheduler.run(app, Job(broken, minute="*"))
+    assert len(called) == 2
+    assert called[0].utcoffset() == timedelta()
+
+
+def test_stopping_waits_for_what_is_under_way(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`stop` waits for running jobs, so that a mail in flight is finished."""
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(_app: Application, _now: datetime) -> None:
+        begun.set()
+        may_end.wait(timeout=30)
+        ended.set()
+
+    monkeypatch.setattr(scheduler, "JOBS", (Job(slow, minute="*"),))
+    background = scheduler.start(app)
+    background.get_job("slow").modify(next_run_time=datetime.now(UTC))
+    assert begun.wait(timeout=30)
+    threading.Timer(0.05, may_end.set).start()
+    scheduler.stop(app, background)
+    assert ended.is_set()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_web_app_runs_the_schedule_where_the_settings_want_it(
+    enabled: bool, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The web app starts the scheduler only if the settings enable it."""
+    monkeypatch.setattr(scheduler, "JOBS", ())
+    started: list[Application] = []
+    begin = scheduler.start
+    monkeypatch.setattr(scheduler, "start", lambda app: started.append(app) or begin(app))
+    built = main.build(settings.model_copy(update={"scheduler": enabled}))
+    with TestClient(main.create_app(built)) as client:
+        assert client.get("/healthz").status_code == 200
+    assert started == ([built] if enabled else [])
+    built.db.dispose()
+
+
+def test_a_nightly_job_runs_once_a_day_on_all_machines(app: Application, settings: Settings) -> None:
+    """On the second machine it does not run again, unless it failed."""
+    other, runs = main.build(settings), []
+
+    def nightly(machine: Application, _now: datetime) -> None:
+        runs.append(machine)
+        if len(runs) == 1:
+            raise ConnectionError("the database is away")
+
+    job = Job(nightly, minute="17", hour="3", once_a_day=True)
+    for machine in (app, other, app, other):
+        scheduler.run(machine, job)
+    other.db.dispose()
+    assert runs == [app, other]
+    with app.db.write() as session:
+        session.exec(select(Lock)).one().edition = "2026-11-01"
+    scheduler.run(app, job)
+    assert len(runs) == 3, "the next day it runs again"
+
+
+def test_nightly_jobs_say_so() -> None:
+    """Only the nightly jobs are limited to once a day."""
+    assert {job.name for job in scheduler.JOBS if job.once_a_day} == {"learn", "prune"}
+
+
+def test_mails_leave_while_others_are_planned(
+    app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alice's digest is sent while Bob's is still planned."""
+    monkeypatch.setattr(planning, "SHARD", 1)
+    monkeypatch.setattr(clock, "_ahead", now - clock.system_time())
+    with app.db.write() as session:
+        source = factories.source(session, now)
+        factories.paper(session, source, "Agents that Plan", now.date(), now)
+        for name in ("alice", "bob"):
+            factories.reader(session, f"{name}@example.org", ["agents"], now)
+    shards, match_ahead = itertools.count(), planning._match_ahead
+
+    def wait_for_the_first(*args: Any) -> None:
+        if next(shards) == 1:
+            mail_server.wait_for(1)
+        match_ahead(*args)
+
+    monkeypatch.setattr(planning, "_match_ahead", wait_for_the_first)
+    background = scheduler.start(app)
+    try:
+        background.modify_job("plan", next_run_time=clock.system_time())
+        mails = mail_server.wait_for(2)
+    finally:
+        scheduler.stop(app, background)
+    assert [mail.recipient for mail in mails] == ["alice@example.org", "bob@example.org"]

@@ -1,0 +1,124 @@
+"""Schemathesis: every operation does what the OpenAPI document says, whatever is sent and whoever sends it.
+
+For a long run, `pytest tests/web/api/test_schema.py` with PAPERBOY_EXAMPLES=300.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from schemathesis import BaseSchema
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import from_schema
+from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
+
+from app import main, pipeline
+from app.application import Application
+from app.storage import api_keys
+from app.storage.models import Scope
+from app.web import api, work_limits
+from tests.conftest import NOW
+from tests.support import factories, running_app
+
+FEW = 1  # examples of an operation, which the suite has time for
+EXAMPLES = int(os.environ.get("PAPERBOY_EXAMPLES", FEW))
+_CURSOR = "a cursor is opaque: only one that the list gave is accepted"
+_PREFERENCES = "interests have words, numbers have bounds, and zones exist"
+_ADDRESS = "an address is one that mail can be sent to"
+_CONFIG = "each kind of source has its own configuration"
+# The operations that refuse with 422 what fits the schema, each with the rule that no schema can say.
+DELIBERATE = {
+    "GET /v1/changes": _CURSOR,
+    "GET /v1/deliveries": _CURSOR,
+    "GET /v1/editions": _CURSOR,
+    "GET /v1/interests": _CURSOR,
+    "GET /v1/merges": _CURSOR,
+    "GET /v1/papers": _CURSOR,
+    "GET /v1/runs": _CURSOR,
+    "GET /v1/subscribers": _CURSOR,
+    "GET /v1/subscribers/{subscriber_id}/explain/{paper}": "a day lies between 1991 and 2199",
+    "GET /v1/suppressions": _CURSOR,
+    "PATCH /v1/sources/{source_id}": _CONFIG,
+    "PATCH /v1/subscribers/{subscriber_id}": _PREFERENCES,
+    "POST /v1/backtests": _PREFERENCES,
+    "POST /v1/previews": _PREFERENCES,
+    "POST /v1/sources": _CONFIG,
+    "POST /v1/subscribers": _PREFERENCES,
+    "POST /v1/subscribers/{subscriber_id}/pause": "a pause ends within a year from now",
+    "POST /v1/subscribers/{subscriber_id}/test-send": _ADDRESS,
+    "POST /v1/suppressions": _ADDRESS,
+    "POST /v1/suppressions/lift": _ADDRESS,
+}
+ACCEPTED = ["2xx", "3xx", "401", "403", "404", "409", "422", "429"]
+
+
+@pytest.fixture
+def site(app: Application, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    """The real application without limits on requests. Its archive holds a paper, and alice reads it."""
+    for name in ("REQUESTS_A_MINUTE", "WRONG_KEYS_A_MINUTE"):
+        monkeypatch.setattr(work_limits, name, 10**9)
+    monkeypatch.setattr(api.subscribers, "INVITATIONS_AN_HOUR", 10**9)
+    monkeypatch.setattr(api.digests, "TESTS_AN_HOUR", 10**9)
+    monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: None)  # no source is asked
+    with app.db.write() as session:
+        source = factories.source(session, NOW)
+        factories.paper(session, source, "Language Agents that Plan", NOW.date(), NOW, abstract="At last.")
+        factories.reader(session, "alice@example.org", ["language agents"], NOW)
+    return main.create_app(app)
+
+
+@pytest.fixture
+def full_key(app: Application) -> str:
+    """A key of every scope."""
+    with app.db.write() as session:
+        return api_keys.create(session, "everything", list(Scope), NOW, days=None)[1]
+
+
+@contextmanager
+def loaded(site: FastAPI, headers: dict[str, str]) -> Iterator[BaseSchema]:
+    """Serve the application. Yields its schema, configured."""
+    deliberate = {"positive_data_acceptance": {"expected-statuses": ACCEPTED}}
+    config = {
+        "headers": headers,
+        "generation": {"max-examples": EXAMPLES, "deterministic": True},
+        "phases": {"coverage": {"enabled": EXAMPLES > FEW}, "stateful": {"enabled": EXAMPLES > FEW}},
+        "operations": [{"include-name": name, "checks": deliberate} for name in DELIBERATE],
+    }
+    bound = running_app.free_socket()
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}/api/openapi.json"
+    with running_app.served(site, bound):
+        yield schemathesis.openapi.from_url(url, config=SchemathesisConfig.from_dict(config))
+
+
+def failures(schema: BaseSchema) -> list[str]:
+    """Run all checks on all operations; what failed, and how to ask for it again."""
+    found = []
+    for event in from_schema(schema).execute():
+        if isinstance(event, ScenarioFinished):
+            for nodes in event.recorder.checks.values():
+                found += [
+                    f"{info.failure.message} {info.code_sample}"
+                    for node in nodes
+                    if (info := node.failure_info)
+                ]
+        elif isinstance(event, (NonFatalError, FatalError)):
+            found.append(str(event))
+    return found
+
+
+def test_a_full_key_gets_what_is_documented(site: FastAPI, full_key: str) -> None:
+    """All checks: no fault, no undocumented answer, nothing accepted that the schema forbids."""
+    with loaded(site, {"Authorization": f"Bearer {full_key}"}) as schema:
+        assert failures(schema) == []
+
+
+@pytest.mark.once
+def test_without_a_key_everything_is_refused(site: FastAPI) -> None:
+    """Whatever is sent, the answer is a documented refusal."""
+    with loaded(site, {}) as schema:
+        assert failures(schema) == []

@@ -1,0 +1,450 @@
+"""Each paper has a page of its own; the archive can be searched, and looked through by the week."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from html import unescape
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlmodel import select
+
+from app import clock
+from app.application import Application
+from app.relevance import archive_search
+from app.relevance.archive_search import ArchiveSearch
+from app.relevance.model_store import ModelStore
+from app.storage.models import GeneratedSummary, Listing, Paper, Source, VoteCount
+from app.text import sanitize
+from app.types import PaperRecord, VoteSample
+from app.web import paper_cards, templating
+from app.web.paper_cards import Week
+from tests.web.pages.test_home import DAY, paper, shelve
+
+AT = datetime(2026, 11, 19, 8, tzinfo=UTC)
+
+
+def numbered(app: Application, *records: PaperRecord) -> list[int]:
+    """Papers as a source brings them; their ids."""
+    shelve(app, *records)
+    with app.db.read() as session:
+        known = {row.title: row.id or 0 for row in session.exec(select(Paper))}
+    return [known[record.title] for record in records]
+
+
+# --- a paper
+
+
+def test_a_paper_has_a_page_of_its_own(app: Application, client: TestClient) -> None:
+    """Who wrote it, what it says, the ways to it, and where it was listed."""
+    (number,) = numbered(
+        app,
+        paper(
+            1, title="Of <b>Herds</b>", abstract="We follow zebras & say so.", authors=("Ada Lovelace",),
+            categories=("q-bio.PE",), code_url="https://example.org/code", rank=3, upvotes=1,
+            published_on=DAY - timedelta(days=2), tldr="Zebras go in herds.",
+        ),
+    )  # fmt: skip
+    answer = client.get(f"/paper/{number}")
+    assert answer.status_code == 200
+    assert '<h1 dir="auto">Of &lt;b&gt;Herds&lt;/b&gt;</h1>' in answer.text
+    assert "We follow zebras &amp; say so." in answer.text
+    assert "Published on Tuesday, 17 November 2026" in answer.text
+    assert 'href="/search?q=author%3A%22Ada+Lovelace%22">Ada Lovelace</a>' in answer.text
+    for url in (
+        "https://arxiv.org/abs/2611.00001",
+        "https://arxiv.org/pdf/2611.00001",
+        "https://example.org/code",
+    ):
+        assert f'href="{url}" rel="noopener noreferrer"' in answer.text
+    assert "Zebras go in herds." in answer.text
+    assert "Summary by a source." in answer.text
+    assert "1 vote</h2>" in answer.text
+    assert 'href="/day/2026-11-19"' in answer.text
+    assert "a source, place 3" in answer.text
+    assert f'<link rel="canonical" href="https://paperboy.test/paper/{number}">' in answer.text
+    assert '<meta name="description" content="Zebras go in herds.">' in answer.text
+
+
+def test_its_latex_is_shown_as_it_is_meant(app: Application, client: TestClient) -> None:
+    """It is read once, when the paper comes in: mails and pages show the same."""
+    title, abstract = (
+        sanitize.title(r"On $\pi_0$ and 50\% Zebras"),
+        sanitize.clean_text(r"The \emph{herd} has $O(\log n)$."),
+    )
+    (number,) = numbered(app, paper(1, title=title, abstract=abstract))
+    page = client.get(f"/paper/{number}").text
+    assert "On π₀ and 50% Zebras" in page
+    assert "The herd has O(log n)." in page
+    assert "\\" not in page
+
+
+def test_many_authors_are_folded(app: Application, client: TestClient) -> None:
+    """The first eight stand there; the others are one key away, and who is not named is counted."""
+    names = tuple(f"Author {letter}" for letter in "ABCDEFGHIJ")
+    number, unfolded = numbered(app, paper(1, authors=names, author_count=12), paper(2, authors=names))
+    shown, _, folded = client.get(f"/paper/{number}").text.partition("<details>")
+    assert ">Author H</a>" in shown
+    assert ">Author I</a>" not in shown
+    assert "<summary>and 4 more</summary>" in folded
+    assert "2 more whose names are unknown" in folded
+    page = client.get(f"/paper/{unfolded}").text
+    assert ">Author J</a>" in page, "for two more nobody has to press a key"
+    assert "<details>" not in page
+
+
+def test_names_lead_to_what_they_find_or_nowhere(app: Application, client: TestClient) -> None:
+    """Names with quotes in them, categories with spaces, and what is no name at all."""
+    authors = ("Ada “Countess” Lovelace", 'Alan "T" Turing', "„García“, José", "…", "x" * 400)
+    (number,) = numbered(app, paper(1, authors=authors, categories=("Machine Learning", "cs.CL", "-")))
+    page = client.get(f"/paper/{number}").text
+    ways = [unescape(way) for way in re.findall(r'href="(/search\?q=[^"]*)"', page)]
+    assert len(ways) == 5
+    for way in ways:
+        assert f'href="/paper/{number}"' in client.get(way).text, way
+    assert "…" in page
+    assert "x" * 400 in page
+
+
+def test_a_language_model_is_named_as_the_author_of_what_it_wrote(
+    app: Application, client: TestClient
+) -> None:
+    """Nobody takes it for the authors' own words."""
+    (number,) = numbered(app, paper(1, abstract="Zebras."))
+    with app.db.write() as session:
+        session.add(GeneratedSummary(paper_id=number, text="It is on zebras.", model="small-1", at=AT))
+    page = client.get(f"/paper/{number}").text
+    assert "It is on zebras." in page
+    assert "Written by small-1, a language model." in page
+
+
+def test_its_votes_are_drawn_and_told(app: Application, client: TestClient) -> None:
+    """Who does not see the curve reads it."""
+    (number,) = numbered(app, paper(1, upvotes=3))
+    with app.db.write() as session:
+        first = session.exec(select(VoteCount)).one()
+        first.at = AT
+        seen = {"paper_id": number, "original_paper_id": number, "source_id": first.source_id}
+        session.add(VoteCount(**seen, at=AT + timedelta(days=2), upvotes=140))
+    page = client.get(f"/paper/{number}").text
+    words = "From 3 votes on 19 November 2026 to 140 on 21 November 2026."
+    assert f'role="img" viewBox="-2 -3 246 66" aria-label="Votes. {words}"' in page
+    assert f'<p class="hint">{words}</p>' in page
+    assert "style=" not in page
+
+
+def test_a_paper_that_was_merged_away_leads_to_what_it_is_now(app: Application, client: TestClient) -> None:
+    """As long as nobody parts them again: no browser may keep it."""
+    old, kept = numbered(app, paper(1), paper(2))
+    with app.db.write() as session:
+        session.get_one(Paper, old).merged_into_id = kept
+    answer = client.get(f"/paper/{old}", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, f"/paper/{kept}")
+
+
+def test_a_withdrawn_paper_says_so(app: Application, client: TestClient) -> None:
+    """Its title is all that is still shown of it."""
+    (number,) = numbered(app, paper(1, abstract="We were wrong."))
+    with app.db.write() as session:
+        session.get_one(Paper, number).withdrawn_at = AT
+    answer = client.get(f"/paper/{number}")
+    assert answer.status_code == 404
+    assert "This paper was withdrawn" in answer.text
+    assert "On the Number 1" in answer.text
+    assert "We were wrong." not in answer.text
+
+
+@pytest.mark.parametrize("number", ["7", "0", "-1", "x", "٣", "99999999999999999999", "1e3"])
+def test_a_paper_that_is_not_there_is_not_found(client: TestClient, number: str) -> None:
+    """Whatever stands in its place."""
+    answer = client.get(f"/paper/{number}")
+    assert answer.status_code == 404
+    assert "No paper has this number." in answer.text
+
+
+def test_cards_lead_to_the_papers_page(app: Application, client: TestClient) -> None:
+    """On the front page, of a day, of a week, and among what was found; the ways outside stand below."""
+    (number,) = numbered(app, paper(1))
+    for path in ("/", f"/day/{DAY}", "/week/2026-W47", "/search"):
+        page = client.get(path).text
+        assert f'<a href="/paper/{number}">On the Number 1</a>' in page
+        assert f'id="p{number}"' in page
+        outside = '<a href="https://arxiv.org/abs/2611.00001"'
+        named = f'id="p{number}-abstract" aria-labelledby="p{number}-abstract p{number}"'
+        assert f"{outside} {named}>Abstract</a>" in page
+
+
+# --- the curve
+
+
+def test_a_curve_is_to_scale() -> None:
+    """Time from the left to the right; votes from none at the bottom to the most at the top."""
+    hours = {0: 30, 6: 60, 24: 120}
+    drawn = paper_cards.vote_chart(
+        [VoteSample(AT + timedelta(hours=hour), votes) for hour, votes in hours.items()]
+    )
+    assert drawn
+    assert drawn.points == ((0, 45), (60, 30), (240, 0))
+    assert drawn.description == "From 30 votes on 19 November 2026 to 120 on 20 November 2026."
+
+
+@pytest.mark.parametrize("votes", [[], [VoteSample(AT, 5)]])
+def test_one_figure_is_no_curve(votes: list[VoteSample]) -> None:
+    """It says nothing of how votes grew."""
+    assert paper_cards.vote_chart(votes) is None
+
+
+def test_a_curve_of_no_votes_lies_on_the_ground() -> None:
+    """Two sources may both have said that there were none."""
+    drawn = paper_cards.vote_chart([VoteSample(AT, 0), VoteSample(AT + timedelta(hours=1), 0)])
+    assert drawn
+    assert drawn.points == ((0, 60), (240, 60))
+
+
+def test_the_drawing_has_the_numbers_of_the_curve(app: Application) -> None:
+    """The line goes through every figure, and the dot stands at the last."""
+    drawn = paper_cards.vote_chart([VoteSample(AT, 1), VoteSample(AT + timedelta(hours=1), 4)])
+    module = templating.environment(app.settings).get_template("papers.html").module
+    markup = str(module.vote_chart(drawn))  # type: ignore[attr-defined]
+    assert '<polyline class="line" points="0.0,45.0 240.0,0.0"/>' in markup
+    assert '<polygon class="under" points="0,60 0.0,45.0 240.0,0.0 240,60"/>' in markup
+    assert '<circle cx="240.0" cy="0.0" r="3"/>' in markup
+    assert 'aria-label="Votes. From 1 vote to 4 on 19 November 2026."' in markup
+
+
+# --- search
+
+
+def test_search_works_without_scripts(app: Application, client: TestClient) -> None:
+    """A form that is sent by GET, filled in as it was, with what was found below."""
+    shelve(app, paper(1, title="Zebra stripes"), paper(2, title="Lion manes"))
+    page = client.get("/search", params={"q": "zebra -lion", "day": str(DAY), "source": "a source"}).text
+    assert '<form class="finder" method="get" action="/search"' in page
+    assert 'value="zebra -lion"' in page
+    assert f'type="date" value="{DAY}"' in page
+    assert '<option value="a source" selected>' in page
+    assert "1 paper</h2>" in page
+    assert "Zebra stripes</a>" in page
+    assert "Lion manes" not in page
+
+
+def test_search_reads_what_an_interest_reads(app: Application, client: TestClient) -> None:
+    """Phrases, exclusions, authors and categories."""
+    shelve(
+        app,
+        paper(1, title="Zebra stripes", authors=("Ada Lovelace",), categories=("cs.CL",)),
+        paper(2, title="Stripes of a zebra", authors=("Alan Turing",), categories=("cs.CV",)),
+    )
+    for typed in (
+        '"zebra stripes"',
+        "zebra author:lovelace",
+        "cat:cs.CL",
+        "zebra -author:turing",
+        "-cat:cs.CV stripes",
+    ):
+        page = client.get("/search", params={"q": typed}).text
+        assert "Zebra stripes</a>" in page, typed
+        assert "Stripes of a zebra" not in page, typed
+
+
+def test_only_papers_with_code(app: Application, client: TestClient) -> None:
+    """Where that is asked for."""
+    shelve(app, paper(1, title="With", code_url="https://example.org/code"), paper(2, title="Without"))
+    page = client.get("/search?code=1").text
+    assert "With</a>" in page
+    assert "Without</a>" not in page
+    assert 'value="1" checked' in page
+
+
+def test_what_was_found_comes_in_pages(app: Application, client: TestClient) -> None:
+    """Twenty each, counted on, with the ways to the others, and back where there is none."""
+    shelve(app, *(paper(number) for number in range(1, 46)))
+    middle = client.get("/search?page=2").text
+    assert "45 papers</h2>" in middle
+    assert "newest first, page 2 of 3" in middle
+    assert '<ol class="papers" start="21">' in middle
+    assert middle.count("<article>") == 20
+    assert 'rel="prev" href="/search?page=1"' in middle
+    assert 'rel="next" href="/search?page=3"' in middle
+    last = client.get("/search?page=3").text
+    assert last.count("<article>") == 5
+    assert 'rel="next"' not in last
+    beyond = client.get("/search?page=9").text
+    assert "There are only 3 pages." in beyond
+    assert client.get("/search?page=x").text.count("<article>") == 20
+
+
+def test_nothing_found_is_said(app: Application, client: TestClient) -> None:
+    """With what may help, and without an error."""
+    shelve(app, paper(1))
+    answer = client.get("/search", params={"q": "qwertz", "code": "1"})
+    assert answer.status_code == 200
+    assert "No papers</h2>" in answer.text
+    assert "Try fewer or other words, or remove the filters." in answer.text
+    assert "No papers match these filters." in client.get("/search?code=1").text
+
+
+@pytest.mark.parametrize("named", ["{}", "arXiv:{}v2", "https://arxiv.org/abs/{}", "https://arxiv.org/pdf/{}",
+    "10.48550/arXiv.{}", "https://huggingface.co/papers/{}?utm=x", "https://huggingface.co/papers/{}/",
+])  # fmt: skip
+def test_what_names_a_paper_leads_to_it(app: Application, client: TestClient, named: str) -> None:
+    """By an id or an address; what is not there is said to be missing, and nothing else is looked for."""
+    (number,) = numbered(app, paper(1))
+    answer = client.get("/search", params={"q": f" {named.format('2611.00001')} "}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/paper/{number}")
+    asked = named.format("2611.99999")
+    answer = client.get("/search", params={"q": asked})
+    assert answer.status_code == 200
+    assert f"There is no paper {asked} in the archive." in answer.text
+    assert "Follow new papers on this" not in answer.text
+
+
+def test_other_names_of_papers_and_words_that_are_none(app: Application, client: TestClient) -> None:
+    """A DOI and a page are as good as an id; a number or two words are what they were."""
+    page = "https://openreview.net/forum?id=zebra"
+    known = [{"arxiv_id": "", "doi": "10.1145/3292500"}, {"arxiv_id": "", "url": page}]
+    numbers = numbered(app, *(paper(each, **fields) for each, fields in enumerate(known, start=1)))
+    for number, name in zip(numbers, ["https://doi.org/10.1145/3292500", page], strict=True):
+        answer = client.get("/search", params={"q": name}, follow_redirects=False)
+        assert answer.headers["location"] == f"/paper/{number}"
+    for words in ("1", "number 2611.00001", "cat:q-bio.PE"):
+        assert client.get("/search", params={"q": words}, follow_redirects=False).status_code == 200
+
+
+def test_while_the_archive_is_read_visitors_are_asked_to_wait(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a page that says when to come back."""
+    monkeypatch.setattr(archive_search, "MAX_WAITING", 0)
+    client.app.state.library = ArchiveSearch(client.app.state.paperboy.db, ModelStore())  # type: ignore[attr-defined]
+    answer = client.get("/search?q=zebra")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
+    assert "The service is starting" in answer.text
+    assert client.get("/search").status_code == 200
+
+
+def test_an_empty_archive_is_no_error(client: TestClient) -> None:
+    """Search is there before the first paper, and says why it finds nothing, whatever it is asked for."""
+    for path in ("/search", "/search?q=zebra", "/search?q=2611.00001", "/search?code=1"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "There are no papers yet." in answer.text
+        assert "Come back in a few minutes" in answer.text
+        assert "There is no paper" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ({"q": '"zebra'}, "A quotation mark is not closed."),
+        ({"q": "-zebra"}, "needs at least one word to look for"),
+        ({"q": "z" * 301}, "at most 300 characters"),
+        ({"q": "zebra", "day": "yesterday"}, "Please write the day as 2026-11-20."),
+        ({"q": "zebra", "source": "<i>"}, "There is no source with this name."),
+    ],
+)
+def test_a_search_that_cannot_be_read_says_why(client: TestClient, typed: dict[str, str], said: str) -> None:
+    """What was typed stays in the form."""
+    answer = client.get("/search", params=typed)
+    assert answer.status_code == 422
+    assert said in answer.text
+    assert 'aria-invalid="true"' in answer.text
+    assert f'value="{typed["q"]}"'.replace('""', '"&#34;') in answer.text
+
+
+# --- weeks
+
+
+def test_a_week_shows_what_had_the_most_votes(app: Application, client: TestClient) -> None:
+    """From Monday to Sunday, with its days, and the weeks beside it."""
+    monday, sunday = date(2026, 11, 16), date(2026, 11, 22)
+    shelve(
+        app,
+        paper(1, monday, upvotes=3),
+        paper(2, sunday, upvotes=90),
+        paper(3, monday - timedelta(days=1), upvotes=500),
+        paper(4, sunday + timedelta(days=9), upvotes=500),
+    )
+    page = client.get("/week/2026-W47").text
+    assert "16 to 22 November 2026, 2 papers, most votes first" in page
+    assert page.index("On the Number 2") < page.index("On the Number 1")
+    assert "On the Number 3" not in page
+    assert 'href="/day/2026-11-16">Monday</a>' in page
+    assert 'rel="prev" href="/week/2026-W46"' in page
+    assert 'rel="next" href="/week/2026-W49"' in page
+    assert '<link rel="canonical" href="https://paperboy.test/week/2026-W47">' in page
+    assert 'href="/week/2026-W47">Week 47</a>' in client.get("/day/2026-11-16").text
+
+
+def test_votes_of_several_sources_count_together(app: Application, client: TestClient) -> None:
+    """As on every other page; what was listed by both is one paper of the week."""
+    first, second = numbered(app, paper(1, upvotes=60), paper(2, upvotes=50))
+    with app.db.write() as session:
+        other = Source(name="another", kind="jsonl", created_at=clock.utcnow())
+        session.add(other)
+        session.flush()
+        seen = {"paper_id": second, "original_paper_id": second, "source_id": other.id}
+        session.add(Listing(**seen, listed_on=DAY))
+        session.add(VoteCount(**seen, at=clock.utcnow(), upvotes=20))
+    page = client.get("/week/2026-W47").text
+    assert page.index(f"/paper/{second}") < page.index(f"/paper/{first}")
+    assert "2 papers" in page
+
+
+def test_the_newest_day_and_week_are_called_so(app: Application, client: TestClient) -> None:
+    """Every page leads there, on a Sunday, too."""
+    shelve(app, paper(1), paper(2, DAY - timedelta(days=40)))
+    page = client.get("/").text
+    assert '<a href="/day">Newest day</a>' in page
+    assert '<a href="/week">Newest week</a>' in page
+    for path, newest in (("/day", "/day/2026-11-19"), ("/week", "/week/2026-W47")):
+        answer = client.get(path, follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (302, newest)
+
+
+def test_days_of_withdrawn_papers_only_are_no_days(app: Application, client: TestClient) -> None:
+    """No link leads to a page that would not be found."""
+    monday = date(2026, 11, 16)
+    days = [monday - timedelta(days=1), monday, monday + timedelta(days=1), DAY]
+    before, _, between, after = numbered(app, *(paper(number, day) for number, day in enumerate(days, 1)))
+    with app.db.write() as session:
+        for number in (before, between, after):
+            session.get_one(Paper, number).withdrawn_at = AT
+    assert client.get("/day").url.path == f"/day/{monday}"
+    assert client.get("/week").url.path == "/week/2026-W47"
+    for path in (f"/day/{monday}", "/week/2026-W47"):
+        page = client.get(path).text
+        assert 'rel="prev"' not in page
+        assert 'rel="next"' not in page
+    assert 'href="/day/2026-11-17"' not in client.get("/week/2026-W47").text
+
+
+def test_before_the_first_paper_there_is_no_day(client: TestClient) -> None:
+    """Every page's header leads there: it is no error, and papers are on their way."""
+    for path in ("/day", "/week"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "No papers yet</h1>" in answer.text
+        assert "Come back in a few minutes" in answer.text
+        assert "Page not found" not in answer.text
+
+
+@pytest.mark.parametrize("name", ["2026-W60", "2026-W00", "0000-W01", "9999-W52", "2026-47", "x", "2026-W٣٣"])
+def test_a_week_that_is_none_is_not_found(client: TestClient, name: str) -> None:
+    """Whatever stands in its place."""
+    answer = client.get(f"/week/{name}")
+    assert answer.status_code == 404
+    assert "This week does not exist." in answer.text
+
+
+def test_a_week_without_papers_says_so(client: TestClient) -> None:
+    """It is one of the calendar."""
+    assert "No paper was listed in week 1 of 2026." in client.get("/week/2026-W01").text
+
+
+def test_a_week_has_the_year_of_its_thursday() -> None:
+    """The last days of December may belong to the next year's first week."""
+    assert str(paper_cards.week_of(date(2025, 12, 29))) == "2026-W01"
+    assert Week(2026, 53).first == date(2026, 12, 28)
+    assert Week(2026, 53).last == date(2027, 1, 3)

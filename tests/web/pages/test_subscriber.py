@@ -1,0 +1,521 @@
+"""Each link does one thing: GET shows it, POST does it, twice is once, and nothing else passes for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+from fastapi.testclient import TestClient
+from sqlmodel import Session, select
+
+from app import clock, subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
+from app.links import LIFETIMES, Purpose
+from app.storage.models import (
+    Delivery,
+    Event,
+    FeedbackRow,
+    InterestRow,
+    PrivatePaper,
+    Subscriber,
+    SubscriberState,
+    Suppression,
+)
+from app.types import EmptyDigestPolicy, MailKind, Skip
+from tests.support import factories, sample_digest
+from tests.support.mail_server import MailServer
+from tests.web.conftest import ALICE, WANTED, Link
+
+PURPOSES = list(Purpose)
+READ_ONLY = (Purpose.VIEW, Purpose.FEED)
+WITH_BUTTON = [purpose for purpose in PURPOSES if purpose not in READ_ONLY]
+PREFERENCES = {
+    "interest": ["world models", "diffusion models", ""], "weight": ["2", "1", "1"], "quota": ["4", "", ""],
+    "cadence": "weekdays", "weekday": "0", "hour": "19", "zone": "Asia/Tokyo", "min_papers": "2",
+    "max_papers": "7", "beyond": "2",
+    "when_empty": "trending",
+}  # fmt: skip
+
+
+def state_of(app: Application, reader: int) -> SubscriberState:
+    with app.db.read() as session:
+        return subscribers.get(session, reader).state
+
+
+def snapshot(app: Application) -> list[object]:
+    """Every row that a link could change."""
+    tables = (Subscriber, InterestRow, Delivery, Event, FeedbackRow, PrivatePaper, Suppression)
+    with app.db.read() as session:
+        return [row.model_dump() for table in tables for row in session.exec(select(table))]
+
+
+def digest_for(session: Session, reader: int) -> int:
+    given = ledger.enqueue(
+        session,
+        subscriber_id=reader,
+        kind=MailKind.DIGEST,
+        edition="2026-11-20",
+        due_at=clock.utcnow(),
+        now=clock.utcnow(),
+        digest=sample_digest.digest(),
+    )
+    assert given is not None
+    return given
+
+
+def named_by(session: Session, reader: int, purpose: Purpose) -> int:
+    """What a link of this purpose names: a paper, or a delivery."""
+    if purpose is not Purpose.FEEDBACK:
+        return digest_for(session, reader)
+    now = clock.utcnow()
+    return factories.paper(session, factories.source(session, now), "A Paper", now.date(), now)
+
+
+# --- every link
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_opening_a_link_changes_nothing(
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
+) -> None:
+    """A mail scanner opens every link, more than once."""
+    with app.db.write() as session:
+        argument = named_by(session, alice, purpose)
+    path = link(purpose, alice, argument=argument)
+    before = snapshot(app)
+    for _ in range(2):
+        assert client.get(path).status_code == 200
+    assert snapshot(app) == before
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_forged_link_grants_nothing(
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
+) -> None:
+    """One changed character, rubbish, or a token made for any other purpose."""
+    if purpose in READ_ONLY and method == "POST":
+        return
+    path = link(purpose, alice)
+    good = path.split("/")[2]
+    foreign = [link(other, alice).split("/")[2] for other in PURPOSES if other is not purpose]
+    before = snapshot(app)
+    for token in [good[:-1] + "_", "x", "a" * 51, "%F0%9F%92%A9", "..%2F..%2Fetc", *foreign]:
+        answer = client.request(method, path.replace(good, token))
+        assert answer.status_code in (403, 404), token
+        assert ALICE not in answer.text
+    assert snapshot(app) == before
+
+
+@pytest.mark.parametrize("purpose", sorted(LIFETIMES))
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_expired_link_offers_a_fresh_one(
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
+) -> None:
+    """It says what happened, and does nothing."""
+    old = link(purpose, alice, issued=clock.utcnow() - LIFETIMES[purpose] - timedelta(minutes=1))
+    before = snapshot(app)
+    answer = client.request(method, old)
+    assert answer.status_code == 410
+    assert 'href="/manage"' in answer.text
+    assert snapshot(app) == before
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_a_revoked_link_grants_nothing_but_leaving(
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
+) -> None:
+    """Raising the epoch ends all links sent so far; unsubscribing works from a mail of any age."""
+    path = link(purpose, alice)
+    with app.db.write() as session:
+        subscribers.get(session, alice).link_epoch += 1
+    assert client.get(path).status_code == (200 if purpose is Purpose.UNSUBSCRIBE else 410)
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_a_link_of_nobody_is_forged(client: TestClient, link: Link, purpose: Purpose) -> None:
+    """A good signature over a reader that never was."""
+    assert client.get(link(purpose, 4711)).status_code == 403
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_pages_behind_a_link_are_kept_by_nobody(
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
+) -> None:
+    """No cache, no search engine, no referrer."""
+    with app.db.write() as session:
+        argument = named_by(session, alice, purpose)
+    answer = client.get(link(purpose, alice, argument=argument))
+    assert answer.headers["cache-control"] == "no-store"
+    assert "noindex" in answer.headers["x-robots-tag"]
+    assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("purpose", WITH_BUTTON)
+def test_after_erasing_only_leaving_is_answered(
+    app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
+) -> None:
+    """It is done already, and says so; everything else has ended."""
+    path = link(purpose, alice)
+    with app.db.write() as session:
+        subscribers.erase(session, alice, clock.utcnow())
+    before = snapshot(app)
+    done = purpose in (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
+    assert client.post(path).status_code == (200 if done else 410)
+    assert snapshot(app) == before
+
+
+# --- joining
+
+
+def test_confirming_begins_the_digests(
+    app: Application, client: TestClient, pending: int, link: Link
+) -> None:
+    """The page shows what was asked for; the button agrees to it; a second press changes nothing."""
+    path = link(Purpose.CONFIRM, pending)
+    asked = client.get(path).text
+    assert "bob@example.org" in asked
+    assert "diffusion models" in asked
+    assert "every day at 08:00, Europe/Berlin" in asked
+    assert subscribers.CONSENT_TEXT in asked
+    welcome = client.post(path).text
+    assert "You are subscribed" in welcome
+    assert "08:00</strong>" in welcome
+    ahead = re.search(r'href="(/preferences/[^"]+/preview)#preview"', welcome)
+    assert ahead is not None
+    assert 'value="diffusion models"' in client.get(ahead[1]).text
+    assert state_of(app, pending) is SubscriberState.ACTIVE
+    before = snapshot(app)
+    assert client.post(path).status_code == 200
+    assert snapshot(app) == before
+
+
+def test_confirming_after_leaving_is_a_conflict(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """An old mail does not bring anybody back."""
+    client.post(link(Purpose.UNSUBSCRIBE, alice))
+    path = link(Purpose.CONFIRM, alice)
+    assert "no longer valid" in client.get(path).text
+    answer = client.post(path)
+    assert answer.status_code == 409
+    assert "sign up again" in answer.text
+
+
+def test_declining_forgets(app: Application, client: TestClient, pending: int, link: Link) -> None:
+    """And is as kind the second time."""
+    path = link(Purpose.DECLINE, pending)
+    for _ in range(2):
+        assert "The request is deleted" in client.post(path).text
+    assert state_of(app, pending) is SubscriberState.ERASED
+    with app.db.read() as session:
+        assert not suppression.is_suppressed(session, "bob@example.org")
+
+
+# --- leaving
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"data": {"List-Unsubscribe": "One-Click"}},
+        {"files": {"List-Unsubscribe": (None, "One-Click")}},
+        {"content": b"", "headers": {"content-type": "application/x-www-form-urlencoded"}},
+        {"content": b"broken", "headers": {"content-type": "multipart/form-data; boundary=none"}},
+    ],
+    ids=["urlencoded", "multipart", "empty", "broken"],
+)
+def test_one_click_unsubscribes(
+    app: Application, client: TestClient, alice: int, link: Link, body: dict[str, object]
+) -> None:
+    """From a mail program: no cookie, no origin of ours, no redirect (RFC 8058)."""
+    foreign = {"origin": "https://mail.example", "sec-fetch-site": "cross-site"}
+    headers = {**foreign, **body.pop("headers", {})}  # type: ignore[dict-item]
+    path = link(Purpose.UNSUBSCRIBE, alice, issued=clock.utcnow() - timedelta(days=3000))
+    for _ in range(2):
+        answer = client.post(path, **body, headers=headers, follow_redirects=False)  # type: ignore[arg-type]
+        assert answer.status_code == 200
+        assert "set-cookie" not in answer.headers
+    assert state_of(app, alice) is SubscriberState.UNSUBSCRIBED
+
+
+def test_leaving_says_whose_digest_ends(app: Application, client: TestClient, alice: int, link: Link) -> None:
+    """The owner of an address knows it again; who was forwarded a mail does not learn it."""
+    path = link(Purpose.UNSUBSCRIBE, alice)
+    hint = f"{ALICE[0]}…@{ALICE.partition('@')[2]}"
+    for answer in (client.get(path), client.post(path), client.get(path)):
+        assert hint in answer.text
+        assert ALICE not in answer.text
+    assert "You are unsubscribed" in answer.text, "the link was opened once more"
+    assert "<button" not in answer.text.partition("<main")[2]
+    with app.db.write() as session:
+        subscribers.erase(session, alice, clock.utcnow(), suppress=False)
+    assert "erased" not in client.get(path).text
+
+
+def test_what_a_forwarded_mail_shows_does_not_name_its_reader(
+    client: TestClient, alice: int, link: Link
+) -> None:
+    """The links in a digest are not a way to learn whose it was."""
+    for purpose in (Purpose.UNSUBSCRIBE, Purpose.PAUSE, Purpose.DECLINE):
+        assert ALICE not in client.get(link(purpose, alice)).text
+
+
+def test_an_export_is_a_file(app: Application, client: TestClient, alice: int, link: Link) -> None:
+    """With everything in it, and no secret."""
+    with app.db.write() as session:
+        digest_for(session, alice)
+    answer = client.post(link(Purpose.EXPORT, alice))
+    assert answer.headers["content-disposition"].startswith("attachment")
+    held = json.loads(answer.content)
+    assert held["subscriber"]["email"] == ALICE
+    assert held["interests"][0]["text"] == "diffusion models"
+    assert held["deliveries"][0]["digest"]["sections"]
+    assert "link_epoch" not in answer.text
+
+
+@pytest.mark.parametrize("keep_off", [True, False])
+def test_erasing_takes_a_fresh_mail(
+    mail_server: MailServer, app: Application, client: TestClient, alice: int, link: Link, keep_off: bool
+) -> None:
+    """The preferences ask for it, the mail brings the link, its button erases; as often as pressed."""
+    answer = client.post(link(Purpose.PREFERENCES, alice) + "/erase")
+    assert "sent you an e-mail with a link to erase your data" in answer.text
+    assert state_of(app, alice) is SubscriberState.ACTIVE
+    text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    path = next(word for word in text.split() if "/erase/" in word).removeprefix("https://paperboy.test")
+    client.get(path)
+    for _ in range(2):
+        assert "Everything is erased" in client.post(path, data={"keep_off": "yes"} if keep_off else {}).text
+    assert state_of(app, alice) is SubscriberState.ERASED
+    with app.db.read() as session:
+        assert suppression.is_suppressed(session, ALICE) is keep_off
+
+
+# --- staying
+
+
+def test_preferences_are_shown_and_saved(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """What is on the page is what was stored, before and after."""
+    path = link(Purpose.PREFERENCES, alice)
+    page = client.get(path).text
+    assert ALICE in page
+    assert 'value="diffusion models"' in page
+    answer = client.post(path, data=PREFERENCES)
+    assert (answer.status_code, str(answer.url).partition("?")[2]) == (200, "said=saved")
+    assert "Saved." in answer.text
+    with app.db.read() as session:
+        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
+    assert [(wish.text, wish.weight, wish.quota) for wish in chosen.interests] == [
+        ("world models", 2.0, 4),
+        ("diffusion models", 1.0, None),
+    ]
+    assert (chosen.cadence, chosen.hour, chosen.zone) == ("weekdays", 19, "Asia/Tokyo")
+    assert (chosen.min_papers, chosen.max_papers, chosen.when_empty) == (2, 7, "trending")
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "marked"),
+    [
+        ("zone", "Atlantis/Centre", "zone"),
+        ("hour", "-1", "hour"),
+        ("min_papers", "8", "min_papers"),
+        ("max_papers", "lots", "max_papers"),
+        ("max_papers", "", "max_papers"),
+        ("beyond", "", "beyond"),
+        ("interest", ["fine", "…"], "interests.1"),
+        ("interest", ["y" * 10_000], "interests.0"),
+        ("weight", ["nan"], "interests.0"),
+        ("weight", ["heavy"], "interests.0"),
+        ("quota", ["-3"], "interests.0"),
+    ],
+)
+def test_a_mistake_in_preferences_keeps_what_was_typed(
+    app: Application, client: TestClient, alice: int, link: Link, field: str, typed: object, marked: str
+) -> None:
+    """It is marked where it is, and what was stored stays."""
+    answer = client.post(link(Purpose.PREFERENCES, alice), data={**PREFERENCES, field: typed})
+    assert answer.status_code == 422
+    assert f'id="problem-{marked}"' in answer.text
+    with app.db.read() as session:
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)) == WANTED
+
+
+def test_what_came_since_the_form_was_opened_is_kept(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """A word muted, an author followed by a mail's links; what was taken out of the form is gone."""
+    path = link(Purpose.PREFERENCES, alice)
+    opened = re.findall(r'name="had" value="([^"]*)"', client.get(path).text)
+    assert opened == ["diffusion models", "robotics"]
+    with app.db.write() as session:
+        subscribers.mute(session, alice, ["blockchain"], clock.utcnow())
+        subscribers.follow(session, alice, "Ada", clock.utcnow())
+    client.post(
+        path, data={**PREFERENCES, "interest": ["robots", "robotics"], "muted": "games", "had": opened}
+    )
+    with app.db.read() as session:
+        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
+    assert [wish.text for wish in chosen.interests] == ["robots", "robotics", "author:Ada"]
+    assert chosen.muted == ("games", "blockchain")
+
+
+def test_fewer_weights_than_interests_are_filled_up(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """A form from a script need not be complete."""
+    few = {**PREFERENCES, "weight": [], "quota": []}
+    assert client.post(link(Purpose.PREFERENCES, alice), data=few).status_code == 200
+    with app.db.read() as session:
+        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
+    assert [wish.weight for wish in chosen.interests] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("beside", ["", "/pause"], ids=["the link in the mail", "the preferences page"])
+def test_a_break_begins_and_ends(
+    app: Application, client: TestClient, alice: int, link: Link, beside: str
+) -> None:
+    """Until a day, by the reader's own calendar; or until they say so."""
+    path = link(Purpose.PREFERENCES, alice) + beside if beside else link(Purpose.PAUSE, alice)
+    back = clock.utcnow().date() + timedelta(days=10)
+    for _ in range(2):
+        assert client.post(path, data={"until": back.isoformat()}).status_code == 200
+    with app.db.read() as session:
+        until = subscribers.get(session, alice).paused_until
+    assert until is not None
+    assert until.date() == back - timedelta(days=1), "midnight in Berlin is the evening before in UTC"
+    for _ in range(2):
+        assert client.post(path, data={"action": "resume"}).status_code == 200
+    assert state_of(app, alice) is SubscriberState.ACTIVE
+    assert "until you" in client.post(link(Purpose.PAUSE, alice)).text
+    assert "Digests are paused until you resume" in client.get(link(Purpose.PAUSE, alice)).text
+
+
+TODAY = datetime(2026, 11, 20, 15, tzinfo=UTC)  # Saturday, 21 November, in Tokyo already
+
+
+@pytest.mark.parametrize(
+    ("until", "kind", "problem"),
+    [
+        ("2020-01-01", "date", "1 January 2020 is over: choose 22 November 2026 or a later day."),
+        ("0001-01-01", "date", "1 January 1 is over: choose 22 November 2026 or a later day."),
+        ("2026-11-21", "date", "21 November 2026 is today: choose 22 November 2026 or a later day."),
+        (
+            "9999-12-31",
+            "date",
+            "is more than a year away: choose a day up to 22 November 2027, or none at all.",
+        ),
+        ("soon", "text", "“soon” is not a date. Write year, month and day as in 2026-12-31."),
+        ("2026-02-30", "date", "“2026-02-30” is not a date."),
+    ],
+)
+def test_a_break_ends_on_a_day_to_come(
+    app: Application, client: TestClient, alice: int, link: Link, until: str, kind: str, problem: str
+) -> None:
+    """By the reader's own calendar. Any other stays in the field, with what is wrong; nothing is paused."""
+    with time_machine.travel(TODAY, tick=False):
+        with app.db.write() as session:
+            subscribers.get(session, alice).zone = "Asia/Tokyo"
+        for path in (link(Purpose.PAUSE, alice), link(Purpose.PREFERENCES, alice) + "/pause"):
+            answer = client.post(path, data={"until": f" {until} "})
+            assert answer.status_code == 422
+            assert problem in answer.text
+            assert f'type="{kind}" value="{until}" min="2026-11-22" max="2027-11-22"' in answer.text
+        assert state_of(app, alice) is SubscriberState.ACTIVE
+        shown = client.post(link(Purpose.PAUSE, alice), data={"until": "2026-11-22"}).text
+    assert "Sun\N{NO-BREAK SPACE}22\N{NO-BREAK SPACE}Nov 2026" in shown
+
+
+def test_who_left_can_come_back_with_everything_as_it_was(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """Through the link that was mailed to them, with a new consent."""
+    client.post(link(Purpose.UNSUBSCRIBE, alice))
+    path = link(Purpose.PREFERENCES, alice)
+    assert "You are unsubscribed" in client.get(path).text
+    for _ in range(2):
+        assert "Welcome back" in client.post(path + "/return").text
+    with app.db.read() as session:
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)) == WANTED
+    assert "nothing to pause" not in client.get(link(Purpose.PAUSE, alice)).text
+
+
+def test_a_message_is_one_of_ours(client: TestClient, alice: int, link: Link) -> None:
+    """What stands in the URL is never shown as it is."""
+    page = client.get(link(Purpose.PREFERENCES, alice), params={"said": "<b>your password</b>"}).text
+    assert "your password" not in page
+
+
+def test_silence_is_explained(app: Application, client: TestClient, alice: int, link: Link) -> None:
+    """Each digest that came, and why none did; never what a relay said."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        delivery = session.get_one(Delivery, digest_for(session, alice))
+        delivery.subject, delivery.reason = "Seven papers", "550 secret relay talk"
+        silence = Skip("none of the 31 new papers matched your interests")
+        ledger.add_entries(session, [ledger.Entry(alice, "2026-11-19", now, silence)], now)
+    page = client.get(link(Purpose.PREFERENCES, alice)).text
+    assert "Seven papers" in page
+    assert "/view/" in page
+    assert "skipped: none of the 31 new papers matched your interests" in page
+    assert "relay talk" not in page
+
+
+# --- reading
+
+
+def test_a_digest_can_be_read_in_the_browser(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """As it was mailed, in a page that may do nothing but be read."""
+    with app.db.write() as session:
+        delivery_id = digest_for(session, alice)
+    answer = client.get(link(Purpose.VIEW, alice, argument=delivery_id))
+    assert "Read or Retrieve" in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "sandbox" in policy
+    assert "script-src" not in policy
+    assert "default-src 'none'" in policy
+
+
+def test_a_digest_of_somebody_else_is_not_shown(
+    app: Application, client: TestClient, alice: int, pending: int, link: Link
+) -> None:
+    """Nor one that is not there, nor a mail that is no digest."""
+    with app.db.write() as session:
+        delivery_id = digest_for(session, alice)
+        confirmation = session.exec(select(Delivery.id).where(Delivery.subscriber_id == pending)).one() or 0
+    assert client.get(link(Purpose.VIEW, pending, argument=delivery_id)).status_code == 403
+    assert client.get(link(Purpose.VIEW, alice, argument=4711)).status_code == 403
+    assert client.get(link(Purpose.VIEW, pending, argument=confirmation)).status_code == 404
+
+
+def test_the_first_digest_is_promised_as_it_comes(
+    app: Application, client: TestClient, pending: int, link: Link
+) -> None:
+    """Who gets what is trending waits for nothing that fits."""
+    for when_empty, later in ((EmptyDigestPolicy.SKIP, True), (EmptyDigestPolicy.TRENDING, False)):
+        with app.db.write() as session:
+            reader = session.get_one(Subscriber, pending)
+            reader.when_empty, reader.state = when_empty, SubscriberState.PENDING
+        said = client.post(link(Purpose.CONFIRM, pending)).text
+        assert "Your first digest is due on" in said
+        assert ("If no papers match by then" in said) is later
+
+
+def test_a_zone_of_another_name_stays(app: Application, client: TestClient, link: Link) -> None:
+    """Each is offered under one name; who came with an older one keeps it."""
+    with app.db.write() as session:
+        wanted = replace(WANTED, zone="Asia/Calcutta")
+        erin = subscribers.add(session, "erin@example.org", wanted, clock.utcnow())
+    page = client.get(link(Purpose.PREFERENCES, erin)).text
+    assert '<option value="Asia/Calcutta" selected>Asia/Calcutta' in page
+    assert '<option value="Asia/Kolkata">Kolkata' in page
+    assert "US/Pacific" not in page
