@@ -67,7 +67,7 @@ class Purpose(StrEnum):
     UNSUBSCRIBE = "unsubscribe"
     PAUSE = "pause"
     VIEW = "view"  # one digest in the browser; the argument is the delivery's id
-    FEEDBACK = "opinion"  # like, dislike, mute or follow; the rest of the path says what, and which paper
+    FEEDBACK = "feedback"  # like, dislike, mute or follow; the rest of the path says what, and which paper
     FEED = "feed"  # read the papers of the digests in a feed reader
     EXPORT = "export"
     ERASE = "erase"

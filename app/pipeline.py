@@ -265,7 +265,7 @@ def _send(app: Application, time: Timeline, ids: Collection[int] | None = None) 
 
 def _recover(app: Application, now: datetime) -> None:
     ledger.recover(
-        app.db, Path(app.settings.journal_dir), now, app.settings.uncertain, bounces.record_refusal
+        app.db, Path(app.settings.journal_dir), now, app.settings.when_uncertain, bounces.record_refusal
     )
 
 

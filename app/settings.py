@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     smtp_security: SmtpSecurity = SmtpSecurity.OPPORTUNISTIC
     smtp_connections: int = Field(default=10, ge=1, le=200)
     smtp_messages_per_connection: int = Field(default=100, ge=1)
-    uncertain: UncertainPolicy = UncertainPolicy.RESEND
+    when_uncertain: UncertainPolicy = UncertainPolicy.RESEND
     pause_at_failures: int = Field(default=30, ge=1, le=100)  # percent of the last replies
     journal_dir: str = "var/journal"
     journal_fsync: bool = False
@@ -87,7 +87,9 @@ class Settings(BaseSettings):
     compose_ahead_minutes: int = Field(default=10, ge=0, le=240)
     default_zone: str = "UTC"
     default_hour: int = Field(default=8, ge=0, le=23)
-    default_beyond: int = Field(default=3, ge=0, le=30)  # trending papers that match none of the interests
+    default_max_trending: int = Field(
+        default=3, ge=0, le=30
+    )  # trending papers that match none of the interests
 
     # Sources
     arxiv_categories: Annotated[tuple[str, ...], NoDecode] = ("cs.AI", "cs.CL", "cs.CV", "cs.LG")

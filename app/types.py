@@ -327,15 +327,15 @@ class SendOutcome(StrEnum):
 
     ACCEPTED = "accepted"
     DEFERRED = "deferred"  # a temporary refusal, or the connection broke before the body was sent
-    HARD_BOUNCE = "hard"  # the mailbox does not exist
-    SOFT_BOUNCE = "soft"  # this mail was refused, but the address may be valid
-    MAILBOX_FULL = "full"  # also a soft bounce
-    SENDER_REJECTED = "our_fault"  # the relay refuses us as a sender, whoever the recipient is
+    HARD_BOUNCE = "hard_bounce"  # the mailbox does not exist
+    SOFT_BOUNCE = "soft_bounce"  # this mail was refused, but the address may be valid
+    MAILBOX_FULL = "mailbox_full"  # also a soft bounce
+    SENDER_REJECTED = "sender_rejected"  # the relay refuses us as a sender, whoever the recipient is
     UNCERTAIN = "uncertain"  # the connection broke after sending of the body began
     UNREACHABLE = "unreachable"  # no connection to the relay
     UNSENDABLE = "unsendable"  # the mail cannot be composed, or this relay cannot carry it
     WITHDRAWN = "withdrawn"  # no longer sendable when its turn came
-    NOT_ATTEMPTED = "held"  # the run stopped before its turn
+    NOT_ATTEMPTED = "not_attempted"  # the run stopped before its turn
 
 
 class SendResult(NamedTuple):

@@ -176,7 +176,7 @@ def _reader(number: int) -> dict[str, Any]:
         "state": SubscriberState.ACTIVE,
         "hour": HOUR.hour,
         "max_papers": PICKS,
-        "beyond": 3,
+        "max_trending": 3,
         "muted": [_SUBJECTS[number // MUTING % len(_SUBJECTS)]] if number % MUTING == 0 else [],
         "next_due_at": HOUR,
         "due_since": HOUR,

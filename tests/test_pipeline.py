@@ -272,7 +272,7 @@ def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailS
     assert pipeline.send_due(app, NOW)["sent"] == 1
     assert len(mail_server.messages) == 1
     with app.db.read() as session:
-        assert reconciliation.reconcile_recent(session, NOW).holds
+        assert reconciliation.reconcile_recent(session, NOW).is_consistent
         assert session.exec(select(JobRun).where(JobRun.job == "send")).one().counts["sent"] == 1
 
 

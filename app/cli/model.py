@@ -43,7 +43,7 @@ def list_models(as_json: output.AsJson = False) -> None:
         [
             (
                 version.id,
-                output.format_time(version.fitted_at),
+                output.format_time(version.trained_at),
                 version.archive.papers,
                 f"{version.size / 1000:.0f} kB",
                 _state(version),
@@ -56,7 +56,7 @@ def list_models(as_json: output.AsJson = False) -> None:
 
 
 def _json_object(version: ModelVersion) -> dict[str, object]:
-    fields = {name: getattr(version, name) for name in ("id", "fitted_at", "size", "fault", "in_use")}
+    fields = {name: getattr(version, name) for name in ("id", "trained_at", "size", "fault", "in_use")}
     return fields | {"papers": version.archive.papers}
 
 

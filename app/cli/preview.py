@@ -18,7 +18,7 @@ def preview(
     interest: Annotated[list[str], typer.Option(help="An interest; repeat the option for more.")],
     min_papers: Annotated[int, typer.Option(help="The smallest number of papers to send.")] = 1,
     max_papers: Annotated[int, typer.Option(help="The largest number of papers to send.")] = 10,
-    beyond: Annotated[
+    max_trending: Annotated[
         int | None, typer.Option(help="The largest number of trending papers outside the interests.")
     ] = None,
     mute: Annotated[list[str] | None, typer.Option(help="A muted query; repeat the option for more.")] = None,
@@ -33,7 +33,7 @@ def preview(
             interests=tuple(Interest(text) for text in interest),
             min_papers=min_papers,
             max_papers=max_papers,
-            beyond=app.settings.default_beyond if beyond is None else beyond,
+            max_trending=app.settings.default_max_trending if max_trending is None else max_trending,
             muted=tuple(mute or ()),
         )
         digest = pipeline.preview(app, subscribers.check(preferences), now, day=day.date() if day else None)

@@ -95,25 +95,25 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
 
 
 @sending.command()
-def release(delivery: Annotated[int, typer.Argument(help="The delivery's number.")]) -> None:
+def resend(delivery: Annotated[int, typer.Argument(help="The delivery's number.")]) -> None:
     """Resend a held mail whose outcome is unknown, with the same Message-ID and content."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.resend(session, delivery, now)
-        audit_log.record(session, output.ACTOR, "delivery.release", delivery, now)
+        audit_log.record(session, output.ACTOR, "delivery.resend", delivery, now)
     output.out().print(f"Delivery {delivery} will be sent by the next run.")
 
 
 def _print_balance(balance: reconciliation.Reconciliation, totals: Mapping[DeliveryState, int]) -> None:
     """Print the digests in each state, and the totals of all mails if they are given."""
-    rows = [(name, n) for name, n in balance.as_dict().items() if name != "holds"]
+    rows = [(name, n) for name, n in balance.as_dict().items() if name != "consistent"]
     if totals:
         by_name = {state.value: number for state, number in totals.items()}
         columns = ["state", "digests, 3 days", "all mails"]
         output.table(columns, [(name, n, by_name.get(name, "")) for name, n in rows])
     else:
         output.table(["state", "digests"], rows)
-    if not balance.holds:
+    if not balance.is_consistent:
         output.err().print(f"{balance.describe_faults()}: see `paperboy doctor`.")
 
 

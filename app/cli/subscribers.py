@@ -30,7 +30,7 @@ subscribers = typer.Typer(
 
 COLUMNS = (
     "email", "interests", "cadence", "weekday", "hour", "zone", "min_papers", "max_papers", "when_empty",
-    "beyond", "muted",
+    "max_trending", "muted",
 )  # fmt: skip
 EXPORTED = ("id", *COLUMNS, "state", "created_at", "confirmed_at", "consent_at", "consent_version")
 SEPARATOR = ";"  # between interests, and between muted queries
@@ -64,7 +64,7 @@ def add(
     when_empty: Annotated[
         EmptyDigestPolicy, typer.Option(help="What to do if nothing matches.")
     ] = EmptyDigestPolicy.SKIP,
-    beyond: Annotated[
+    max_trending: Annotated[
         int | None, typer.Option(help="The largest number of trending papers outside the interests.")
     ] = None,
     mute: Annotated[list[str] | None, typer.Option(help="A muted query; repeat the option for more.")] = None,
@@ -76,7 +76,7 @@ def add(
         options = {
             "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone,
             "min_papers": min_papers, "max_papers": max_papers, "when_empty": when_empty,
-            "beyond": beyond, "muted": tuple(mute or ()),
+            "max_trending": max_trending, "muted": tuple(mute or ()),
         }  # fmt: skip
         preferences = _preferences(app, interest, options)
         with app.db.write() as session:
@@ -97,7 +97,7 @@ def import_readers(
     """Add the subscribers of a CSV file, who consented elsewhere. Invalid rows are skipped and shown.
 
     The first line names the columns: email and interests (separated by “;”) are required; cadence, weekday,
-    hour, zone, min_papers, max_papers, when_empty, beyond and muted (separated by “;”) are optional.
+    hour, zone, min_papers, max_papers, when_empty, max_trending and muted (separated by “;”) are optional.
     Exit code 1 if a row was skipped.
     """
     with output.open_application() as app:
@@ -131,18 +131,18 @@ def export(
 
 
 @subscribers.command()
-def show(reader: SubscriberName, as_json: output.AsJson = False) -> None:
+def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
     """Show a subscriber's settings, interests and feedback."""
     with output.open_application() as app, app.db.read() as session:
-        row = readers.find(session, reader)
+        row = readers.find(session, subscriber)
         subscriber_id = row.id or 0
         interests = readers.interests_of(session, [subscriber_id]).get(subscriber_id, ())
         feedback = readers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
     document = row.model_dump(mode="json", include=set(EXPORTED))
     document |= {"interests": [interest.text for interest in interests], "next_due_at": row.next_due_at}
-    opinions = [{"title": entry.title, "liked": entry.liked, "at": entry.at} for entry in feedback]
     if as_json:
-        output.print_json(document | {"ignored_authors": row.ignored_authors, "opinions": opinions})
+        entries = [{"title": entry.title, "liked": entry.liked, "at": entry.at} for entry in feedback]
+        output.print_json(document | {"ignored_authors": row.ignored_authors, "feedback": entries})
         return
     document |= {name: f"{SEPARATOR} ".join(document[name]) for name in ("interests", "muted")}
     output.table(["subscriber", ""], list(document.items()))
@@ -152,17 +152,17 @@ def show(reader: SubscriberName, as_json: output.AsJson = False) -> None:
 
 
 @subscribers.command()
-def forget(reader: SubscriberName) -> None:
+def delete_feedback(subscriber: SubscriberName) -> None:
     """Delete a subscriber's feedback, and the papers that they pasted."""
     with output.open_application() as app, app.db.write() as session:
-        row = readers.find(session, reader)
+        row = readers.find(session, subscriber)
         readers.forget_feedback(session, row.id or 0)
-        audit_log.record(session, output.ACTOR, "subscriber.forget", row.id, clock.utcnow())
+        audit_log.record(session, output.ACTOR, "subscriber.delete_feedback", row.id, clock.utcnow())
     output.out().print(f"Deleted the feedback of {output.escaped(row.email)}.")
 
 
 @subscribers.command("new-links")
-def new_links(reader: SubscriberName) -> None:
+def new_links(subscriber: SubscriberName) -> None:
     """Invalidate all links that were mailed to a subscriber, and mail new ones.
 
     The unsubscribe links of earlier mails still work. This is possible once an hour.
@@ -170,7 +170,7 @@ def new_links(reader: SubscriberName) -> None:
     now = clock.utcnow()
     with output.open_application() as app:
         with app.db.write() as session:
-            row = readers.find(session, reader)
+            row = readers.find(session, subscriber)
             delivery_id = readers.new_links(session, row.id or 0, now)
             audit_log.record(session, output.ACTOR, "subscriber.new-links", row.id, now)
         sent = pipeline.send_pending(app, now, [delivery_id])
@@ -182,8 +182,10 @@ def _preferences(app: Application, interests: Sequence[str], options: dict[str, 
     """Make preferences from the given options, and defaults of the settings."""
     settings = app.settings
     defaults: dict[str, Any] = {
-        "hour": settings.default_hour, "zone": settings.default_zone, "beyond": settings.default_beyond
-    }  # fmt: skip
+        "hour": settings.default_hour,
+        "zone": settings.default_zone,
+        "max_trending": settings.default_max_trending,
+    }
     values = defaults | {name: value for name, value in options.items() if value is not None}
     return Preferences(interests=tuple(Interest(text) for text in interests), **values)
 
@@ -239,7 +241,7 @@ def _options(row: dict[str, str]) -> dict[str, Any]:
         "min_papers": int,
         "max_papers": int,
         "when_empty": EmptyDigestPolicy,
-        "beyond": int,
+        "max_trending": int,
         "muted": _split,
     }
     options = {}

@@ -164,7 +164,7 @@ class DigestBuilder:
             since=_first_day(days, self._today),
             expires_on=_first_day(days, following_due.date()),
             muted=self.muted_papers(reader.muted),
-            max_trending=reader.beyond,
+            max_trending=reader.max_trending,
             skipped_editions=tuple(request.skipped_editions),
             invalid_interests=tuple(invalid),
         )
@@ -200,7 +200,7 @@ class DigestBuilder:
             since=since,
             expires_on=since + timedelta(days=1),
             muted=self.muted_papers(preferences.muted),
-            max_trending=preferences.beyond,
+            max_trending=preferences.max_trending,
         )
         return compose.compose(edition, *ranking.rank(self.pool, [request]))
 

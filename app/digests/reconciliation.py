@@ -44,7 +44,7 @@ class Reconciliation:
     surplus: int = 0
 
     @property
-    def holds(self) -> bool:
+    def is_consistent(self) -> bool:
         """True if no row is missing and none is surplus."""
         return not (self.missing or self.surplus)
 
@@ -62,7 +62,7 @@ class Reconciliation:
         """Return all counts under the names that operators see."""
         states = {state.value: self.states.get(state, 0) for state in State}
         faults = {"unplanned": self.unplanned, "missing": self.missing, "surplus": self.surplus}
-        return {"due": self.due, **states, **faults, "holds": self.holds}
+        return {"due": self.due, **states, **faults, "consistent": self.is_consistent}
 
 
 def reconcile(session: Session, now: datetime, first: str, last: str | None = None) -> Reconciliation:

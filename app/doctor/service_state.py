@@ -175,10 +175,12 @@ def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[
     versions = models.versions(session)
     current = next((version for version in versions if version.in_use), None)
     for version in model_store.rejected_versions(versions):
-        message = f"model {version.id} of {version.fitted_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
+        message = (
+            f"model {version.id} of {version.trained_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
+        )
         yield warning("model", message, "run `paperboy model learn` to train a new one")
     if current:
-        trained = f"trained on {current.archive.papers} papers at {current.fitted_at:%Y-%m-%d %H:%M} UTC"
+        trained = f"trained on {current.archive.papers} papers at {current.trained_at:%Y-%m-%d %H:%M} UTC"
         yield ok("model", f"model {current.id} is in use, {trained}")
     elif models.needs_training(session):
         message = "the bundled model is in use, although the archive is large enough to train one"

@@ -24,7 +24,7 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
     survivor, absorbed = sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
     session.add(
         Merge(
-            kept_id=id_of(survivor),
+            survivor_id=id_of(survivor),
             absorbed_id=id_of(absorbed),
             reason=reason,
             before=_snapshot(survivor),
@@ -63,7 +63,7 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
         _move(session, table, originals, id_of(absorbed))
     before = _fields_in(row.before)
     withdrawn = row.before["withdrawn_at"]
-    paper: Paper | None = session.get_one(Paper, row.kept_id)
+    paper: Paper | None = session.get_one(Paper, row.survivor_id)
     while paper is not None:
         write_fields(paper, _without_absorbed(read_fields(paper), read_fields(absorbed), before))
         if paper.withdrawn_at == absorbed.withdrawn_at:
@@ -85,7 +85,7 @@ def was_unmerged(session: Session, a: Paper, b: Paper) -> bool:
     """Return whether an operator has undone a merge of these two papers."""
     ids = (id_of(a), id_of(b))
     undone = select(Merge.id).where(
-        col(Merge.undone_at).is_not(None), col(Merge.kept_id).in_(ids), col(Merge.absorbed_id).in_(ids)
+        col(Merge.undone_at).is_not(None), col(Merge.survivor_id).in_(ids), col(Merge.absorbed_id).in_(ids)
     )
     return session.exec(undone).first() is not None
 

@@ -113,7 +113,7 @@ def _follow(merged_into: dict[int, int | None], paper_id: int) -> int:
 
 def earliest_unmerge(session: Session, ids: Collection[int]) -> datetime | None:
     """Return when the earliest merge into one of these papers was made that was undone later, or None."""
-    undone = session.exec(select(Merge.kept_id, Merge.at).where(col(Merge.undone_at).is_not(None))).all()
+    undone = session.exec(select(Merge.survivor_id, Merge.at).where(col(Merge.undone_at).is_not(None))).all()
     canonical = canonical_ids(session, {paper_id for paper_id, _ in undone})
     return min((at for paper_id, at in undone if canonical[paper_id] in ids), default=None)
 

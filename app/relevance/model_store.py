@@ -47,7 +47,7 @@ class ModelVersion:
     """A stored model, without its bytes."""
 
     id: int
-    fitted_at: datetime
+    trained_at: datetime
     archive: ArchiveFingerprint  # that it was trained on
     size: int  # bytes
     fault: str  # why it cannot be used: corrupt, or of another format; empty if it can
@@ -133,7 +133,7 @@ class ModelStore:
             fault = self._faults.get(key, "It was deleted.")
             in_use = not fault and not any(newer.in_use for newer in versions)
             archive = ArchiveFingerprint(row.papers, row.newest_id, row.changed_at)
-            versions.append(ModelVersion(key.id, row.fitted_at, archive, row.size, fault, in_use))
+            versions.append(ModelVersion(key.id, row.trained_at, archive, row.size, fault, in_use))
         return versions
 
     def needs_training(self, session: Session) -> bool:
@@ -208,7 +208,7 @@ def _texts(session: Session) -> Sequence[tuple[str, str]]:
 def _store(session: Session, archive: ArchiveFingerprint, data: bytes, now: datetime) -> int:
     """Write a model and delete the oldest ones, in the session's transaction."""
     digest = hashlib.sha256(data).hexdigest()
-    row = TrainedModel(fitted_at=now, **archive._asdict(), sha256=digest, size=len(data), data=data)
+    row = TrainedModel(trained_at=now, **archive._asdict(), sha256=digest, size=len(data), data=data)
     session.add(row)
     session.flush()
     newest = [key.id for key in _model_keys(session)]

@@ -170,7 +170,7 @@ class Merge(Row, table=True):
     """The merge of two rows of the same paper. `before` lets an operator undo it."""
 
     id: int | None = Field(default=None, primary_key=True)
-    kept_id: int = Field(foreign_key="paper.id", index=True)
+    survivor_id: int = Field(foreign_key="paper.id", index=True)
     absorbed_id: int = Field(foreign_key="paper.id", index=True)
     reason: str
     before: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # the kept row's fields before
@@ -182,7 +182,7 @@ class TrainedModel(Row, table=True):
     """A model trained on the archive. `papers`, `newest_id` and `changed_at` describe the archive then."""
 
     id: int | None = Field(default=None, primary_key=True)
-    fitted_at: datetime = Field(sa_type=UtcDateTime)
+    trained_at: datetime = Field(sa_type=UtcDateTime)
     papers: int  # in the whole archive, without merged ones
     newest_id: int  # of a paper
     changed_at: datetime = Field(sa_type=UtcDateTime)  # the last change of any paper
@@ -211,7 +211,7 @@ class Subscriber(Row, table=True):
     when_empty: EmptyDigestPolicy = Field(
         default=EmptyDigestPolicy.SKIP, sa_type=enum_type(EmptyDigestPolicy)
     )
-    beyond: int = 0  # maximum of trending papers in a digest that match no interest
+    max_trending: int = 0  # maximum of trending papers in a digest that match no interest
     muted: list[str] = Field(default_factory=list, sa_type=JSON)  # a paper that matches one is never sent
     # Authors of liked papers who do not count as liked.
     ignored_authors: list[str] = Field(default_factory=list, sa_type=JSON)

@@ -52,7 +52,7 @@ def follow(session: Session, subscriber_id: int, author: str, now: datetime) -> 
     if _other_interests(preferences, text) != preferences.interests:
         return
     if not preferences.interests:
-        preferences = replace(preferences, beyond=preferences.max_papers)
+        preferences = replace(preferences, max_trending=preferences.max_papers)
     interests = (*preferences.interests, Interest(text))
     change(session, subscriber_id, replace(preferences, interests=interests), now)
 

@@ -31,7 +31,7 @@ class Preferences:
     min_papers: int = 1
     max_papers: int = 10
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
-    beyond: int = 0  # maximum of trending papers beyond the interests in a digest
+    max_trending: int = 0  # maximum of trending papers beyond the interests in a digest
     muted: tuple[str, ...] = ()  # words, phrases, author: and cat: that keep a paper out of every section
     interests: tuple[Interest, ...] = ()
 
@@ -106,8 +106,8 @@ def _problems_of_size(preferences: Preferences) -> Iterator[tuple[str, str]]:
         yield "min_papers", f"Choose a number from 1 to {MAX_PAPERS}."
     elif preferences.min_papers > preferences.max_papers >= 1:
         yield "min_papers", "The least cannot be more than the most."
-    if not 0 <= preferences.beyond <= MAX_PAPERS:
-        yield "beyond", f"Choose a number from 0, for none, to {MAX_PAPERS}."
+    if not 0 <= preferences.max_trending <= MAX_PAPERS:
+        yield "max_trending", f"Choose a number from 0, for none, to {MAX_PAPERS}."
 
 
 def _problems_of_interests(preferences: Preferences) -> Iterator[tuple[str, str]]:

@@ -122,7 +122,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
         "subscriber": subscriber.model_dump(mode="json", exclude=_INTERNAL_FIELDS["subscriber"]),
         "interests": [asdict(interest) for interest in preferences_of(session, subscriber).interests],
         "deliveries": _deliveries(session, subscriber_id),
-        "opinions": _feedback(session, subscriber_id),
+        "feedback": _feedback(session, subscriber_id),
         "unconfirmed": form_submissions.export(session, subscriber_id),
         "events": _rows(session, Event, subscriber_id, _INTERNAL_FIELDS["event"]),
         "do_not_mail": suppression.is_suppressed(session, subscriber.email),

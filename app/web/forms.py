@@ -27,7 +27,7 @@ from app.types import Cadence, EmptyDigestPolicy, Interest
 SPARE_ROWS = 3
 MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; validation rejects values longer than this anyway
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_CONTENT_FIELDS = ("min_papers", "max_papers", "when_empty", "beyond", "muted")
+_CONTENT_FIELDS = ("min_papers", "max_papers", "when_empty", "max_trending", "muted")
 _INVALID_NUMBER = -1  # outside of every allowed range, so `subscribers.problems` reports the field
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -67,7 +67,7 @@ class PreferencesForm:
     min_papers: str = "1"
     max_papers: str = "10"
     when_empty: str = EmptyDigestPolicy.SKIP
-    beyond: str = "0"
+    max_trending: str = "0"
     muted: str = ""  # one per line
     liked: str = ""  # pasted papers
     original_texts: tuple[str, ...] = ()  # interests and muted words when the form was opened
@@ -103,7 +103,7 @@ class PreferencesForm:
             min_papers=_number(self.min_papers),
             max_papers=_number(self.max_papers),
             when_empty=_choice(EmptyDigestPolicy, self.when_empty),
-            beyond=_number(self.beyond),
+            max_trending=_number(self.max_trending),
             muted=tuple(self.muted.splitlines()),
             interests=tuple(row.to_interest() for row in self.rows),
         )
@@ -139,7 +139,7 @@ def filled_form(chosen: Preferences) -> PreferencesForm:
         min_papers=str(chosen.min_papers),
         max_papers=str(chosen.max_papers),
         when_empty=chosen.when_empty,
-        beyond=str(chosen.beyond),
+        max_trending=str(chosen.max_trending),
         muted="\n".join(chosen.muted),
         original_texts=(*(interest.text for interest in chosen.interests), *chosen.muted),
     )

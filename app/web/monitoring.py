@@ -153,7 +153,7 @@ def _source_metrics(session: Session) -> Iterator[Metric]:
 
 
 def _run_metrics(session: Session) -> Iterator[Metric]:
-    ended = GaugeMetricFamily("paperboy_run_ended_timestamp_seconds", "A job's last end.", labels=["job"])
+    ended = GaugeMetricFamily("paperboy_job_ended_timestamp_seconds", "A job's last end.", labels=["job"])
     last = (
         select(JobRun.job, func.max(JobRun.ended_at))
         .where(col(JobRun.ended_at).is_not(None))
@@ -166,11 +166,11 @@ def _run_metrics(session: Session) -> Iterator[Metric]:
 
 def _model_metrics(versions: Sequence[model_store.ModelVersion]) -> Iterator[Metric]:
     refused = len(model_store.rejected_versions(versions))
-    yield _gauge("models_refused", "Models, newer than the one in use, that cannot be read.", refused)
+    yield _gauge("models_invalid", "Models, newer than the one in use, that cannot be read.", refused)
     for version in versions:
         if version.in_use:
-            at = version.fitted_at.timestamp()
-            yield _gauge("model_fitted_timestamp_seconds", "When the model in use was learned.", at)
+            at = version.trained_at.timestamp()
+            yield _gauge("model_trained_timestamp_seconds", "When the model in use was trained.", at)
             yield _gauge(
                 "model_papers", "Papers in the archive that it was learned from.", version.archive.papers
             )

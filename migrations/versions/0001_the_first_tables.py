@@ -71,7 +71,7 @@ def upgrade() -> None:
 
     op.create_table('trained_model',
     sa.Column('id', sa.Integer(), nullable=False),
-    sa.Column('fitted_at', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('trained_at', sa.DateTime(timezone=True), nullable=False),
     sa.Column('papers', sa.Integer(), nullable=False),
     sa.Column('newest_id', sa.Integer(), nullable=False),
     sa.Column('changed_at', sa.DateTime(timezone=True), nullable=False),
@@ -175,7 +175,7 @@ def upgrade() -> None:
     sa.Column('min_papers', sa.Integer(), nullable=False),
     sa.Column('max_papers', sa.Integer(), nullable=False),
     sa.Column('when_empty', sa.Enum('skip', 'trending', name='whenempty', native_enum=False, create_constraint=True, length=20), nullable=False),
-    sa.Column('beyond', sa.Integer(), nullable=False),
+    sa.Column('max_trending', sa.Integer(), nullable=False),
     sa.Column('muted', sa.JSON(), nullable=False),
     sa.Column('ignored_authors', sa.JSON(), nullable=False),
     sa.Column('next_due_at', sa.DateTime(timezone=True), nullable=True),
@@ -314,19 +314,19 @@ def upgrade() -> None:
 
     op.create_table('merge',
     sa.Column('id', sa.Integer(), nullable=False),
-    sa.Column('kept_id', sa.Integer(), nullable=False),
+    sa.Column('survivor_id', sa.Integer(), nullable=False),
     sa.Column('absorbed_id', sa.Integer(), nullable=False),
     sa.Column('reason', sqlmodel.sql.sqltypes.AutoString(), nullable=False),
     sa.Column('before', sa.JSON(), nullable=False),
     sa.Column('at', sa.DateTime(timezone=True), nullable=False),
     sa.Column('undone_at', sa.DateTime(timezone=True), nullable=True),
     sa.ForeignKeyConstraint(['absorbed_id'], ['paper.id'], name=op.f('fk_merge_absorbed_id_paper')),
-    sa.ForeignKeyConstraint(['kept_id'], ['paper.id'], name=op.f('fk_merge_kept_id_paper')),
+    sa.ForeignKeyConstraint(['survivor_id'], ['paper.id'], name=op.f('fk_merge_kept_id_paper')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_merge'))
     )
     with op.batch_alter_table('merge', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_merge_absorbed_id'), ['absorbed_id'], unique=False)
-        batch_op.create_index(batch_op.f('ix_merge_kept_id'), ['kept_id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_merge_survivor_id'), ['survivor_id'], unique=False)
 
     op.create_table('private_paper',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
@@ -406,7 +406,7 @@ def downgrade() -> None:
     op.drop_table('vote_count')
     op.drop_table('private_paper')
     with op.batch_alter_table('merge', schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f('ix_merge_kept_id'))
+        batch_op.drop_index(batch_op.f('ix_merge_survivor_id'))
         batch_op.drop_index(batch_op.f('ix_merge_absorbed_id'))
 
     op.drop_table('merge')

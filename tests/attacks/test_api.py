@@ -163,7 +163,7 @@ def test_all_calls_together_leave_threads(client: TestClient, call: Call, key_of
     [
         ("/previews", {**READ, "day": 0}),
         ("/previews", {**READ, "day": "0"}),
-        ("/previews", {**READ, "beyond": False}),
+        ("/previews", {**READ, "max_trending": False}),
         ("/previews", {**READ, "max_papers": "3"}),
         ("/backtests", {**READ, "at": 0}),
         ("/backtests", {**READ, "days": True}),

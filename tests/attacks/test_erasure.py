@@ -228,7 +228,7 @@ def test_an_export_holds_no_number_of_a_row(app: Application, reader: int, now: 
     with app.db.write() as session:
         handle(session, reader, now)
         held = subscribers.export(session, reader)
-    rows = [held["subscriber"], *held["deliveries"], *held["events"], *held["opinions"]]
+    rows = [held["subscriber"], *held["deliveries"], *held["events"], *held["feedback"]]
     assert len(rows) > 8
     assert not any({"id", "delivery_id", "subscriber_id", "own_id", "key"} & row.keys() for row in rows)
 

@@ -76,8 +76,8 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         return f"/{purpose}/{app.signer.token(purpose, alice, now, argument=argument)}"
 
     named = {purpose.value: path(purpose, argument=1) for purpose in Purpose if purpose not in NO_PAGE}
-    opinion = named.pop("opinion")
-    named |= {said: f"{opinion}/{said}/1" for said in ("like", "mute", "follow")}
+    feedback = named.pop("feedback")
+    named |= {said: f"{feedback}/{said}/1" for said in ("like", "mute", "follow")}
     named["view"] = path(Purpose.VIEW, digest_id or 0)
     named["forget"] = path(Purpose.PREFERENCES) + "/forget"
     named["said"] = path(Purpose.PREFERENCES) + "/papers"
@@ -98,7 +98,10 @@ def forms(paths: dict[str, str]) -> Forms:
     return {
         "nothing muted": (mute, {"other": "the"}),
         "nobody followed": (follow, {}),
-        "wrong preferences": (preferences, {"interest": '"', "muted": "the", "hour": "25", "beyond": "many"}),
+        "wrong preferences": (
+            preferences,
+            {"interest": '"', "muted": "the", "hour": "25", "max_trending": "many"},
+        ),
         "muted": (mute, {"word": RIGHT_TO_LEFT[:40], "other": "<think> " + LONG[:80]}),
         "followed": (follow, {"author": LONG}),
         "confirmed": (paths["confirm"], {}),

@@ -80,7 +80,7 @@ def sign_up(page: Page, url: str, mail_server: MailServer) -> Received:
 
 def like_it(app: Application, page: Page, digest: Received) -> None:
     """From the received mail through the real page: a scanner changes nothing, the button does, and undo."""
-    more = link_to(digest, r"opinion/[\w-]+/like")
+    more = link_to(digest, r"feedback/[\w-]+/like")
     for _ in range(2):
         assert httpx.get(more).status_code == 200
     assert said(app) == []
@@ -89,7 +89,7 @@ def like_it(app: Application, page: Page, digest: Received) -> None:
     page.get_by_role("button", name="More like this").click()
     expect(page.get_by_text("Saved")).to_be_visible()
     assert said(app) == [(FITTING, True)]
-    page.goto(link_to(digest, r"opinion/[\w-]+/dislike"))
+    page.goto(link_to(digest, r"feedback/[\w-]+/dislike"))
     page.get_by_role("button", name="Less like this").click()
     expect(page.get_by_text("Saved")).to_be_visible()
     assert said(app) == [(FITTING, False)]
@@ -105,7 +105,7 @@ def like_it(app: Application, page: Page, digest: Received) -> None:
 
 def mute_and_follow(app: Application, page: Page, digest: Received) -> None:
     """From the received mail, too: one button each, and one to take it back."""
-    page.goto(link_to(digest, r"opinion/[\w-]+/mute"))
+    page.goto(link_to(digest, r"feedback/[\w-]+/mute"))
     page.get_by_role("radio", name="Plan Ahead").check()
     page.get_by_role("button", name="Mute").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Plan Ahead")
@@ -113,7 +113,7 @@ def mute_and_follow(app: Application, page: Page, digest: Received) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("No longer muted")
     assert chosen(app).muted == ()
-    page.goto(link_to(digest, r"opinion/[\w-]+/follow"))
+    page.goto(link_to(digest, r"feedback/[\w-]+/follow"))
     page.get_by_role("button", name="Follow").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
     assert chosen(app).interests[-1].text == 'author:"Ada Lovelace"'
@@ -174,10 +174,10 @@ def test_from_sign_up_to_the_last_mail(
         digest = mail_server.messages[1]
         assert FITTING in str(digest.parsed()["Subject"])
         assert "Why: “Language Agents” in the title" in plain_text(digest)
-        fitting, beyond = plain_text(digest).split("Trending beyond your interests")
+        fitting, trending = plain_text(digest).split("Trending beyond your interests")
         assert FITTING in fitting
         assert OTHER not in fitting
-        assert OTHER in beyond
+        assert OTHER in trending
 
         like_it(app, page, digest)
         mute_and_follow(app, page, digest)

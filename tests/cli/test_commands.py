@@ -222,7 +222,7 @@ def test_nothing_due_is_no_failure(run: Run, app: Application) -> None:
 def test_a_preview_shows_the_digest_without_a_subscriber(run: Run, rows: Path, tmp_path: Path) -> None:
     """As a document, as a page, and for people."""
     run("ingest", str(rows))
-    wanted = ("preview", "--interest", "language agents", "--beyond", "0", "--day", "2026-11-20")
+    wanted = ("preview", "--interest", "language agents", "--max-trending", "0", "--day", "2026-11-20")
     told = says(run(*wanted, "--json"))
     assert told["skipped"] is None
     assert [pick["title"] for section in told["sections"] for pick in section["picks"]] == [
@@ -238,7 +238,7 @@ def test_a_preview_takes_what_a_reader_may_choose(run: Run, rows: Path) -> None:
     run("ingest", str(rows))
     wanted = ("preview", "--interest", "language agents", "--day", "2026-11-20")
     assert "Trending beyond your interests\n" in run(*wanted).stdout
-    assert "Trending" not in run(*wanted, "--beyond", "0").stdout
+    assert "Trending" not in run(*wanted, "--max-trending", "0").stdout
     assert "Language Agents" not in run(*wanted, "--mute", "author:nobody", "--mute", "agents").stdout
     assert "at least 9 papers" in says(run(*wanted, "--min-papers", "9", "--json"))["skipped"]
     assert "1 of 2 papers" in run(*wanted, "--max-papers", "1").stdout
@@ -431,7 +431,7 @@ def test_an_edition_is_cancelled(run: Run, app: Application, mail_server: MailSe
 
 def test_only_what_is_of_unknown_fate_is_released(run: Run) -> None:
     """The number is the delivery's; there is none yet."""
-    assert "no delivery 7" in run("sending", "release", "7", code=1).stderr
+    assert "no delivery 7" in run("sending", "resend", "7", code=1).stderr
 
 
 @pytest.mark.usefixtures("alice_is_due")
@@ -505,7 +505,7 @@ def test_importing_skips_bad_rows_and_shows_them(run: Run, app: Application, tmp
     """As spreadsheets write it: a mark at the beginning, semicolons, and CRLF."""
     file = tmp_path / "readers.csv"
     lines = [
-        "email,interests,hour,zone,cadence,beyond,muted",
+        "email,interests,hour,zone,cadence,max_trending,muted",
         'alice@example.org,"language agents; ""world models""",7,Europe/Berlin,weekly,0,"games; cat:cs.CR"',
         "not an address,robots,,,,,",
         "bob@example.org,robots,seven,,,,",
@@ -521,7 +521,7 @@ def test_importing_skips_bad_rows_and_shows_them(run: Run, app: Application, tmp
     ]  # fmt: skip
     with app.db.read() as session:
         found = session.exec(select(Subscriber).order_by(col(Subscriber.id))).all()
-    assert [(each.email, each.hour, each.cadence, each.beyond, each.muted) for each in found] == [
+    assert [(each.email, each.hour, each.cadence, each.max_trending, each.muted) for each in found] == [
         ("alice@example.org", 7, "weekly", 0, ["games", "cat:cs.CR"]),
         ("dave@example.org", 8, "daily", 3, []),
     ]
@@ -583,14 +583,14 @@ def test_what_was_learned_from_a_reader_is_shown_and_forgotten(run: Run, app: Ap
     shown = says(run("subscribers", "show", str(alice), "--json"))
     assert (shown["email"], shown["interests"]) == ("alice@example.org", ["robots"])
     assert shown["ignored_authors"] == ["Ada Lovelace"]
-    assert [(each["title"], each["liked"]) for each in shown["opinions"]] == [("[red]Plans[/red]", True)]
+    assert [(each["title"], each["liked"]) for each in shown["feedback"]] == [("[red]Plans[/red]", True)]
     told = run("subscribers", "show", "Alice@example.org").stdout
     assert re.search(r"more like this +\[red\]Plans\[/red\]", told)
     for _ in range(2):
-        assert "alice@example.org" in run("subscribers", "forget", "alice@example.org").stdout
-    assert says(run("subscribers", "show", str(alice), "--json"))["opinions"] == []
+        assert "alice@example.org" in run("subscribers", "delete-feedback", "alice@example.org").stdout
+    assert says(run("subscribers", "show", str(alice), "--json"))["feedback"] == []
     for name in ("4711", "nobody@example.org", "nobody"):
-        for command in ("show", "forget"):
+        for command in ("show", "delete-feedback"):
             assert run("subscribers", command, name, code=1).stderr
 
 

@@ -88,7 +88,7 @@ def planned_papers(app: Application) -> set[int]:
         {"max_papers": 1},
         {"min_papers": 5},
         {"when_empty": EmptyDigestPolicy.TRENDING, "max_papers": 2},
-        {"beyond": 2},
+        {"max_trending": 2},
     ],
 )
 @pytest.mark.parametrize("interests", [True, False])
@@ -430,11 +430,11 @@ def test_a_merged_paper_is_the_one_it_is_now(app: Application, papers: dict[str,
         ingest.store(session, source, ParseResult(2, (own, page)), NOW)
         merge = session.exec(select(Merge)).one()
     explanation = explain(app, merge.absorbed_id)
-    assert (explanation.paper.id, explanation.paper.asked_for) == (merge.kept_id, merge.absorbed_id)
+    assert (explanation.paper.id, explanation.paper.asked_for) == (merge.survivor_id, merge.absorbed_id)
     for name in ("2611.00001v2", "arxiv.org/abs/2611.00001", "https://huggingface.co/papers/2611.00001"):
-        assert explain(app, name).paper.id == merge.kept_id
+        assert explain(app, name).paper.id == merge.survivor_id
     planning.plan(app.digest_context, NOW)
-    assert len(explain(app, merge.absorbed_id).recorded) == len(explain(app, merge.kept_id).recorded) == 1
+    assert len(explain(app, merge.absorbed_id).recorded) == len(explain(app, merge.survivor_id).recorded) == 1
 
 
 @pytest.mark.parametrize(
@@ -459,7 +459,7 @@ def test_an_unknown_reader_or_paper_is_an_error(
 
 def test_a_muted_paper_names_the_muted_text(app: Application, papers: dict[str, int]) -> None:
     """And no digest has it."""
-    change(app, muted=["plan", "no longer: understood"], beyond=3)
+    change(app, muted=["plan", "no longer: understood"], max_trending=3)
     muted = papers["Language Agents that Plan"]
     explanation = explain(app, muted)
     assert explanation.verdict == "Not sent: the reader has muted “plan”, which is in it."

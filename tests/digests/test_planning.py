@@ -172,7 +172,7 @@ def test_a_reader_who_leaves_before_the_hour_gets_nothing(
     assert mail_server.messages == []
     assert not {row.state for row in deliveries(app)} - {DeliveryState.SKIPPED, DeliveryState.SUPPRESSED}
     with app.db.read() as session:
-        assert reconciliation.reconcile_recent(session, HOUR).holds
+        assert reconciliation.reconcile_recent(session, HOUR).is_consistent
 
 
 # --- what is stored

@@ -50,11 +50,11 @@ def test_who_is_due_is_counted_without_the_ledger(app: Application) -> None:
     """Before planning all are unplanned; then each is in one state; nobody who is due later counts."""
     assert balance(app, HOUR - timedelta(seconds=1)) == Reconciliation(0, {})
     before = balance(app)
-    assert (before.due, before.unplanned, before.missing, before.holds) == (3, 3, 0, True)
+    assert (before.due, before.unplanned, before.missing, before.is_consistent) == (3, 3, 0, True)
     planning.plan(app.digest_context, NOW)
     after = balance(app)
     assert after == Reconciliation(3, {DeliveryState.SKIPPED: 3})
-    assert after.holds
+    assert after.is_consistent
     assert balance(app, NOW, "2026-11-19") == Reconciliation(0, {})
 
 
@@ -76,7 +76,7 @@ def test_a_lost_digest_is_missing(app: Application, lose: Callable[[Session], No
     with app.db.write() as session:
         lose(session)
     found = balance(app)
-    assert (found.due, sum(found.states.values()), found.missing, found.holds) == (3, 2, 1, False)
+    assert (found.due, sum(found.states.values()), found.missing, found.is_consistent) == (3, 2, 1, False)
     assert found.describe_faults() == "1 digest due and missing in the ledger"
 
 
@@ -86,7 +86,7 @@ def test_a_shard_that_planning_lost_is_missing(app: Application) -> None:
         shard = update(Subscriber).where(col(Subscriber.next_due_at) <= NOW)
         session.execute(shard.values(next_due_at=HOUR + DAY))
     found = balance(app)
-    assert (found.due, found.unplanned, found.missing, found.holds) == (3, 0, 3, False)
+    assert (found.due, found.unplanned, found.missing, found.is_consistent) == (3, 0, 3, False)
     planning.plan(app.digest_context, HOUR + DAY)
     assert balance(app, HOUR + DAY).missing == 3
     assert balance(app, HOUR + DAY, TOMORROW) == Reconciliation(3, {DeliveryState.SKIPPED: 3})
@@ -123,7 +123,7 @@ def test_a_digest_for_a_reader_who_had_left_is_surplus(
     with app.db.write() as session:
         enter(session, 1, TOMORROW, HOUR + DAY, HOUR + DAY)
     found = balance(app, HOUR + DAY, TOMORROW)
-    assert (found.surplus, found.unplanned, found.holds) == (1, 2, False)
+    assert (found.surplus, found.unplanned, found.is_consistent) == (1, 2, False)
 
 
 def test_a_digest_on_a_day_without_one_is_surplus(app: Application) -> None:
@@ -149,7 +149,7 @@ def test_what_readers_change_is_no_fault(app: Application) -> None:
         planning.plan(app.digest_context, now + timedelta(hours=1))
         with app.db.read() as session:
             found = reconciliation.reconcile(session, now + timedelta(hours=1), "2026-11-19", "2026-11-27")
-        assert found.holds, (number, found)
+        assert found.is_consistent, (number, found)
         assert found.unplanned == 0
         assert found.due == sum(found.states.values())
 

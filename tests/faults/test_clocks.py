@@ -139,7 +139,7 @@ def test_a_machine_that_is_gone(
     assert checks.doubtful(app) >= {"reader3", "reader4", "reader5"}
     checks.settle(app, now + WRONG)
     assert set(relay.copies()) <= set(names)
-    assert len(relay.copies()["reader3"]) == (1 if app.settings.uncertain is UncertainPolicy.HOLD else 2)
+    assert len(relay.copies()["reader3"]) == (1 if app.settings.when_uncertain is UncertainPolicy.HOLD else 2)
 
 
 def test_a_lost_connection_is_no_death(

@@ -82,7 +82,7 @@ def test_in_flight(
     sender.kill()
     relay.go_on()
     assert check_aftermath(app, relay, now, names, doubts=1) == {"reader4"}
-    assert len(relay.copies().get("reader4", [])) == takes + (app.settings.uncertain == "resend")
+    assert len(relay.copies().get("reader4", [])) == takes + (app.settings.when_uncertain == "resend")
     assert [name for name, row in checks.rows(app).items() if row.possibly_delivered] == ["reader4"]
 
 
@@ -153,4 +153,4 @@ def test_killed_during_recovery(
     relay.go_on()
     start(now, dies=death).dies()
     assert check_aftermath(app, relay, now, names, doubts=1) == {"reader4"}
-    assert len(relay.copies()["reader4"]) == 1 + (app.settings.uncertain == "resend")
+    assert len(relay.copies()["reader4"]) == 1 + (app.settings.when_uncertain == "resend")

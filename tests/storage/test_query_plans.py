@@ -153,7 +153,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
 SORTING: dict[str, Callable[[Session], object]] = {
     "silences": lambda s: ledger.skipped_since_last_digest(s, SHARD, NOW - timedelta(days=7)),
     "wishes": lambda s: subscribers.interests_of(s, SHARD),
-    "opinions": lambda s: subscribers.feedback_for_ranking(s, SHARD),
+    "feedback": lambda s: subscribers.feedback_for_ranking(s, SHARD),
     "letters": lambda s: claims.load_claimed(s, NEWEST, ledger.SnapshotStore()),
     "history": lambda s: subscribers.history(s, 77),
     "waiting": lambda s: ledger.waiting_mails(s),

@@ -351,20 +351,20 @@ def test_declining_forgets_what_was_pasted(app: Application, now: datetime) -> N
         assert session.exec(select(FormSubmission.liked)).one() == {}
 
 
-def test_opinions_are_exported_and_erased(
+def test_feedback_is_exported_and_erased(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime
 ) -> None:
     """With titles, as people read them; and after erasing, nothing of them is left."""
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, papers[0], False, now)
         subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
-        exported = subscribers.export(session, alice)["opinions"]
+        exported = subscribers.export(session, alice)["feedback"]
         assert [(each["title"], each["liked"]) for each in exported] == [
             ("Language Agents that Plan Ahead", False), (ATTENTION.title, True),
         ]  # fmt: skip
         assert exported[0]["at"] == now.isoformat()
         subscribers.erase(session, alice, now)
-        assert subscribers.export(session, alice)["opinions"] == []
+        assert subscribers.export(session, alice)["feedback"] == []
         assert (count(session, FeedbackRow), count(session, PrivatePaper)) == (0, 0)
 
 
@@ -407,7 +407,7 @@ def test_an_author_of_what_is_liked_may_be_left_out(app: Application, now: datet
     assert counted(alice) == [(), ("Alan Turing",)]
     assert counted(bob) == [("Ada Lovelace", "Alan Turing"), ("Lovelace, Ada",)]
     with app.db.read() as session:
-        exported = {tuple(item["authors"]) for item in subscribers.export(session, alice)["opinions"]}
+        exported = {tuple(item["authors"]) for item in subscribers.export(session, alice)["feedback"]}
     assert exported == {*counted(bob)}, "the export contains all authors"
     with app.db.write() as session:
         subscribers.unignore_author(session, alice, "ADA LOVELACE")

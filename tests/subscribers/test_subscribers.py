@@ -72,8 +72,8 @@ def enqueue_digest(session: Session, identity: int, edition: str, due_at: dateti
         (replace(WANTED, zone="../../etc/passwd"), "zone"),
         (replace(WANTED, max_papers=51), "max_papers"),
         (replace(WANTED, min_papers=11), "min_papers"),
-        (replace(WANTED, beyond=31), "beyond"),
-        (replace(WANTED, beyond=-1), "beyond"),
+        (replace(WANTED, max_trending=31), "max_trending"),
+        (replace(WANTED, max_trending=-1), "max_trending"),
         (replace(WANTED, muted=("fine", "the")), "muted"),
         (replace(WANTED, muted=tuple(f"word {n}" for n in range(51))), "muted"),
         (replace(WANTED, interests=()), "interests"),
@@ -382,7 +382,7 @@ def test_a_reader_of_trending_papers_keeps_them_when_following_an_author(
     with app.db.write() as session:
         subscribers.follow(session, alice, "Ada Lovelace", now)
         chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
-        assert (chosen.beyond, chosen.when_empty) == (7, EmptyDigestPolicy.TRENDING)
+        assert (chosen.max_trending, chosen.when_empty) == (7, EmptyDigestPolicy.TRENDING)
         subscribers.unfollow(session, alice, "Ada Lovelace", now)
         assert subscribers.preferences_of(session, subscribers.get(session, alice)).interests == ()
 

@@ -20,7 +20,7 @@ _STATE = """CASE WHEN day < :days - 1
         WHEN n % 1000 = 3 THEN 'uncertain' ELSE 'sent' END END"""
 _STATEMENTS = (
     """INSERT INTO subscriber (id, email, state, cadence, weekday, hour, zone, min_papers, max_papers,
-        when_empty, beyond, muted, ignored_authors, next_due_at, due_since, link_epoch, consent_version,
+        when_empty, max_trending, muted, ignored_authors, next_due_at, due_since, link_epoch, consent_version,
         consent_ip, created_at)
     SELECT n, 'reader.' || n || '@example.org', CASE n % 100 WHEN 50 THEN 'paused' ELSE 'active' END,
         'daily', 0, 8, 'UTC', 1, 10, 'skip', 0, '[]', '[]', CASE n % 100 WHEN 7 THEN {due} ELSE {next} END,

@@ -84,7 +84,7 @@ def digest(edition: str = "2026-11-20") -> Digest:
             reason="matches “protein structure” in the abstract",
         ),
     )
-    beyond = (
+    trending = (
         pick(
             6,
             "A Field Guide to Failed Training Runs",
@@ -112,7 +112,7 @@ def digest(edition: str = "2026-11-20") -> Digest:
         sections=(
             Section("retrieval augmented generation", retrieval),
             Section("“protein structure”", protein),
-            Section("", beyond),
+            Section("", trending),
         ),
         note="Yesterday brought too little for a mail of its own, so its papers are in this one.",
         considered=214,

@@ -49,7 +49,7 @@ def pending(app: Application) -> int:
 
 @pytest.fixture
 def link(app: Application) -> Link:
-    """The path of a link: link(purpose, reader). An opinion asks for more like the paper `argument`."""
+    """The path of a link: link(purpose, reader). Feedback asks for more like the paper `argument`."""
 
     def path(purpose: Purpose, reader: int, *, issued: datetime | None = None, argument: int = 0) -> str:
         with app.db.read() as session:

@@ -80,8 +80,8 @@ def test_the_figures_are_those_of_the_database(app: Application, client: TestCli
     assert float(lines["paperboy_papers"]) == 1
     assert float(lines['paperboy_source_failures{source="hub \\"A\\""}']) == 2
     assert float(lines['paperboy_source_polled_timestamp_seconds{source="hub \\"A\\""}']) == now.timestamp()
-    assert float(lines['paperboy_run_ended_timestamp_seconds{job="refresh"}']) >= now.timestamp()
-    assert float(lines["paperboy_models_refused"]) == 0
+    assert float(lines['paperboy_job_ended_timestamp_seconds{job="refresh"}']) >= now.timestamp()
+    assert float(lines["paperboy_models_invalid"]) == 0
     assert "paperboy_model_papers" not in lines
     assert 3600 <= float(lines["paperboy_digest_lateness_seconds"]) < 3700
     assert "process_cpu_seconds_total" in lines
@@ -95,15 +95,15 @@ def test_the_model_in_use_has_its_figures(app: Application, now: datetime) -> No
     pipeline.learn(app, now)
     with app.db.write() as session:
         session.add(
-            TrainedModel(fitted_at=now, papers=1, newest_id=1, changed_at=now, sha256="", size=0, data=b"")
+            TrainedModel(trained_at=now, papers=1, newest_id=1, changed_at=now, sha256="", size=0, data=b"")
         )
     local = replace(app, settings=app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"}))
     with TestClient(main.create_app(local)) as client:
         told = client.get("/metrics").text
     lines = dict(line.rsplit(" ", 1) for line in told.splitlines() if not line.startswith("#"))
-    assert float(lines["paperboy_models_refused"]) == 1
+    assert float(lines["paperboy_models_invalid"]) == 1
     assert float(lines["paperboy_model_papers"]) == MIN_PAPERS
-    assert float(lines["paperboy_model_fitted_timestamp_seconds"]) == now.timestamp()
+    assert float(lines["paperboy_model_trained_timestamp_seconds"]) == now.timestamp()
 
 
 def test_a_stranger_is_told_no_figures(app: Application, client: TestClient, now: datetime) -> None:

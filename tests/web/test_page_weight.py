@@ -46,7 +46,7 @@ def test_no_page_is_heavy(app: Application, client: TestClient, link: Link) -> N
         )
         for _ in range(200)
     )
-    wanted = Preferences(interests=wishes, max_papers=30, beyond=30)
+    wanted = Preferences(interests=wishes, max_papers=30, max_trending=30)
     with app.db.write() as session:
         carol = subscribers.add(session, "carol@example.org", wanted, clock.utcnow())
         subscribers.like(session, carol, MatchedReferences(own=liked), clock.utcnow())

@@ -162,11 +162,11 @@ def test_every_mistake_in_what_is_wanted_is_told_beside_its_field(
 ) -> None:
     """On the page and to a script; what is understood of the muted words still keeps its papers out."""
     path = link(Purpose.PREFERENCES, alice) + "/preview"
-    typed = {"interest": ["language agents", "", '"x'], "min_papers": "99", "max_papers": "", "beyond": "abc",
-             "muted": "a\nthink", "hour": "99"}  # fmt: skip
+    typed = {"interest": ["language agents", "", '"x'], "min_papers": "99", "max_papers": "",
+             "max_trending": "abc", "muted": "a\nthink", "hour": "99"}  # fmt: skip
     page = client.post(path, data=typed).text
     said = client.post(path, data=typed, headers=SCRIPT).text
-    for name in ("min_papers", "max_papers", "beyond", "muted"):
+    for name in ("min_papers", "max_papers", "max_trending", "muted"):
         assert f'id="problem-{name}"' in page
         assert f'<li data-field="{name}">' in said
     assert 'id="problem-interests.1"' in page
@@ -228,7 +228,7 @@ def test_a_reader_looks_ahead_beside_their_preferences(
     assert "Today’s digest would have 1 paper." in few
     waits = client.post(path, data={**typed, "min_papers": "3"}, headers=SCRIPT).text
     assert "No digest today: 2 of at least 3 papers: kept for the next digest" in waits
-    muted = {**typed, "muted": "author:nobody\nthink", "beyond": "1"}
+    muted = {**typed, "muted": "author:nobody\nthink", "max_trending": "1"}
     assert "Language Agents that" not in client.post(path, data=muted, headers=SCRIPT).text
     page = client.post(path, data={**typed, "split": "video, cooking", "hour": "5"}).text
     assert "Language Agents that &lt;think&gt;" in page

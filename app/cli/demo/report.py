@@ -57,7 +57,7 @@ class Report:
         sent = self.balance.states.get(DeliveryState.SENT, 0)
         if self.mails != sent:
             problems.append(f"the ledger has {sent} sent digests, but {self.mails} mails arrived")
-        if not self.balance.holds:
+        if not self.balance.is_consistent:
             problems.append(f"the ledger is inconsistent: {self.balance.describe_faults()}")
         return problems + [
             f"{mailbox.email} got a paper twice" for mailbox in self.mailboxes if mailbox.duplicates

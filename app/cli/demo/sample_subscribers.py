@@ -26,7 +26,7 @@ def _preferences(
     min_papers: int = 1,
     max_papers: int = 6,
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP,
-    beyond: int = 3,
+    max_trending: int = 3,
     muted: tuple[str, ...] = (),
 ) -> Preferences:
     return Preferences(
@@ -37,7 +37,7 @@ def _preferences(
         min_papers=min_papers,
         max_papers=max_papers,
         when_empty=when_empty,
-        beyond=beyond,
+        max_trending=max_trending,
         muted=muted,
         interests=tuple(item if isinstance(item, Interest) else Interest(item) for item in interests),
     )
@@ -69,7 +69,7 @@ SUBSCRIBERS = (
             hour=7,
             cadence=Cadence.WEEKDAYS,
             max_papers=5,
-            beyond=0,
+            max_trending=0,
         ),
     ),
     SampleSubscriber(

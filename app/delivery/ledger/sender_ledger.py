@@ -109,7 +109,7 @@ class SenderLedger:
         self._database, self._owner, self._snapshots, self._clock = database, owner, snapshots, clock
         self._on_failed = on_failed
         self._started_at, self._started_monotonic = clock().timestamp(), monotonic()
-        self._policy = settings.uncertain
+        self._policy = settings.when_uncertain
         self._journal = Journal(Path(settings.journal_dir), owner, durable=settings.journal_fsync)
         self._breaker = CircuitBreaker(settings.pause_at_failures)
         self._claims: set[asyncio.Task[ClaimedBatch]] = set()  # that are running

@@ -13,10 +13,10 @@ from app.storage.models import AuditEntry
 from app.web.api.auth import CanRead, Paperboy
 from app.web.api.pagination import Page, Paging, newest_first
 
-router = APIRouter(prefix="/changes", tags=["changes"])
+router = APIRouter(prefix="/audit-log", tags=["audit log"])
 
 
-class ChangeOut(BaseModel):
+class AuditEntryOut(BaseModel):
     """A change."""
 
     id: int
@@ -34,7 +34,7 @@ def list_changes(
     window: Paging,
     actor: Annotated[str | None, Query(max_length=100)] = None,
     action: Annotated[str | None, Query(max_length=60, examples=["source.pause"])] = None,
-) -> Page[ChangeOut]:
+) -> Page[AuditEntryOut]:
     """List the changes, newest first."""
     filters = {"actor": actor, "action": action}
     statement = select(AuditEntry).filter_by(
@@ -42,4 +42,4 @@ def list_changes(
     )
     with app.db.read() as session:
         rows, cursor = newest_first(session, statement, col(AuditEntry.id), window)
-    return Page(items=[ChangeOut.model_validate(row.model_dump()) for row in rows], next_cursor=cursor)
+    return Page(items=[AuditEntryOut.model_validate(row.model_dump()) for row in rows], next_cursor=cursor)

@@ -81,15 +81,15 @@ def get_delivery(app: Paperboy, _key: CanRead, delivery_id: Id) -> DeliveryDetai
     return DeliveryDetail(**row.model_dump(), digest=asdict(restored[0].digest) if restored else {})
 
 
-@router.post("/{delivery_id}/release", responses=problems.responses(404, 409))
-def release_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: Id) -> DeliveryOut:
+@router.post("/{delivery_id}/resend", responses=problems.responses(404, 409))
+def resend_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: Id) -> DeliveryOut:
     """Send an uncertain mail again, with the same Message-ID and the same bytes.
 
     It was in flight when the sender or the relay failed, so the subscriber may already have it.
     """
     with app.db.write() as session:
         ledger.resend(session, delivery_id, now)
-        audit_log.record(session, key.name, "delivery.release", delivery_id, now)
+        audit_log.record(session, key.name, "delivery.resend", delivery_id, now)
         return _to_out(session.get_one(Delivery, delivery_id))
 
 

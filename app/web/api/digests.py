@@ -63,7 +63,7 @@ class PreviewRequest(BaseModel):
     day: Day | None = Field(default=None, description="As on this day. Default: today.")
     min_papers: Integer = Field(default=1, ge=1, le=subscribers.MAX_PAPERS)
     max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
-    beyond: Annotated[int, Field(ge=0, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
+    max_trending: Annotated[int, Field(ge=0, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
         default=None,
         description="Maximum number of trending papers beyond the interests. Default: the installation's.",
     )
@@ -111,9 +111,9 @@ class Recipient(BaseModel):
 class Outcome(BaseModel):
     """The relay's response to a test digest."""
 
-    verdict: SendOutcome = Field(examples=[SendOutcome.ACCEPTED])
+    outcome: SendOutcome = Field(examples=[SendOutcome.ACCEPTED])
     code: int | None = Field(examples=[250])
-    answer: str = Field(examples=["2.0.0 Ok: queued"])
+    reply: str = Field(examples=["2.0.0 Ok: queued"])
 
 
 @router.post("/previews")
@@ -123,7 +123,7 @@ def preview(app: Paperboy, _key: CanRead, now: Now, body: PreviewRequest, _slot:
         interests=_to_interests(body.interests),
         min_papers=body.min_papers,
         max_papers=body.max_papers,
-        beyond=app.settings.default_beyond if body.beyond is None else body.beyond,
+        max_trending=app.settings.default_max_trending if body.max_trending is None else body.max_trending,
         muted=tuple(body.muted),
     )
     digest = pipeline.preview(app, subscribers.check(chosen), now, day=body.day)
@@ -189,7 +189,7 @@ def send_test(
         rate_limits.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
         audit_log.record(session, key.name, "digest.test", subscriber_id, now, to=to)
     result = pipeline.send_test(app, digest, to, now)
-    return Outcome(verdict=result.outcome, code=result.code, answer=result.text)
+    return Outcome(outcome=result.outcome, code=result.code, reply=result.text)
 
 
 def _to_interests(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:

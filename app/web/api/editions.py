@@ -38,7 +38,7 @@ class States(BaseModel):
     skipped: int
 
 
-class Balance(States):
+class ReconciliationOut(States):
     """Reconciliation of due digests with the ledger: due + surplus = all states + unplanned + missing.
 
     `due` is counted from the subscribers and their cadences, not from the ledger.
@@ -48,7 +48,7 @@ class Balance(States):
     unplanned: int = Field(description="Due, not in the ledger, and not planned yet.")
     missing: int = Field(description="Due, not in the ledger, although planning has passed them.")
     surplus: int = Field(description="In the ledger, although no subscriber was due.")
-    holds: bool = Field(description="Nothing is missing or surplus.")
+    consistent: bool = Field(description="Nothing is missing or surplus.")
 
 
 class PauseOut(BaseModel):
@@ -71,7 +71,7 @@ class Edition(BaseModel):
     """The digests of a local day, compared with who was due."""
 
     edition: str = Field(examples=["2026-11-20"])
-    balance: Balance
+    reconciliation: ReconciliationOut
     paused: PauseOut | None = None
 
 
@@ -88,7 +88,9 @@ class Sending(BaseModel):
 
     paused: bool
     pauses: list[PauseOut]
-    balance: Balance = Field(description="Of the editions of yesterday, today and tomorrow (UTC).")
+    reconciliation: ReconciliationOut = Field(
+        description="Of the editions of yesterday, today and tomorrow (UTC)."
+    )
     deliveries: States = Field(description="All mails of every kind in the ledger.")
     others: list[WaitingOut]
 
@@ -123,7 +125,7 @@ def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Editio
     if (is_expired or not counted.due) and not counted.states and not pauses:
         raise NotFound(f"no digest of the edition {edition} was ever due")
     paused = pauses[0] if pauses else None
-    return Edition(edition=edition, balance=_balance(counted), paused=paused)
+    return Edition(edition=edition, reconciliation=_balance(counted), paused=paused)
 
 
 @router.post("/editions/{edition}/pause", status_code=204)
@@ -164,7 +166,7 @@ def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
         mails = _states(ledger.totals(session))
     others = [WaitingOut(**group._asdict()) for group in waiting if group.kind is not MailKind.DIGEST]
     all_paused = any(pause.edition == ledger.ALL_EDITIONS for pause in pauses)
-    return Sending(paused=all_paused, pauses=pauses, balance=balance, deliveries=mails, others=others)
+    return Sending(paused=all_paused, pauses=pauses, reconciliation=balance, deliveries=mails, others=others)
 
 
 @router.post("/sending/pause", status_code=204)
@@ -192,8 +194,8 @@ def _resume_sending(app: Paperboy, actor: str, now: datetime, edition: str) -> N
         audit_log.record(session, actor, "sending.resume", edition, now)
 
 
-def _balance(counted: reconciliation.Reconciliation) -> Balance:
-    return Balance.model_validate(counted.as_dict())
+def _balance(counted: reconciliation.Reconciliation) -> ReconciliationOut:
+    return ReconciliationOut.model_validate(counted.as_dict())
 
 
 def _states(counted: Mapping[DeliveryState, int]) -> States:

@@ -23,7 +23,7 @@ class ModelOut(BaseModel):
     """A model, without its parameters."""
 
     id: int = Field(examples=[7])
-    fitted_at: datetime
+    trained_at: datetime
     papers: int = Field(description="Papers in the archive that it was trained on.", examples=[12_480])
     size: int = Field(description="Bytes.", examples=[1_840_000])
     fault: str = Field(examples=[""], description="Why it is not used: corrupt, or of another format.")
@@ -73,7 +73,7 @@ def _list(app: Application) -> ModelList:
 def _to_out(version: ModelVersion) -> ModelOut:
     return ModelOut(
         id=version.id,
-        fitted_at=version.fitted_at,
+        trained_at=version.trained_at,
         papers=version.archive.papers,
         size=version.size,
         fault=version.fault,

@@ -71,8 +71,8 @@ class MergeOut(BaseModel):
     """Two rows that were merged as one paper."""
 
     id: int
-    kept_id: int
-    kept_title: str
+    survivor_id: int
+    survivor_title: str
     absorbed_id: int
     absorbed_title: str
     reason: str = Field(examples=["the same title"])
@@ -121,7 +121,7 @@ def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
         if not views:
             raise NotFound(f"there is no paper {paper_id}")
         row = session.get_one(Paper, views[0].id)
-        absorbed = select(Merge).where(Merge.kept_id == row.id).order_by(col(Merge.id))
+        absorbed = select(Merge).where(Merge.survivor_id == row.id).order_by(col(Merge.id))
         return PaperDetail(
             **_to_out(views[0]).model_dump(),
             doi=row.doi or "",
@@ -180,9 +180,11 @@ def _votes(session: Session, paper_id: int) -> list[VotesOut]:
 
 
 def _merges(session: Session, rows: Sequence[Merge]) -> list[MergeOut]:
-    ids = {paper_id for row in rows for paper_id in (row.kept_id, row.absorbed_id)}
+    ids = {paper_id for row in rows for paper_id in (row.survivor_id, row.absorbed_id)}
     titles = dict(session.exec(select(Paper.id, Paper.title).where(col(Paper.id).in_(ids))).all())
     return [
-        MergeOut(kept_title=titles[row.kept_id], absorbed_title=titles[row.absorbed_id], **row.model_dump())
+        MergeOut(
+            survivor_title=titles[row.survivor_id], absorbed_title=titles[row.absorbed_id], **row.model_dump()
+        )
         for row in rows
     ]

@@ -64,7 +64,7 @@ class PreferencesPatch(BaseModel):
     )
     max_papers: Integer | None = Field(default=None, examples=[10])
     when_empty: EmptyDigestPolicy | None = None
-    beyond: Integer | None = Field(
+    max_trending: Integer | None = Field(
         default=None, examples=[3], description="Maximum number of trending papers beyond the interests."
     )
     muted: list[Text] | None = Field(
@@ -113,7 +113,7 @@ class SubscriberOut(BaseModel):
     min_papers: int
     max_papers: int
     when_empty: EmptyDigestPolicy
-    beyond: int
+    max_trending: int
     muted: list[str]
     interests: list[InterestIn]
     next_due_at: datetime | None
@@ -125,7 +125,7 @@ class SubscriberOut(BaseModel):
     ended_at: datetime | None
 
 
-class OpinionOut(BaseModel):
+class FeedbackOut(BaseModel):
     """A subscriber's feedback on a paper."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -139,7 +139,7 @@ class SubscriberDetail(SubscriberOut):
     """A subscriber with their feedback on papers, newest first."""
 
     ignored_authors: list[str] = Field(description="Authors of liked papers who do not count as liked.")
-    opinions: list[OpinionOut]
+    feedback: list[FeedbackOut]
 
 
 class Pausing(BaseModel):
@@ -183,7 +183,7 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
     """
     settings = app.settings
     defaults = Preferences(
-        hour=settings.default_hour, zone=settings.default_zone, beyond=settings.default_beyond
+        hour=settings.default_hour, zone=settings.default_zone, max_trending=settings.default_max_trending
     )
     add = subscribers.add if Scope.SEND in key.scopes else subscribers.invite
     with app.db.write() as session:
@@ -201,9 +201,10 @@ def get_subscriber(app: Paperboy, _key: CanRead, subscriber_id: Id) -> Subscribe
         reader = subscribers.get(session, subscriber_id)
         feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
         response = _to_out(session, [reader])[0]
-    opinions = [OpinionOut.model_validate(item) for item in feedback]
     return SubscriberDetail(
-        **response.model_dump(), ignored_authors=reader.ignored_authors, opinions=opinions
+        **response.model_dump(),
+        ignored_authors=reader.ignored_authors,
+        feedback=[FeedbackOut.model_validate(item) for item in feedback],
     )
 
 
@@ -260,13 +261,13 @@ def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> 
     return NewLinks(delivery_id=delivery_id)
 
 
-@router.delete("/{subscriber_id}/opinions", status_code=204, responses=problems.responses(404))
+@router.delete("/{subscriber_id}/feedback", status_code=204, responses=problems.responses(404))
 def forget_feedback(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> None:
     """Delete a subscriber's feedback and the papers they pasted."""
     with app.db.write() as session:
         subscribers.get(session, subscriber_id)
         subscribers.forget_feedback(session, subscriber_id)
-        audit_log.record(session, key.name, "subscriber.forget", subscriber_id, now)
+        audit_log.record(session, key.name, "subscriber.delete_feedback", subscriber_id, now)
 
 
 @router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404))

@@ -48,12 +48,12 @@ class FeedbackAction(StrEnum):
 # --- the links of a digest
 
 
-@router.get("/opinion/{token}/{link}/{paper}")
+@router.get("/feedback/{token}/{link}/{paper}")
 def ask_feedback(request: Request, grant: FeedbackLink, link: FeedbackAction, paper: Paper) -> Response:
     return _feedback_page(request, grant, link, paper)
 
 
-@router.post("/opinion/{token}/{link}/{paper}")
+@router.post("/feedback/{token}/{link}/{paper}")
 def give_feedback(
     request: Request, grant: FeedbackLink, link: FeedbackAction, paper: Paper, action: Text = ""
 ) -> Response:
@@ -104,7 +104,7 @@ def list_feedback(
     return page(
         request, "feedback_list.html", token=request.path_params["token"], of=of, other=len(other),
         total=len(listed), known=overview, number=number, pages=pages, first=first + 1,
-        opinions=listed[first : first + PAPERS_PER_PAGE], message=feedback_overview.MESSAGES.get(said, ""),
+        entries=listed[first : first + PAPERS_PER_PAGE], message=feedback_overview.MESSAGES.get(said, ""),
     )  # fmt: skip
 
 

@@ -55,9 +55,9 @@ def sign_up_form(
 ) -> PreferencesForm:
     rows = forms.interest_rows(interest)
     empty = EmptyDigestPolicy.SKIP if rows else EmptyDigestPolicy.TRENDING
-    beyond = str(request.app.state.paperboy.settings.default_beyond)
+    max_trending = str(request.app.state.paperboy.settings.default_max_trending)
     return PreferencesForm(
-        email, rows, cadence, weekday, hour, zone, when_empty=empty, beyond=beyond, liked=liked
+        email, rows, cadence, weekday, hour, zone, when_empty=empty, max_trending=max_trending, liked=liked
     )
 
 

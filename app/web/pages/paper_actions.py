@@ -32,12 +32,12 @@ PaperId = Annotated[int, Path(ge=0, lt=2**31)]  # as large as a paper's id can b
 # --- mute a word
 
 
-@router.get("/opinion/{token}/mute/{paper}")
+@router.get("/feedback/{token}/mute/{paper}")
 def ask_mute(request: Request, grant: FeedbackLink, paper: PaperId) -> Response:
     return _mute_page(request, grant, paper)
 
 
-@router.post("/opinion/{token}/mute/{paper}")
+@router.post("/feedback/{token}/mute/{paper}")
 def mute(
     request: Request,
     grant: FeedbackLink,
@@ -73,12 +73,12 @@ def _mute_page(request: Request, grant: Grant, number: int, *, status: int = 200
 # --- follow an author
 
 
-@router.get("/opinion/{token}/follow/{paper}")
+@router.get("/feedback/{token}/follow/{paper}")
 def ask_follow(request: Request, grant: FeedbackLink, paper: PaperId) -> Response:
     return _follow_page(request, grant, paper)
 
 
-@router.post("/opinion/{token}/follow/{paper}")
+@router.post("/feedback/{token}/follow/{paper}")
 def follow(
     request: Request, grant: FeedbackLink, paper: PaperId, author: Text = "", action: Text = ""
 ) -> Response:

@@ -202,12 +202,12 @@ def preferences_form(
     min_papers: Text = "",
     max_papers: Text = "",
     when_empty: Text = "",
-    beyond: Text = "",
+    max_trending: Text = "",
     muted: Text = "",
     had: Texts = [],  # noqa: B006
 ) -> PreferencesForm:
     rows, muted = forms.interest_rows(interest, weight, quota), forms.non_empty_lines(muted)
-    chosen = (cadence, weekday, hour, zone, min_papers, max_papers, when_empty, beyond, muted)
+    chosen = (cadence, weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, muted)
     return PreferencesForm("", rows, *chosen, original_texts=tuple(had))
 
 

@@ -44,7 +44,7 @@ document.addEventListener("htmx:afterSwap", () => {
     unmarked(field);
     if (problem) marked(field, line, "interests." + place, problem);
   });
-  for (const name of ["min_papers", "max_papers", "beyond", "muted"]) {
+  for (const name of ["min_papers", "max_papers", "max_trending", "muted"]) {
     const field = document.getElementById(name);
     const problem = said.find((one) => one.dataset.field === name);
     document.getElementById("problem-" + name)?.remove();

@@ -67,7 +67,7 @@ def queue(
 def rows(app: Application) -> dict[str, Delivery]:
     """Each reader's delivery, by the name before the @, after checking that the ledger balances."""
     with app.db.read() as session:
-        assert reconciliation.reconcile(session, NOON, "2026-11-20").holds
+        assert reconciliation.reconcile(session, NOON, "2026-11-20").is_consistent
         readers = {reader.id: reader.email.partition("@")[0] for reader in session.exec(select(Subscriber))}
         return {readers[one.subscriber_id]: one for one in session.exec(select(Delivery))}
 

@@ -59,11 +59,11 @@ def test_an_edition_balances(planned: int, call: Call) -> None:
     (listed,) = call("GET", "/editions").json()["items"]
     assert (listed["edition"], listed["digests"]["pending"]) == ("2026-11-20", 1)
     edition = call("GET", "/editions/2026-11-20").json()
-    balance = edition["balance"]
-    assert (balance["due"], balance["pending"], balance["skipped"], balance["holds"]) == (2, 1, 1, True)
+    balance = edition["reconciliation"]
+    assert (balance["due"], balance["pending"], balance["skipped"], balance["consistent"]) == (2, 1, 1, True)
     assert {**balance, **listed["digests"]} == balance
     assert call("GET", "/editions/2026-11-19").status_code == 404
-    assert call("GET", "/sending").json()["balance"] == balance
+    assert call("GET", "/sending").json()["reconciliation"] == balance
 
 
 def test_other_mails_that_wait_are_counted_beside_the_balance(
@@ -74,7 +74,7 @@ def test_other_mails_that_wait_are_counted_beside_the_balance(
         wanted = Preferences(interests=(Interest("agents"),))
         subscribers.sign_up(session, SignUp("carol@example.org", wanted), "192.0.2.1", NOW)
     told = call("GET", "/sending").json()
-    assert told["balance"]["due"] == 2
+    assert told["reconciliation"]["due"] == 2
     at = told["others"][0].pop("next_attempt_at")
     assert (told["others"], at) == ([{"kind": "confirm", "mails": 1}], "2026-11-20T09:30:00Z")
 
@@ -121,7 +121,9 @@ def test_a_cancelled_edition_does_not_leave(
     """It says so, its papers are free for the next digest, and to cancel it twice changes nothing."""
     for _ in range(2):
         edition = call("POST", "/editions/2026-11-20/cancel", scope=Scope.SEND).json()
-        assert edition["balance"] | {"pending": 0, "skipped": 2, "holds": True} == edition["balance"]
+        assert (
+            edition["reconciliation"] | {"pending": 0, "skipped": 2, "consistent": True} == edition["reconciliation"]
+        )
     shown = call("GET", f"/deliveries/{planned}").json()
     assert (shown["state"], shown["reason"]) == ("skipped", "cancelled by an operator")
     with app.db.write() as session:
@@ -140,14 +142,14 @@ def test_a_pause_needs_a_reason(call: Call) -> None:
 
 def test_an_uncertain_mail_is_released(app: Application, planned: int, call: Call) -> None:
     """Held, because nobody knows whether it arrived; the operator decides."""
-    refused = call("POST", f"/deliveries/{planned}/release", scope=Scope.SEND)
+    refused = call("POST", f"/deliveries/{planned}/resend", scope=Scope.SEND)
     assert refused.status_code == 409
     put(app, planned, state=DeliveryState.UNCERTAIN, next_attempt_at=None)
-    released = call("POST", f"/deliveries/{planned}/release", scope=Scope.SEND).json()
+    released = call("POST", f"/deliveries/{planned}/resend", scope=Scope.SEND).json()
     assert (released["state"], released["next_attempt_at"]) == ("uncertain", "2026-11-20T09:30:00Z")
     with app.db.write() as session:
         assert ledger.claim(session, owner="test", now=NOW) == [planned]
-    assert call("POST", "/deliveries/99/release", scope=Scope.SEND).status_code == 404
+    assert call("POST", "/deliveries/99/resend", scope=Scope.SEND).status_code == 404
 
 
 def test_suppressions_are_asked_for_by_address_and_lifted_with_a_reason(

@@ -51,8 +51,8 @@ def test_a_preview_takes_what_a_reader_may_choose(shelf: dict[str, int], call: C
     assert AGENTS not in titles(shown(muted=["author:nobody", "agents"]))
     assert "at least 3 papers" in shown(min_papers=3)["skipped"]
     assert shown(muted=["the"])["errors"][0]["pointer"] == "/body/muted"
-    assert shown(beyond=31)["errors"][0]["pointer"] == "/body/beyond"
-    assert shown(beyond=30)["skipped"] is None
+    assert shown(max_trending=31)["errors"][0]["pointer"] == "/body/max_trending"
+    assert shown(max_trending=30)["skipped"] is None
 
 
 @pytest.mark.parametrize("text", ["", "?!", "x" * 400])
@@ -105,7 +105,7 @@ def test_a_test_goes_to_the_given_address_only(
     """The reader's digest stays due, and the links in the test are nobody's."""
     path = f"/subscribers/{alice}/test-send"
     sent = call("POST", path, scope=Scope.SEND, json={"to": "me@example.org"})
-    assert sent.json()["verdict"] == "accepted", sent.text
+    assert sent.json()["outcome"] == "accepted", sent.text
     (mail,) = mail_server.messages
     assert mail.recipient == "me@example.org"
     assert AGENTS in mail.parsed().get_body(("plain",)).get_content()
@@ -120,7 +120,7 @@ def test_a_refused_test_says_what_the_relay_said(
     """That is what a test is for."""
     mail_server.reply("rcpt", "550 5.1.1 no such user")
     sent = call("POST", f"/subscribers/{alice}/test-send", scope=Scope.SEND, json={"to": "me@example.org"})
-    assert (sent.json()["verdict"], sent.json()["code"]) == ("hard", 550)
+    assert (sent.json()["outcome"], sent.json()["code"]) == ("hard_bounce", 550)
 
 
 def test_tests_are_limited(alice: int, shelf: dict[str, int], call: Call, mail_server: MailServer) -> None:
@@ -225,8 +225,8 @@ def test_what_the_last_days_would_have_brought(shelf: dict[str, int], call: Call
     assert (titles(today), today["edition"], today["considered"]) == ([AGENTS], "2026-11-20", 2)
     earlier = call("POST", "/backtests", scope=Scope.READ, json=wanted | {"at": "2026-11-20T01:00:00+14:00"})
     assert [day["edition"] for day in earlier.json()["items"]] == ["2026-11-18", "2026-11-19"]
-    beyond = call("POST", "/backtests", scope=Scope.READ, json=wanted | {"at": "1900-01-01T00:00:00Z"})
-    assert (beyond.status_code, beyond.json()["errors"][0]["pointer"]) == (422, "/body/at")
+    too_early = call("POST", "/backtests", scope=Scope.READ, json=wanted | {"at": "1900-01-01T00:00:00Z"})
+    assert (too_early.status_code, too_early.json()["errors"][0]["pointer"]) == (422, "/body/at")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_corrupt_model_is_shown_as_such(app: Application, call: Call) -> None:
     with app.db.write() as session:
         session.add(
             TrainedModel(
-                fitted_at=NOW, papers=1, newest_id=1, changed_at=NOW, sha256="", size=4, data=b"torn"
+                trained_at=NOW, papers=1, newest_id=1, changed_at=NOW, sha256="", size=4, data=b"torn"
             )
         )
     newest, before = call("GET", "/models").json()["items"]

@@ -78,9 +78,9 @@ def test_a_merge_is_shown_and_undone(
     """One paper becomes two again, each with what was seen of it."""
     (merge,) = call("GET", "/merges?undone=false").json()["items"]
     assert merge["id"] == merge_id
-    for paper_id in (merge["kept_id"], merge["absorbed_id"]):
+    for paper_id in (merge["survivor_id"], merge["absorbed_id"]):
         shown = call("GET", f"/papers/{paper_id}").json()
-        assert (shown["id"], shown["arxiv_id"]) == (merge["kept_id"], "2511.01234")
+        assert (shown["id"], shown["arxiv_id"]) == (merge["survivor_id"], "2511.01234")
         assert [each["id"] for each in shown["merges"]] == [merge_id]
     assert len(call("GET", "/papers?arxiv_id=2511.01234").json()["items"]) == 1
     undone = call("POST", f"/merges/{merge_id}/undo").json()
@@ -195,15 +195,15 @@ def test_changes_are_found_by_who_and_what(call: Call) -> None:
     """Whoever wonders why a source is silent finds out who paused it."""
     source_id = call("POST", "/sources", json=FEED).json()["id"]
     call("POST", f"/sources/{source_id}/pause")
-    paused, added = call("GET", "/changes").json()["items"]
+    paused, added = call("GET", "/audit-log").json()["items"]
     assert (paused["action"], paused["actor"], paused["subject"]) == (
         "source.pause",
         "write key",
         FEED["name"],
     )
     assert added["detail"] == {"kind": "feed"}
-    assert call("GET", "/changes?action=source.add&actor=write+key").json()["items"] == [added]
-    assert call("GET", "/changes?actor=nobody").json()["items"] == []
+    assert call("GET", "/audit-log?action=source.add&actor=write+key").json()["items"] == [added]
+    assert call("GET", "/audit-log?actor=nobody").json()["items"] == []
 
 
 def test_no_key_lets_a_feed_lead_inside(call: Call) -> None:

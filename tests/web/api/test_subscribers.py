@@ -39,7 +39,7 @@ def test_a_reader_is_added_and_active_at_once(app: Application, call: Call) -> N
         10,
     )
     assert bob["interests"] == [{"text": '"video generation" -game', "weight": 1.0, "quota": 3}]
-    assert (bob["beyond"], bob["muted"]) == (3, [])
+    assert (bob["max_trending"], bob["muted"]) == (3, [])
     assert bob["next_due_at"] == "2026-11-21T06:00:00Z"
     with app.db.read() as session:
         row = session.exec(select(AuditEntry)).one()
@@ -67,7 +67,7 @@ def test_the_same_reader_is_not_added_twice(call: Call) -> None:
         ({"interests": [{"text": "?!"}]}, "/body/interests/0"),
         ({"interests": [{"text": "a" * 10_000}]}, "/body/interests/0/text"),
         ({"min_papers": 9, "max_papers": 3}, "/body/min_papers"),
-        ({"beyond": 31}, "/body/beyond"),
+        ({"max_trending": 31}, "/body/max_trending"),
         ({"muted": ["of the"]}, "/body/muted"),
         ({"consent": ""}, "/body/consent"),
         ({"colour": "red"}, "/body/colour"),
@@ -98,12 +98,12 @@ def test_changing_one_thing_leaves_the_others(alice: int, call: Call) -> None:
     assert [each["text"] for each in changed["interests"]] == ["language agents"]
     changed = call("PATCH", f"/subscribers/{alice}", json={"interests": [{"text": "robots", "weight": 2}]})
     assert changed.json()["interests"] == [{"text": "robots", "weight": 2.0, "quota": None}]
-    changed = call("PATCH", f"/subscribers/{alice}", json={"muted": ["games"], "beyond": 5})
-    assert (changed.json()["muted"], changed.json()["beyond"]) == (["games"], 5)
+    changed = call("PATCH", f"/subscribers/{alice}", json={"muted": ["games"], "max_trending": 5})
+    assert (changed.json()["muted"], changed.json()["max_trending"]) == (["games"], 5)
     changed = call("PATCH", f"/subscribers/{alice}", json={"muted": []})
-    assert (changed.json()["muted"], changed.json()["beyond"]) == ([], 5)
+    assert (changed.json()["muted"], changed.json()["max_trending"]) == ([], 5)
     assert call("GET", f"/subscribers/{alice}").json() == changed.json() | {
-        "opinions": [],
+        "feedback": [],
         "ignored_authors": [],
     }
 
@@ -187,15 +187,15 @@ def test_what_a_reader_said_is_shown_and_forgotten(
         subscribers.set_feedback(session, alice, paper, False, NOW)
         subscribers.ignore_author(session, alice, "Ada Lovelace")
     shown = call("GET", f"/subscribers/{alice}").json()
-    said = shown["opinions"]
+    said = shown["feedback"]
     assert shown["ignored_authors"] == ["Ada Lovelace"]
     assert said[0] == {"title": title, "liked": False, "at": "2026-11-20T09:30:00Z", "paper_id": paper}
     assert [(each["title"], each["paper_id"]) for each in said[1:]] == [("A Paper of Her Own", None)]
     for _ in range(2):
-        assert call("DELETE", f"/subscribers/{alice}/opinions").status_code == 204
-    assert call("GET", f"/subscribers/{alice}").json()["opinions"] == []
-    assert audited()[0] == ("write key", "subscriber.forget", str(alice))
-    assert call("DELETE", "/subscribers/4711/opinions").status_code == 404
+        assert call("DELETE", f"/subscribers/{alice}/feedback").status_code == 204
+    assert call("GET", f"/subscribers/{alice}").json()["feedback"] == []
+    assert audited()[0] == ("write key", "subscriber.delete_feedback", str(alice))
+    assert call("DELETE", "/subscribers/4711/feedback").status_code == 404
 
 
 def test_interests_are_counted_over_active_readers(app: Application, alice: int, call: Call) -> None:

@@ -270,8 +270,8 @@ def test_what_was_found_comes_in_pages(app: Application, client: TestClient) -> 
     last = client.get("/search?page=3").text
     assert last.count("<article>") == 5
     assert 'rel="next"' not in last
-    beyond = client.get("/search?page=9").text
-    assert "There are only 3 pages." in beyond
+    past_the_end = client.get("/search?page=9").text
+    assert "There are only 3 pages." in past_the_end
     assert client.get("/search?page=x").text.count("<article>") == 20
 
 

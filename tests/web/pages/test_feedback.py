@@ -60,7 +60,7 @@ def bob(app: Application) -> int:
 def said_by(app: Application, reader: int) -> dict[str, bool]:
     with app.db.read() as session:
         said = subscribers.feedback_for_ranking(session, [reader]).get(reader, ())
-    return {opinion.title: opinion.liked for opinion in said}
+    return {entry.title: entry.liked for entry in said}
 
 
 def like(app: Application, reader: int, *paper_ids: int, liked: bool = True) -> None:
@@ -69,7 +69,7 @@ def like(app: Application, reader: int, *paper_ids: int, liked: bool = True) -> 
             subscribers.set_feedback(session, reader, paper_id, liked, clock.utcnow())
 
 
-def opinion(link: Link, reader: int, wish: FeedbackAction, paper: int) -> str:
+def feedback_path(link: Link, reader: int, wish: FeedbackAction, paper: int) -> str:
     return link(Purpose.FEEDBACK, reader, argument=paper).replace("/like/", f"/{wish}/")
 
 
@@ -86,7 +86,7 @@ def test_a_click_is_recorded_by_its_button_alone(
     wish: FeedbackAction,
 ) -> None:
     """Opening the link shows the paper; the button records; twice is once; and it can be taken back."""
-    path = opinion(link, alice, wish, papers[0])
+    path = feedback_path(link, alice, wish, papers[0])
     for _ in range(2):
         asked = client.get(path).text
     assert "Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans" in asked
@@ -105,7 +105,7 @@ def test_a_second_link_changes_ones_mind(
     app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link
 ) -> None:
     """And a page that was left open takes back only what it had said itself."""
-    more, less = (opinion(link, alice, wish, papers[0]) for wish in FeedbackAction)
+    more, less = (feedback_path(link, alice, wish, papers[0]) for wish in FeedbackAction)
     client.post(more)
     assert "You previously asked for more like this" in client.get(less).text
     client.post(less)
@@ -119,18 +119,18 @@ def test_a_link_speaks_for_one_reader(
 ) -> None:
     """A forwarded mail does not name its reader, and its link leads to no page of theirs."""
     like(app, bob, *papers)
-    answer = client.post(opinion(link, alice, FeedbackAction.MORE, papers[0]))
+    answer = client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[0]))
     assert ALICE not in answer.text
     assert "/preferences/" not in answer.text
     assert said_by(app, alice) == {TITLE: True}
-    client.post(opinion(link, alice, FeedbackAction.MORE, papers[1]), data={"action": "undo"})
+    client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[1]), data={"action": "undo"})
     assert len(said_by(app, bob)) == 2
 
 
 def test_a_paper_that_is_gone_is_said_kindly(client: TestClient, alice: int, link: Link) -> None:
     """A good link over a paper that the archive does not have."""
     for method in ("GET", "POST"):
-        answer = client.request(method, opinion(link, alice, FeedbackAction.MORE, 4711))
+        answer = client.request(method, feedback_path(link, alice, FeedbackAction.MORE, 4711))
         assert answer.status_code == 404
         assert "no longer in the archive" in answer.text
 
@@ -154,11 +154,11 @@ def test_there_is_room_for_so_many(
 ) -> None:  # fmt: skip
     """Whoever holds a link cannot fill the shelves; to change one's mind needs no room."""
     monkeypatch.setattr(subscribers.feedback, "MAX_FEEDBACK", 1)
-    client.post(opinion(link, alice, FeedbackAction.MORE, papers[0]))
-    refused = client.post(opinion(link, alice, FeedbackAction.MORE, papers[1]))
+    client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[0]))
+    refused = client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[1]))
     assert refused.status_code == 422
     assert "please remove some first" in refused.text
-    assert client.post(opinion(link, alice, FeedbackAction.LESS, papers[0])).status_code == 200
+    assert client.post(feedback_path(link, alice, FeedbackAction.LESS, papers[0])).status_code == 200
     assert said_by(app, alice) == {TITLE: False}
 
 
@@ -317,7 +317,10 @@ def test_what_likes_wait_for_is_said_where_they_wait(
     app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
     """No page promises what a young archive cannot do, and none speaks of it once something was learned."""
-    preferences, more = link(Purpose.PREFERENCES, alice), opinion(link, alice, FeedbackAction.MORE, papers[0])
+    preferences, more = (
+        link(Purpose.PREFERENCES, alice),
+        feedback_path(link, alice, FeedbackAction.MORE, papers[0]),
+    )
     with app.db.write() as session:
         session.get_one(Subscriber, bob).state = SubscriberState.PENDING
     like(app, bob, papers[0])
@@ -341,7 +344,7 @@ def test_what_likes_wait_for_is_said_where_they_wait(
 def test_a_paste_does_not_tell_who_is_subscribed(
     app: Application, client: TestClient, alice: int, papers: tuple[int, int]
 ) -> None:
-    """The answer depends on the paste and the archive alone; an active reader's opinions stay."""
+    """The answer depends on the paste and the archive alone; an active reader’s feedback stays."""
     answers = {client.post("/subscribe", data={**FORM, "email": who, "liked": PASTE}).text
                for who in (ALICE, "new@example.org")}  # fmt: skip
     assert len(answers) == 1

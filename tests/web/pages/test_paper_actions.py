@@ -33,7 +33,7 @@ def chosen(app: Application, reader: int) -> Preferences:
 
 
 def card(link: Link, reader: int, wish: str, paper: int) -> str:
-    return f"/opinion/{link(Purpose.FEEDBACK, reader).split('/')[2]}/{wish}/{paper}"
+    return f"/feedback/{link(Purpose.FEEDBACK, reader).split('/')[2]}/{wish}/{paper}"
 
 
 def test_a_word_is_muted_by_its_button_alone(
@@ -141,12 +141,12 @@ def test_muted_words_and_what_trends_are_kept_in_the_preferences(
         "interest": "agents", "cadence": "daily", "hour": "8", "zone": "UTC", "when_empty": "skip",
         "min_papers": "1", "max_papers": "10",
     }  # fmt: skip
-    client.post(path, data={**form, "beyond": "4", "muted": "block chain\r\n\r\ncat:cs.CR"})
-    assert (chosen(app, alice).beyond, chosen(app, alice).muted) == (4, ("block chain", "cat:cs.CR"))
+    client.post(path, data={**form, "max_trending": "4", "muted": "block chain\r\n\r\ncat:cs.CR"})
+    assert (chosen(app, alice).max_trending, chosen(app, alice).muted) == (4, ("block chain", "cat:cs.CR"))
     assert ">\nblock chain\ncat:cs.CR</textarea>" in client.get(path).text
-    wrong = client.post(path, data={**form, "beyond": "many", "muted": "the"})
+    wrong = client.post(path, data={**form, "max_trending": "many", "muted": "the"})
     assert wrong.status_code == 422
     assert "Choose a number from 0, for none, to 30." in wrong.text
     assert "“the” cannot be muted. Choose a more specific word." in wrong.text
     assert 'value="many"' in wrong.text
-    assert chosen(app, alice).beyond == 4
+    assert chosen(app, alice).max_trending == 4

@@ -37,7 +37,7 @@ WITH_BUTTON = [purpose for purpose in PURPOSES if purpose not in READ_ONLY]
 PREFERENCES = {
     "interest": ["world models", "diffusion models", ""], "weight": ["2", "1", "1"], "quota": ["4", "", ""],
     "cadence": "weekdays", "weekday": "0", "hour": "19", "zone": "Asia/Tokyo", "min_papers": "2",
-    "max_papers": "7", "beyond": "2",
+    "max_papers": "7", "max_trending": "2",
     "when_empty": "trending",
 }  # fmt: skip
 
@@ -329,7 +329,7 @@ def test_preferences_are_shown_and_saved(
         ("min_papers", "8", "min_papers"),
         ("max_papers", "lots", "max_papers"),
         ("max_papers", "", "max_papers"),
-        ("beyond", "", "beyond"),
+        ("max_trending", "", "max_trending"),
         ("interest", ["fine", "…"], "interests.1"),
         ("interest", ["y" * 10_000], "interests.0"),
         ("weight", ["nan"], "interests.0"),
