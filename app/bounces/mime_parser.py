@@ -84,8 +84,8 @@ class _Parser:
         headers, body = _split(text)
         content_type = next(iter(headers.get("content-type", ())), "")
         kind = "".join(re.split(r"[;\s]", content_type.strip().lower(), maxsplit=1)[:1]) or "text/plain"
-        found = reversed(_PARAMETER.findall(content_type))
-        parameters = {name.lower(): (quoted or bare).strip() for name, quoted, bare in found}
+        matches = reversed(_PARAMETER.findall(content_type))
+        parameters = {name.lower(): (quoted or bare).strip() for name, quoted, bare in matches}
         inner: tuple[Part, ...] = ()
         if kind.startswith("multipart/") and depth:
             boundary = parameters.get("boundary", "").encode("utf-8", "replace")
