@@ -22,6 +22,7 @@ from app.links import LinkSigner
 from app.storage.database import insert_or_ignore
 from app.storage.models import Delivery, DeliveryState, Event, Subscriber
 from app.storage.models import SubscriberState as State
+from app.subscribers import repository
 from app.text import sanitize
 from app.types import SendOutcome, SendResult
 
@@ -129,11 +130,6 @@ def soft_bounces_since_success(session: Session, subscriber_id: int, now: dateti
     """Return when mails with soft bounces were due, since the last delivered mail or lifted suppression."""
     soft = select(col(Delivery.due_at)).join(Event, col(Event.delivery_id) == Delivery.id)
     soft = soft.where(Event.subscriber_id == subscriber_id, Event.kind == SOFT)
-    success = _last_success(session, subscriber_id, now)
-    return session.exec(soft.where(col(Delivery.due_at) > success) if success else soft).all()
-
-
-def _last_success(session: Session, subscriber_id: int, now: datetime) -> datetime | None:
     bounced = exists().where(col(Event.delivery_id) == Delivery.id, col(Event.kind).in_((HARD, SOFT)))
     delivered = select(func.max(Delivery.due_at)).where(
         Delivery.subscriber_id == subscriber_id,
@@ -142,8 +138,10 @@ def _last_success(session: Session, subscriber_id: int, now: datetime) -> dateti
         ~bounced,
     )
     lifted = select(func.max(Event.at)).where(Event.subscriber_id == subscriber_id, Event.kind == TRUSTED)
-    moments = (session.exec(delivered).one(), session.exec(lifted).one())
-    return max((at for at in moments if at), default=None)
+    for moment in (session.exec(delivered).one(), session.exec(lifted).one()):
+        if moment:
+            soft = soft.where(col(Delivery.due_at) > moment)
+    return session.exec(soft).all()
 
 
 def _record_event(
@@ -168,8 +166,7 @@ def _record_event(
 
 
 def _suppress_subscriber(session: Session, subscriber_id: int, reason: str, now: datetime) -> None:
-    query = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
-    subscriber = session.exec(query.execution_options(populate_existing=True)).one()
+    subscriber = repository.get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         return  # there is no address any more
     # The suppression outlives an erasure, so its reason must not contain an address.

@@ -108,17 +108,11 @@ def quoted_smtp_reply(text: str) -> str:
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if match := _SMTP_REPLY.search(line.strip()):
-            return " ".join(
-                [line.strip()[match.end() :], *_rest_of_paragraph(lines[number + 1 : number + 9])]
-            )
+            reply = [line.strip()[match.end() :]]
+            for following in lines[number + 1 : number + 9]:
+                # The next command of an SMTP transcript ends the reply, too.
+                if not following.strip() or following.lstrip().startswith((">>>", "In:", "---")):
+                    break
+                reply.append(following.strip())
+            return " ".join(reply)
     return ""
-
-
-def _rest_of_paragraph(lines: Sequence[str]) -> list[str]:
-    """Return the lines up to the end of the paragraph, or up to the next command of an SMTP transcript."""
-    rest = []
-    for line in lines:
-        if not line.strip() or line.lstrip().startswith((">>>", "In:", "---")):
-            break
-        rest.append(line.strip())
-    return rest

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from imap_tools import AND, BaseMailBox, ImapToolsError
 
 from app.bounces.mime_parser import MAX_BYTES
-from app.bounces.notices import one_line
+from app.bounces.notices import printable_line
 from app.errors import MailboxError
 
 REPLY_TIMEOUT = 30  # seconds, for each reply
@@ -36,7 +35,7 @@ class _Plain(imaplib.IMAP4):
 
     def open(self, *address: Any, **options: Any) -> None:
         super().open(*address, **options)
-        self._watch(self.sock)
+        Thread(target=self._watch, args=(self.sock,), name="mailbox", daemon=True).start()
 
 
 class _Tls(_Plain, imaplib.IMAP4_SSL):
@@ -79,17 +78,13 @@ class Mailbox:
             raise MailboxError(f"{self._url.hostname}: {_error_text(error)}") from None
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(MailboxError):  # the work is done
             self._do(lambda box: box.logout())
         self._close()
 
     def _watch(self, connection: socket.socket) -> None:
-        Thread(target=self._close_in_time, args=(connection,), name="mailbox", daemon=True).start()
-
-    def _close_in_time(self, connection: socket.socket) -> None:
+        """Close a connection when the service stops, or after MAX_SESSION. Runs in a thread of its own."""
         deadline = monotonic() + MAX_SESSION
         while not self._closed.wait(POLL_INTERVAL):
             if self._stopping.is_set() or monotonic() > deadline:
@@ -138,7 +133,7 @@ class Mailbox:
     def _command(self, command: str, *arguments: str) -> None:
         status, reply = self._do(lambda box: box.client.uid(command, *arguments))
         if status != "OK":
-            raise MailboxError(f"{self._url.hostname}: {command}: {one_line(str(reply), 300)}")
+            raise MailboxError(f"{self._url.hostname}: {command}: {printable_line(str(reply), 300)}")
 
     def _do(self, work: Callable[[BaseMailBox], Result]) -> Result:
         assert self._box is not None  # noqa: S101 - the mailbox is open
@@ -149,4 +144,4 @@ class Mailbox:
 
 
 def _error_text(error: Exception) -> str:
-    return one_line(str(error), 300) or type(error).__name__
+    return printable_line(str(error), 300) or type(error).__name__

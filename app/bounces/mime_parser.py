@@ -52,7 +52,10 @@ class Part:
     def text(self) -> str:
         """The body as plain text, at most MAX_TEXT characters."""
         decoded = _decode(self.body[: 4 * MAX_TEXT], self.parameters.get("charset", ""))[:MAX_TEXT]
-        return _html_to_text(decoded) if self.kind == "text/html" else decoded
+        if self.kind != "text/html":
+            return decoded
+        # The result is for searching only; it is not safe to show as HTML.
+        return characters.unescape_html(_TAG.sub(" ", _LINE_TAG.sub("\n", decoded)))
 
     def walk(self) -> Iterator[Part]:
         """Yield this part and all parts inside it, in order, without the parts of attached mails."""
@@ -79,15 +82,25 @@ class _Parser:
     def parse(self, text: bytes, depth: int) -> Part:
         self._left -= 1
         headers, body = _split(text)
-        kind, parameters = _content_type(next(iter(headers.get("content-type", ())), ""))
+        content_type = next(iter(headers.get("content-type", ())), "")
+        kind = "".join(re.split(r"[;\s]", content_type.strip().lower(), maxsplit=1)[:1]) or "text/plain"
+        matches = reversed(_PARAMETER.findall(content_type))
+        parameters = {name.lower(): (quoted or bare).strip() for name, quoted, bare in matches}
         inner: tuple[Part, ...] = ()
         if kind.startswith("multipart/") and depth:
-            boundary = parameters.get("boundary", "").encode("utf-8", "replace") or _guess_boundary(body)
+            boundary = parameters.get("boundary", "").encode("utf-8", "replace")
+            if not boundary:  # guess: the first line that looks like one
+                lines = (line.strip() for line in body[:10_000].split(b"\n"))
+                boundary = next((line[2:] for line in lines if line.startswith(b"--") and len(line) > 8), b"")
             inner = self._parse_all(_between(body, boundary), depth - 1) if boundary else ()
             # The boundary is missing: treat the body as text.
             kind, body = (kind, b"") if inner else ("text/plain", body)
         else:
-            body = _decode_transfer(body, next(iter(headers.get("content-transfer-encoding", ())), ""))
+            encoding = next(iter(headers.get("content-transfer-encoding", ())), "").strip().lower()
+            if encoding == "base64":
+                body = _base64(body).replace(b"\r\n", b"\n")
+            elif encoding == "quoted-printable":
+                body = quopri.decodestring(body)
             if kind in ("message/rfc822", "message/global") and depth:
                 inner = self._parse_all([body.lstrip(b"\n")], depth - 1)
         return Part(headers, body, inner, kind, parameters)
@@ -97,34 +110,27 @@ class _Parser:
 
 
 def _split(text: bytes) -> tuple[dict[str, list[str]], bytes]:
-    """Split a mail into headers and body. The first line that is not a header begins the body."""
+    """Split a mail into unfolded headers and body. The first line that is not a header begins the body."""
     if text.startswith(b"\n"):
         return {}, text[1:]
     head, _, body = text.partition(b"\n\n")
     lines = head.split(b"\n")
     headers: dict[str, list[str]] = {}
-    for number, (name, value) in enumerate(_fields(lines)):
-        if not name:
-            return headers, value + b"\n\n" + body
-        if number < MAX_HEADERS:
-            headers.setdefault(name, []).append(decode_words(value))
-    return headers, body
-
-
-def _fields(lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Yield unfolded headers. If a line is not a header, yield it and all following lines without a name."""
-    number = 0
+    number = count = 0
     while number < len(lines):
         match = _FIELD.fullmatch(lines[number])
         if not match:
-            yield "", b"\n".join(lines[number:])
-            return
+            return headers, b"\n".join(lines[number:]) + b"\n\n" + body
         value = [match[2]]
         number += 1
         while number < len(lines) and lines[number][:1] in (b" ", b"\t"):
             value.append(lines[number])
             number += 1
-        yield match[1].decode("ascii").lower(), b"".join(value)[:MAX_HEADER].strip()
+        count += 1
+        if count <= MAX_HEADERS:
+            decoded = decode_words(b"".join(value)[:MAX_HEADER].strip())
+            headers.setdefault(match[1].decode("ascii").lower(), []).append(decoded)
+    return headers, body
 
 
 def decode_words(value: bytes) -> str:
@@ -138,12 +144,6 @@ def _decode_word(match: re.Match[str]) -> str:
     if encoding == "b":
         return _decode(_base64(payload), charset)
     return _decode(quopri.decodestring(payload, header=True), charset)
-
-
-def _content_type(value: str) -> tuple[str, dict[str, str]]:
-    kind = "".join(re.split(r"[;\s]", value.strip().lower(), maxsplit=1)[:1]) or "text/plain"
-    parameters = _PARAMETER.findall(value)
-    return kind, {name.lower(): (quoted or bare).strip() for name, quoted, bare in reversed(parameters)}
 
 
 def _between(body: bytes, boundary: bytes) -> list[bytes]:
@@ -163,33 +163,15 @@ def _between(body: bytes, boundary: bytes) -> list[bytes]:
     return [b"\n".join(lines) for lines in sections]
 
 
-def _guess_boundary(body: bytes) -> bytes:
-    """Return the first line that looks like a boundary, for a Content-Type header without one."""
-    lines = (line.strip() for line in body[:10_000].split(b"\n"))
-    return next((line[2:] for line in lines if line.startswith(b"--") and len(line) > 8), b"")
-
-
-def _decode_transfer(body: bytes, encoding: str) -> bytes:
-    encoding = encoding.strip().lower()
-    if encoding == "base64":
-        return _base64(body).replace(b"\r\n", b"\n")
-    if encoding == "quoted-printable":
-        return quopri.decodestring(body)
-    return body
-
-
 def _base64(text: bytes) -> bytes:
     """Decode as much as possible: ignore stray characters and an incomplete end."""
     digits = re.sub(rb"[^A-Za-z0-9+/]", b"", text)
+    if len(digits) % 4 == 1:  # too few bits for another byte
+        digits = digits[:-1]
     try:
-        return binascii.a2b_base64(digits[: len(digits) // 4 * 4] + _padded_rest(digits))
+        return binascii.a2b_base64(digits + b"=" * (-len(digits) % 4))
     except binascii.Error:
         return b""
-
-
-def _padded_rest(digits: bytes) -> bytes:
-    rest = digits[len(digits) // 4 * 4 :]
-    return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
 
 
 def _decode(raw: bytes, charset: str) -> str:
@@ -199,8 +181,3 @@ def _decode(raw: bytes, charset: str) -> str:
         return raw.decode(charset, "replace")
     except (LookupError, ValueError):
         return raw.decode("utf-8", "replace")
-
-
-def _html_to_text(markup: str) -> str:
-    """Remove tags from HTML. The result is for searching only; it is not safe to show as HTML."""
-    return characters.unescape_html(_TAG.sub(" ", _LINE_TAG.sub("\n", markup)))

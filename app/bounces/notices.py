@@ -69,15 +69,26 @@ def parse(raw: bytes) -> tuple[Notice, ...]:
     """Parse a mail into one notice per recipient. A mail that is not a notice gives one of kind UNKNOWN."""
     mail = mime_parser.parse(raw)
     notices = _parse_mail(mail, 3) or (Notice(Kind.UNKNOWN),)
-    paths, message_id = tuple(dict.fromkeys(_return_paths(mail))), _message_id(mail)
+    returned = _returned_mail(mail)
+    message_id = _MESSAGE_ID.search(returned.header("message-id")) if returned else None
+
+    # First the addresses to which the notice was sent.
+    headers = [value for name in _RECIPIENT_HEADERS for value in mail.headers.get(name, ())]
+    headers += mail.headers.get("received", ())
+    for part in mail.walk():
+        if part.kind == _FEEDBACK:
+            headers += _fields(_field_text(part)).get("original-mail-from", ())
+    headers += returned.headers.get("return-path", ()) if returned else ()
+    paths = tuple(dict.fromkeys(path for header in headers for path in return_paths_in(header)))
+
     return tuple(
         replace(
             notice,
-            recipient=one_line(notice.recipient, 320),
-            diagnostic=one_line(notice.diagnostic, MAX_DIAGNOSTIC),
-            action=one_line(notice.action, 40),
+            recipient=printable_line(notice.recipient, 320),
+            diagnostic=printable_line(notice.diagnostic, MAX_DIAGNOSTIC),
+            action=printable_line(notice.action, 40),
             return_paths=paths,
-            message_id=message_id,
+            message_id=message_id[0] if message_id else "",
         )
         for notice in notices[: free_text.MAX_RECIPIENTS]
     )
@@ -129,6 +140,7 @@ def _complaint(feedback_type: str, recipient: str, text: str) -> Notice:
 
 
 _DELIVERED_ACTIONS = ("delivered", "relayed", "expanded", "deliverable")
+_RECIPIENT_FIELDS = ("final-recipient", "original-recipient", "x-actual-recipient")
 
 
 def _parse_delivery_report(mail: Part) -> tuple[Notice, ...]:
@@ -136,7 +148,13 @@ def _parse_delivery_report(mail: Part) -> tuple[Notice, ...]:
     reports = [part for part in mail.walk() if part.kind in _STATUS_KINDS]
     text = _readable_text(mail)
     sources = [_field_text(part) for part in reports] or [part.text for part in _readable_parts(mail)]
-    groups = [group for source in sources for group in _recipient_groups(source)]
+    # Each group of fields describes one recipient (RFC 3464, 2.3).
+    blocks = [_fields(block) for source in sources for block in re.split(r"\n[ \t]*\n", source)]
+    groups = [
+        fields
+        for fields in blocks
+        if fields.keys() & set(_RECIPIENT_FIELDS) and fields.keys() & {"action", "status", "diagnostic-code"}
+    ]
     several, limit = len(groups) > 1, _diagnostic_limit(len(groups))
     text_about = {}
     if several:
@@ -155,17 +173,8 @@ def _diagnostic_limit(recipients: int) -> int:
     return MAX_READ // min(max(recipients, 1), free_text.MAX_RECIPIENTS)
 
 
-def _recipient_groups(text: str) -> Iterator[dict[str, list[str]]]:
-    """Yield the groups of fields that describe one recipient each (RFC 3464, 2.3)."""
-    for block in re.split(r"\n[ \t]*\n", text):
-        fields = _fields(block)
-        recipient = {"final-recipient", "original-recipient", "x-actual-recipient"} & fields.keys()
-        if recipient and {"action", "status", "diagnostic-code"} & fields.keys():
-            yield fields
-
-
 def _recipient(group: dict[str, list[str]]) -> str:
-    for name in ("final-recipient", "original-recipient", "x-actual-recipient"):
+    for name in _RECIPIENT_FIELDS:
         for value in group.get(name, ()):
             if address := sanitize.EMAIL_ADDRESS.search(value.partition(";")[2] or value):
                 return address[0]
@@ -176,7 +185,14 @@ def _group_notice(group: dict[str, list[str]], recipient: str, context: str, lim
     """Make the notice of a group of fields. `context` is the free text about its recipient."""
     action = group.get("action", [""])[0].strip().lower().partition(" ")[0]
     status = responses.status_in(group.get("status", [""])[0])
-    diagnostic, own = _diagnostic(group, context)
+    # A diagnostic is the reporting server's own, or the reply of the next server that it quotes.
+    value = " ".join(group.get("diagnostic-code", []))
+    prefix = re.match(r"\s{0,20}([\w-]{1,20})\s{0,20};\s{0,20}", value)
+    diagnostic = value[prefix.end() :] if prefix else value
+    own = prefix[1].lower() != "smtp" if prefix else not value
+    if not re.search(r"[^\W\d]{3}", diagnostic):
+        diagnostic = free_text.quoted_smtp_reply(context)
+        own = own and not diagnostic
     diagnostic = diagnostic[:limit]
     if action in _DELIVERED_ACTIONS or (status.startswith("2.") and action != "failed"):
         return Notice(Kind.DELIVERED, recipient, status, Reason.DELIVERED, None, diagnostic, action)
@@ -190,18 +206,6 @@ def _group_notice(group: dict[str, list[str]], recipient: str, context: str, lim
     return Notice(
         kind, recipient, diagnosis.status or status, diagnosis.reason, diagnosis.hard, shown_text, action
     )
-
-
-def _diagnostic(group: dict[str, list[str]], context: str) -> tuple[str, bool]:
-    """Return the diagnostic, and whether it is the reporting server's own instead of a quoted reply."""
-    value = " ".join(group.get("diagnostic-code", []))
-    prefix = re.match(r"\s{0,20}([\w-]{1,20})\s{0,20};\s{0,20}", value)
-    diagnostic = value[prefix.end() :] if prefix else value
-    own = prefix[1].lower() != "smtp" if prefix else not value
-    if re.search(r"[^\W\d]{3}", diagnostic):
-        return diagnostic, own
-    quoted = free_text.quoted_smtp_reply(context)
-    return quoted, own and not quoted
 
 
 # --- automatic replies
@@ -262,18 +266,17 @@ def _parse_free_text(mail: Part) -> tuple[Notice, ...]:
     delayed = bool(_DELAYED.search(mail.header("subject")) or _ONLY_DELAYED.search(text))
     context = text if len(diagnostics) == 1 else ""  # otherwise it is about other recipients, too
     limit = _diagnostic_limit(len(diagnostics))
-    return tuple(
-        _free_text_notice(diagnostic.recipient, diagnostic.text[:limit], context, mail, delayed)
-        for diagnostic in diagnostics
-    )
-
-
-def _free_text_notice(recipient: str, text: str, context: str, mail: Part, delayed: bool) -> Notice:
-    reply = free_text.quoted_smtp_reply(text) or text
-    elsewhere = f"{text}\n{context}\n{mail.header('subject')}"
-    diagnosis = responses.diagnose(reply, elsewhere, delayed=delayed)
-    kind = Kind.DELAYED if delayed else Kind.BOUNCE
-    return Notice(kind, recipient, diagnosis.status, diagnosis.reason, diagnosis.hard, reply)
+    notices = []
+    for diagnostic in diagnostics:
+        about = diagnostic.text[:limit]
+        reply = free_text.quoted_smtp_reply(about) or about
+        elsewhere = f"{about}\n{context}\n{mail.header('subject')}"
+        diagnosis = responses.diagnose(reply, elsewhere, delayed=delayed)
+        kind = Kind.DELAYED if delayed else Kind.BOUNCE
+        notices.append(
+            Notice(kind, diagnostic.recipient, diagnosis.status, diagnosis.reason, diagnosis.hard, reply)
+        )
+    return tuple(notices)
 
 
 def _looks_like_a_notice(mail: Part, text: str) -> bool:
@@ -337,35 +340,16 @@ def _fields(text: str) -> dict[str, list[str]]:
     return fields
 
 
-def _return_paths(mail: Part) -> Iterator[str]:
-    """Yield addresses that look like our return paths, first those to which the notice was sent."""
-    texts = [value for name in _RECIPIENT_HEADERS for value in mail.headers.get(name, ())]
-    texts += mail.headers.get("received", ())
-    texts += [
-        value
-        for part in mail.walk()
-        if part.kind == _FEEDBACK
-        for value in _fields(_field_text(part)).get("original-mail-from", ())
-    ]
-    returned = _returned_mail(mail)
-    if returned:
-        texts += returned.headers.get("return-path", ())
-    for text in texts:
-        yield from return_paths_in(text)
-
-
 def return_paths_in(text: str) -> Iterator[str]:
     """Return addresses that look like our return paths. `LinkSigner` verifies them."""
     return (match[0] for match in _VERP.finditer(text))
 
 
-def _message_id(mail: Part) -> str:
-    returned = _returned_mail(mail)
-    match = _MESSAGE_ID.search(returned.header("message-id")) if returned else None
-    return match[0] if match else ""
+def printable_line(text: str, limit: int) -> str:
+    """Return untrusted text as one line of at most `limit` characters that a terminal or log can show.
 
-
-def one_line(text: str, limit: int) -> str:
-    """Return untrusted text as one line of at most `limit` characters, without control characters."""
+    Unlike `sanitize.one_line`, this normalises nothing, and each character that cannot be printed becomes a
+    space: joiners, private and unassigned characters as well.
+    """
     printable = "".join(char if char.isprintable() else " " for char in text[: 4 * limit])
     return " ".join(printable.split())[:limit]

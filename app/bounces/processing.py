@@ -87,22 +87,18 @@ def _open_sources(
     context: BounceContext, now: datetime, stack: ExitStack, errors: list[tuple[str, Exception]]
 ) -> Iterator[tuple[NoticeSource, Sequence[str]]]:
     """Yield each source with its pending mails. If one cannot be opened, add an error and try the other."""
-    for source in _configured_sources(context, now):
+    sources: list[AbstractContextManager[NoticeSource]] = []
+    if context.settings.bounce_mailbox:
+        sources.append(bounces.Mailbox(context.settings.bounce_mailbox, stopping=context.stopping))
+    if context.settings.bounce_folder:
+        sources.append(bounces.Folder(context.settings.bounce_folder, now))
+    for source in sources:
         try:
             opened = stack.enter_context(source)
             yield opened, opened.pending(MAX_MAILS)
         except (MailboxError, OSError) as error:
             if not context.stopping.is_set():  # stopping closes the connection
                 errors.append((getattr(source, "name", ""), error))
-
-
-def _configured_sources(
-    context: BounceContext, now: datetime
-) -> Iterator[AbstractContextManager[NoticeSource]]:
-    if context.settings.bounce_mailbox:
-        yield bounces.Mailbox(context.settings.bounce_mailbox, stopping=context.stopping)
-    if context.settings.bounce_folder:
-        yield bounces.Folder(context.settings.bounce_folder, now)
 
 
 def _process_source(
@@ -112,38 +108,28 @@ def _process_source(
     names: Sequence[str],
     run: job_runs.JobRunRecorder,
 ) -> None:
+    """Process mails in batches. After each, remove the processed mails, and set the others aside."""
     try:
         for start in range(0, len(names), BATCH_SIZE):
             if context.stopping.is_set():
                 return
-            _process_batch(context, now, source, names[start : start + BATCH_SIZE], run)
+            processed: list[str] = []
+            unprocessed: list[str] = []
+            for name in names[start : start + BATCH_SIZE]:
+                raw = source.fetch(name)
+                if raw is None:  # the next run tries again
+                    run.add({"unread": 1})
+                    run.reject([Rejection("the mail could not be fetched", detail=f"{source.name}: {name}")])
+                    continue
+                counts = _process_mail(context, raw, now, run)
+                recognised = not counts.keys() & {UNKNOWN, UNCLAIMED, "broken"}
+                (processed if recognised else unprocessed).append(name)
+                run.add({"mails": 1, **counts})
+            source.remove(processed)
+            source.set_aside(unprocessed)
     except (MailboxError, OSError) as error:
         if not context.stopping.is_set():
             run.fail(source.name, error)
-
-
-def _process_batch(
-    context: BounceContext,
-    now: datetime,
-    source: NoticeSource,
-    names: Sequence[str],
-    run: job_runs.JobRunRecorder,
-) -> None:
-    """Process each mail in its own transaction. Then remove the processed mails, and set the others aside."""
-    processed: list[str] = []
-    unprocessed: list[str] = []
-    for name in names:
-        raw = source.fetch(name)
-        if raw is None:  # the next run tries again
-            run.add({"unread": 1})
-            run.reject([Rejection("the mail could not be fetched", detail=f"{source.name}: {name}")])
-            continue
-        counts = _process_mail(context, raw, now, run)
-        recognised = not counts.keys() & {UNKNOWN, UNCLAIMED, "broken"}
-        (processed if recognised else unprocessed).append(name)
-        run.add({"mails": 1, **counts})
-    source.remove(processed)
-    source.set_aside(unprocessed)
 
 
 def _process_mail(
@@ -174,39 +160,34 @@ def apply(
             counts[outcome] += 1
             if outcome == UNCLAIMED:
                 diagnostic = sanitize.redact_addresses(f"{notice.diagnostic:.300}")
-                detail = f"{_masked(notice.recipient)}: {diagnostic}"
+                # Without the local part: the record of a run outlives a subscriber's erasure.
+                _, at, domain = notice.recipient.rpartition("@")
+                detail = f"{f'…@{domain}' if at else '…'}: {diagnostic}"
                 rejections.append(Rejection("no delivery matches the notice", detail=detail))
     return counts, rejections
-
-
-def _masked(address: str) -> str:
-    """Return an address without its local part: the record of a run outlives a subscriber's erasure."""
-    return f"…@{address.rpartition('@')[2]}" if "@" in address else "…"
 
 
 def _one_notice_per_delivery(
     session: Session, signer: LinkSigner, notices: Sequence[Notice]
 ) -> Iterator[tuple[Notice, BouncedDelivery | None]]:
-    """Yield notices without a delivery, then one notice for each delivery."""
-    by_delivery: dict[int, list[tuple[Notice, BouncedDelivery]]] = {}
+    """Yield notices without a delivery, then one notice for each delivery.
+
+    An address that forwards to several others can cause several notices for one mail. The notice about the
+    subscriber's own address is preferred, then soft ones.
+    """
+    preferred: dict[int, tuple[tuple[bool, bool], Notice, BouncedDelivery]] = {}
     for notice in notices:
         has_consequences = notice.kind not in _WITHOUT_CONSEQUENCES
         delivery = bounces.find_delivery(session, signer, notice) if has_consequences else None
         if delivery is None:
             yield notice, None
-        else:
-            by_delivery.setdefault(delivery.delivery_id, []).append((notice, delivery))
-    for candidates in by_delivery.values():
-        yield min(candidates, key=_precedence)
-
-
-def _precedence(candidate: tuple[Notice, BouncedDelivery]) -> tuple[bool, bool]:
-    """Prefer the notice about the subscriber's own address, then soft ones.
-
-    An address that forwards to several others can cause several notices for one mail.
-    """
-    notice, delivery = candidate
-    return notice.recipient.lower() != delivery.email.lower(), notice.hard is True
+            continue
+        order = (notice.recipient.lower() != delivery.email.lower(), notice.hard is True)
+        other = preferred.get(delivery.delivery_id)
+        if other is None or order < other[0]:
+            preferred[delivery.delivery_id] = (order, notice, delivery)
+    for _, notice, delivery in preferred.values():
+        yield notice, delivery
 
 
 def _apply_notice(session: Session, notice: Notice, delivery: BouncedDelivery | None, now: datetime) -> str:

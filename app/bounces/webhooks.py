@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from app.bounces import mime_parser, notices
-from app.bounces.notices import MAX_DIAGNOSTIC, Kind, Notice, one_line, return_paths_in
+from app.bounces.notices import MAX_DIAGNOSTIC, Kind, Notice, printable_line, return_paths_in
 from app.delivery.smtp import responses
 from app.delivery.smtp.responses import Reason
 
@@ -43,7 +43,7 @@ def sns_confirmation_url(payload: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     is_request = isinstance(event, dict) and event.get("Type") == "SubscriptionConfirmation"
-    return one_line(_text(event, "SubscribeURL"), 1000) if is_request else ""
+    return printable_line(_text(event, "SubscribeURL"), 1000) if is_request else ""
 
 
 def parse_mail(raw: bytes) -> tuple[Notice, ...]:
@@ -80,7 +80,10 @@ def _ses(payload: Any) -> Iterator[Notice]:
         payload = json.loads(payload["Message"]) if payload["Message"].lstrip().startswith("{") else {}
     for event in _objects(payload):
         mail = _object(event, "mail")
-        paths, message_id = (_text(mail, "source"),), _ses_message_id(mail)
+        headers = _objects(mail.get("headers"))
+        ids = (_text(header, "value") for header in headers if _text(header, "name").lower() == "message-id")
+        message_id = next(ids, "") or _text(_object(mail, "commonHeaders"), "messageId")
+        paths = (_text(mail, "source"),)
         kind = _text(event, "notificationType") or _text(event, "eventType")
         details = _object(event, kind[:1].lower() + kind[1:])
         if kind == "Bounce":
@@ -96,12 +99,6 @@ def _ses(payload: Any) -> Iterator[Notice]:
         elif kind == "Delivery":
             for address in _list(details.get("recipients")):
                 yield _delivered(str(address), _text(details, "smtpResponse"), paths, message_id)
-
-
-def _ses_message_id(mail: dict[str, Any]) -> str:
-    headers = _objects(mail.get("headers"))
-    values = (_text(header, "value") for header in headers if _text(header, "name").lower() == "message-id")
-    return next(values, "") or _text(_object(mail, "commonHeaders"), "messageId")
 
 
 _POSTMARK_HARD = {"HardBounce", "BadEmailAddress"}
@@ -210,10 +207,10 @@ def _notice(
 ) -> Notice:
     return Notice(
         kind,
-        one_line(recipient, 320),
-        diagnostic=one_line(diagnostic, MAX_DIAGNOSTIC),
+        printable_line(recipient, 320),
+        diagnostic=printable_line(diagnostic, MAX_DIAGNOSTIC),
         return_paths=tuple(address for path in paths for address in return_paths_in(path)),
-        message_id=one_line(message_id, 250),
+        message_id=printable_line(message_id, 250),
         **details,
     )
 

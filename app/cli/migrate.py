@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app import doctor, logs
+from app import logs
 from app.cli import output
 from app.storage import database
 
@@ -13,6 +13,6 @@ def migrate() -> None:
     logs.configure(settings, level="WARNING")
     database.migrate(settings.database_url)
     db = database.Database(settings.database_url)
-    current, _ = doctor.schema_revisions(db)
+    current, _ = database.schema_revisions(db)
     db.dispose()
     output.out().print(f"The database is at revision {current}.")

@@ -17,7 +17,7 @@ from rich.table import Table
 from sqlalchemy.exc import DBAPIError
 from typer.core import TyperGroup
 
-from app import doctor, logs, main
+from app import logs, main
 from app.application import Application
 from app.errors import InvalidSettings, PaperboyError
 from app.papers import queries
@@ -112,7 +112,7 @@ def open_application(
     logs.configure(settings, level=log_level)
     app = main.build(settings)
     try:
-        current, newest = doctor.schema_revisions(app.db)
+        current, newest = database.schema_revisions(app.db)
         if current != newest:
             database.migrate(settings.database_url)
         yield app

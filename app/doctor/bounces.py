@@ -27,10 +27,28 @@ MAX_COUNTED = 1000
 def check(settings: Settings, database: Database, now: datetime) -> Iterator[Finding]:
     """Log in to the mailbox, list the folder, and count what waits. Nothing is read or removed."""
     if settings.bounce_mailbox:
-        yield _check_mailbox(settings.bounce_mailbox)
+        try:
+            with Mailbox(settings.bounce_mailbox, TIMEOUT) as mailbox:
+                count = len(mailbox.pending(MAX_COUNTED))
+        except MailboxError as fault:
+            fix = "check PAPERBOY_BOUNCE_MAILBOX: host, name, password (percent-encoded) and folder"
+            yield error("bounce_mailbox", f"cannot be used: {fault}", fix)
+        else:
+            yield ok("bounce_mailbox", f"can be read; mails waiting: {count}")
         yield from check_encryption(settings.bounce_mailbox)
     if settings.bounce_folder:
-        yield _check_folder(settings.bounce_folder, now)
+        name = settings.bounce_folder
+        fix = "check PAPERBOY_BOUNCE_FOLDER, and that Paperboy may read and write there"
+        try:
+            with Folder(name, now) as folder:
+                count = len(folder.pending(MAX_COUNTED))
+        except OSError as fault:
+            yield error("bounce_folder", f"{name} cannot be read: {fault.strerror}", fix)
+        else:
+            if reason := configuration.write_error(Path(name)):
+                yield error("bounce_folder", f"{name} cannot be written to: {reason}", fix)
+            else:
+                yield ok("bounce_folder", f"{name} can be read; files waiting: {count}")
     if settings.bounce_mailbox or settings.bounce_folder:
         return
     if _has_webhook_key(database):
@@ -44,41 +62,17 @@ def check(settings: Settings, database: Database, now: datetime) -> Iterator[Fin
         )
 
 
-def _check_mailbox(url: str) -> Finding:
-    try:
-        with Mailbox(url, TIMEOUT) as mailbox:
-            count = len(mailbox.pending(MAX_COUNTED))
-    except MailboxError as fault:
-        fix = "check PAPERBOY_BOUNCE_MAILBOX: host, name, password (percent-encoded) and folder"
-        return error("bounce_mailbox", f"cannot be used: {fault}", fix)
-    return ok("bounce_mailbox", f"can be read; mails waiting: {count}")
-
-
 def check_encryption(url: str) -> Iterator[Finding]:
     """Warn if the password of a mailbox is sent over a network unencrypted."""
     parts = urlsplit(url)
-    if parts.scheme == "imap" and not _is_loopback(parts.hostname or ""):
+    host = parts.hostname or ""
+    try:
+        is_loopback = ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if parts.scheme == "imap" and not is_loopback:
         message = "its password is sent unencrypted, to a server that proves nothing about its identity"
         yield warning("bounce_mailbox password", message, "begin PAPERBOY_BOUNCE_MAILBOX with imaps://")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _check_folder(name: str, now: datetime) -> Finding:
-    fix = "check PAPERBOY_BOUNCE_FOLDER, and that Paperboy may read and write there"
-    try:
-        with Folder(name, now) as folder:
-            count = len(folder.pending(MAX_COUNTED))
-    except OSError as fault:
-        return error("bounce_folder", f"{name} cannot be read: {fault.strerror}", fix)
-    if reason := configuration.write_error(Path(name)):
-        return error("bounce_folder", f"{name} cannot be written to: {reason}", fix)
-    return ok("bounce_folder", f"{name} can be read; files waiting: {count}")
 
 
 def _has_webhook_key(database: Database) -> bool:

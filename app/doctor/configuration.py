@@ -6,6 +6,7 @@ import shlex
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -24,24 +25,36 @@ RESERVED_DOMAINS = (".localdomain", ".local", ".invalid", ".test", ".example", "
 
 def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Finding]:
     """Warn of variables that begin with PAPERBOY_ but are no setting, such as misspelt names."""
-    yield from _unknown_names(environ, "the environment")
+    names_by_origin: dict[str, Iterable[str]] = {"the environment": environ}
     if env_file.is_file():
-        yield from _unknown_names(dotenv_values(env_file), str(env_file))
-
-
-def _unknown_names(names: Iterable[str], origin: str) -> Iterator[Finding]:
-    for name in sorted(names):
-        if name.upper().startswith(PREFIX) and name.upper() not in SETTING_NAMES:
-            similar = get_close_matches(name.upper(), SETTING_NAMES, n=1, cutoff=0.75)
-            fix = f"did you mean {similar[0]}?" if similar else "remove it; .env.example lists all settings"
-            yield warning(f"setting {name}", f"is set in {origin}, but there is no such setting", fix)
+        names_by_origin[str(env_file)] = dotenv_values(env_file)
+    for origin, names in names_by_origin.items():
+        for name in sorted(names):
+            if name.upper().startswith(PREFIX) and name.upper() not in SETTING_NAMES:
+                similar = get_close_matches(name.upper(), SETTING_NAMES, n=1, cutoff=0.75)
+                fix = (
+                    f"did you mean {similar[0]}?" if similar else "remove it; .env.example lists all settings"
+                )
+                yield warning(f"setting {name}", f"is set in {origin}, but there is no such setting", fix)
 
 
 def check(settings: Settings) -> Iterator[Finding]:
     """Check settings that are valid, but may not work or may not be safe."""
     yield ok("settings", "all settings are valid")
-    yield _check_base_url(settings)
-    yield _check_from_address(settings)
+    if settings.base_url.startswith("https://"):
+        yield ok("base_url", f"links begin with {settings.base_url}")
+    else:
+        yield warning(
+            "base_url",
+            f"links begin with {settings.base_url}: readers cannot open them safely, and one-click "
+            "unsubscribing needs https",
+            "put Paperboy behind a proxy with TLS and set PAPERBOY_BASE_URL to its https:// address",
+        )
+    if is_public_domain(settings.mail_domain):
+        yield ok("from_address", f"mails are sent from {settings.from_address}")
+    else:
+        message = f"mails are sent from {settings.from_address}, which is not on a public domain"
+        yield warning("from_address", message, "set PAPERBOY_FROM_ADDRESS to an address on your own domain")
     for name in ("postal_address", "contact_address"):
         if not getattr(settings, name):
             yield warning(
@@ -49,22 +62,16 @@ def check(settings: Settings) -> Iterator[Finding]:
                 "is empty: many countries require newsletters to name their sender",
                 f"set PAPERBOY_{name.upper()}",
             )
-    yield _check_journal(Path(settings.journal_dir))
-    yield from _check_permissions(settings)
+    yield from _check_files(settings)
     for key in settings.dkim_keys:
-        yield _check_key(key)
-    yield _check_compose_ahead(settings)
-
-
-def _check_base_url(settings: Settings) -> Finding:
-    if settings.base_url.startswith("https://"):
-        return ok("base_url", f"links begin with {settings.base_url}")
-    return warning(
-        "base_url",
-        f"links begin with {settings.base_url}: readers cannot open them safely, and one-click "
-        "unsubscribing needs https",
-        "put Paperboy behind a proxy with TLS and set PAPERBOY_BASE_URL to its https:// address",
-    )
+        yield from _check_key(key)
+    minutes = settings.compose_ahead_minutes
+    if settings.dkim_keys and not minutes:
+        message = "is 0: mails are signed only when they are due, so those of a long list leave late"
+        yield warning("compose_ahead_minutes", message, "set PAPERBOY_COMPOSE_AHEAD_MINUTES to 10")
+    else:
+        when = f"{minutes} minutes before they are due" if minutes else "when they are due"
+        yield ok("compose_ahead_minutes", f"digests are composed {when}")
 
 
 def is_public_domain(domain: str) -> bool:
@@ -72,25 +79,16 @@ def is_public_domain(domain: str) -> bool:
     return "." in domain and not f".{domain}".endswith(RESERVED_DOMAINS)
 
 
-def _check_from_address(settings: Settings) -> Finding:
-    if is_public_domain(settings.mail_domain):
-        return ok("from_address", f"mails are sent from {settings.from_address}")
-    message = f"mails are sent from {settings.from_address}, which is not on a public domain"
-    return warning("from_address", message, "set PAPERBOY_FROM_ADDRESS to an address on your own domain")
-
-
-def _check_journal(folder: Path) -> Finding:
-    """Check the journal's folder, or its nearest existing parent if a sender has yet to create it."""
-    fix = "let Paperboy write there, or set PAPERBOY_JOURNAL_DIR to another folder: sending needs it"
+def _check_files(settings: Settings) -> Iterator[Finding]:
+    """Check that the journal can be written to, and that other users cannot read addresses in any file."""
+    folder = Path(settings.journal_dir)
+    # A sender creates the folder if it is missing, so its nearest existing parent counts.
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if reason := write_error(existing):
-        return error("journal_dir", f"{folder} cannot be written to: {reason}", fix)
-    return ok("journal_dir", f"{folder} can be written to")
-
-
-def _check_permissions(settings: Settings) -> Iterator[Finding]:
-    """Warn if other users of this machine can read addresses in the SQLite database or the journals."""
-    folder = Path(settings.journal_dir)
+        fix = "let Paperboy write there, or set PAPERBOY_JOURNAL_DIR to another folder: sending needs it"
+        yield error("journal_dir", f"{folder} cannot be written to: {reason}", fix)
+    else:
+        yield ok("journal_dir", f"{folder} can be written to")
     files = [("journal_dir", folder, "700")]
     url = make_url(settings.database_url)
     if url.get_backend_name() == "sqlite" and url.database:
@@ -99,12 +97,16 @@ def _check_permissions(settings: Settings) -> Iterator[Finding]:
     for name, path, mode in files:
         # A folder that only its owner may enter protects what is in it.
         if path.exists() and _is_open(path) and _is_open(path.absolute().parent):
-            message = f"other users of this machine can read {path} ({stat.filemode(path.stat().st_mode)})"
-            yield warning(name, message, f"run `chmod {mode} {shlex.quote(str(path))}` as its owner")
+            yield _readable_by_others(name, path, mode)
 
 
 def _is_open(path: Path) -> bool:
     return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+
+
+def _readable_by_others(check_name: str, path: Path, mode: str) -> Finding:
+    message = f"other users of this machine can read {path} ({stat.filemode(path.stat().st_mode)})"
+    return warning(check_name, message, f"run `chmod {mode} {shlex.quote(str(path))}` as its owner")
 
 
 def write_error(folder: Path) -> str:
@@ -116,32 +118,25 @@ def write_error(folder: Path) -> str:
         return fault.strerror or str(fault)
 
 
-def _check_key(setting: str) -> Finding:
-    """Check that a DKIM key can sign, is long enough, and is readable by its owner only."""
+def _check_key(setting: str) -> Iterator[Finding]:
+    """Check that a DKIM key is readable by its owner only, can sign, and is long enough."""
     selector, _, name = setting.partition(":")
-    check_name, path = f"dkim key {selector}", Path(name)
+    check_name, path, is_open = f"dkim key {selector}", Path(name), False
+    with suppress(OSError):  # `dkim.load` reports it
+        is_open = _is_open(path)
+    if is_open:
+        yield _readable_by_others(check_name, path, "600")
     try:
         (key,) = dkim.load([setting])
-        mode = path.stat().st_mode
-    except (InvalidSettings, OSError) as fault:
+    except InvalidSettings as fault:
         fix = "make one with `paperboy key dkim dkim.pem`, and name its file in PAPERBOY_DKIM_KEYS"
-        return error(check_name, str(fault), fix)
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        message = f"other users of this machine can read {path} ({stat.filemode(mode)})"
-        return warning(check_name, message, f"run `chmod 600 {shlex.quote(name)}` as its owner")
+        yield error(check_name, str(fault), fix)
+        return
     if key.algorithm is dkim.Algorithm.RSA and key.bits < dkim.GOOD_BITS:
         message = f"has {key.bits} bits: some providers ignore signatures by such short keys"
         fix = (
             "make a new key with `paperboy key dkim new.pem --selector new`, and add it to PAPERBOY_DKIM_KEYS"
         )
-        return warning(check_name, message, fix)
-    return ok(check_name, f"signs with selector {selector}: {key.algorithm}, {key.bits} bits")
-
-
-def _check_compose_ahead(settings: Settings) -> Finding:
-    minutes = settings.compose_ahead_minutes
-    if settings.dkim_keys and not minutes:
-        message = "is 0: mails are signed only when they are due, so those of a long list leave late"
-        return warning("compose_ahead_minutes", message, "set PAPERBOY_COMPOSE_AHEAD_MINUTES to 10")
-    when = f"{minutes} minutes before they are due" if minutes else "when they are due"
-    return ok("compose_ahead_minutes", f"digests are composed {when}")
+        yield warning(check_name, message, fix)
+    elif not is_open:
+        yield ok(check_name, f"signs with selector {selector}: {key.algorithm}, {key.bits} bits")

@@ -36,7 +36,10 @@ class DnsLookup:
             return []
         except (dns.exception.DNSException, OSError, UnicodeError) as fault:
             raise DnsError(f"{record_type} of {name}: {' '.join(str(fault).split())}") from None
-        return [_joined_strings(record) if record_type == "TXT" else record.to_text() for record in answer]
+        if record_type != "TXT":
+            return [record.to_text() for record in answer]
+        # The strings of a TXT record are joined (RFC 7208 3.3, RFC 6376 3.6.2.2).
+        return [b"".join(record.strings).decode("utf-8", "replace") for record in answer]
 
     def can_resolve_root(self) -> bool:
         """Return whether the resolver knows the root: in a closed network it may deny every name."""
@@ -61,11 +64,6 @@ class DnsLookup:
         """Return the PTR records of an address."""
         reverse = dns.reversename.from_address(str(address)).to_text()
         return [name.rstrip(".") for name in self._query(reverse, "PTR")]
-
-
-def _joined_strings(record: object) -> str:
-    """Join the strings of a TXT record (RFC 7208 3.3, RFC 6376 3.6.2.2)."""
-    return b"".join(record.strings).decode("utf-8", "replace")  # type: ignore[attr-defined]
 
 
 def parse_tags(text: str) -> dict[str, str]:

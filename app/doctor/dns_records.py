@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from contextlib import suppress
 
 import dns.resolver
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -69,40 +68,29 @@ def _check_spf(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
         terms = _ip_terms(addresses) or "include:… (as your relay's provider documents it)"
         message = f"{domain} has no SPF record; large providers require one of bulk senders"
         yield warning("spf", message, f"publish the TXT record of {domain}: v=spf1 {terms} ~all")
-    elif len(records) > 1:
+        return
+    if len(records) > 1:
         message = f"{domain} has {len(records)} SPF records; receivers then ignore all of them"
         yield error("spf", message, "merge them into one TXT record")
+        return
+    result = spf.evaluate(domain, records[0], addresses, lookup)
+    if result.lookups > spf.MAX_LOOKUPS:
+        message = f"the record of {domain} needs over {spf.MAX_LOOKUPS} lookups; receivers then ignore it"
+        fix = "remove includes of providers that you no longer use, or list networks by ip4:"
+        yield error("spf", message, fix)
+    elif result.errors:
+        fix = "correct or remove the invalid part: one error invalidates the whole record"
+        yield error("spf", f"the record of {domain} has an error: {'; '.join(result.errors)}", fix)
+    elif result.default not in ("~all", "-all"):
+        message = f"the record of {domain} ends in {result.default or 'nothing'}: it rejects no other sender"
+        others = [term for term in records[0].split() if term.lower().lstrip("+-~?") != "all"]
+        yield warning("spf", message, f"publish: {' '.join([*others, '~all'])}")
     else:
-        yield _check_spf_record(settings, records[0], addresses, lookup)
+        yield _check_relay_is_listed(settings, addresses, result)
 
 
 def _ip_terms(addresses: list[Address]) -> str:
     return " ".join(f"ip{address.version}:{address}" for address in addresses)
-
-
-def _check_spf_record(
-    settings: Settings, record: str, addresses: list[Address], lookup: DnsLookup
-) -> Finding:
-    domain = settings.mail_domain
-    result = spf.evaluate(domain, record, addresses, lookup)
-    if result.lookups > spf.MAX_LOOKUPS:
-        message = f"the record of {domain} needs over {spf.MAX_LOOKUPS} lookups; receivers then ignore it"
-        return error(
-            "spf", message, "remove includes of providers that you no longer use, or list networks by ip4:"
-        )
-    if result.errors:
-        fix = "correct or remove the invalid part: one error invalidates the whole record"
-        return error("spf", f"the record of {domain} has an error: {'; '.join(result.errors)}", fix)
-    if result.default not in ("~all", "-all"):
-        message = f"the record of {domain} ends in {result.default or 'nothing'}: it rejects no other sender"
-        return warning("spf", message, f"publish: {_with_softfail(record)}")
-    return _check_relay_is_listed(settings, addresses, result)
-
-
-def _with_softfail(record: str) -> str:
-    """Replace the `all` term of an SPF record by ~all."""
-    terms = [term for term in record.split() if not term.lower().endswith("all") or len(term) > len("+all")]
-    return " ".join([*terms, "~all"])
 
 
 def _check_relay_is_listed(settings: Settings, addresses: list[Address], result: spf.SpfResult) -> Finding:
@@ -119,7 +107,7 @@ def _check_relay_is_listed(settings: Settings, addresses: list[Address], result:
     message += f"; it does not list the relay's own address ({addresses_text})"
     if result.depends_on_mail:
         message += ", as far as can be determined without a mail"
-    if settings.smtp_host.endswith(settings.mail_domain):
+    if f".{settings.smtp_host}".endswith(f".{settings.mail_domain}"):
         fix = f"if the relay sends from there, put {_ip_terms(addresses)} before {result.default}"
         return warning("spf", message, fix)
     advice = "ignore this if your provider sends from other addresses, which its include: lists"
@@ -139,28 +127,28 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
             "`paperboy key dkim dkim.pem`, set PAPERBOY_DKIM_KEYS, and publish its record",
         )
     for setting in settings.dkim_keys:
-        with suppress(InvalidSettings):  # `configuration` reports it
+        try:
             (key,) = dkim.load([setting])
-            yield _check_dkim_record(key, settings.mail_domain, lookup)
-
-
-def _check_dkim_record(key: dkim.Key, domain: str, lookup: DnsLookup) -> Finding:
-    check_name, (name, record) = f"dkim {key.selector}", key.record(domain)
-    fix = f"publish the TXT record of {name}: {record}"
-    texts = lookup.texts(name)
-    if not texts:
-        return error(check_name, f"{name} has no record: receivers cannot verify our signatures", fix)
-    if len(texts) > 1:
-        return error(check_name, f"{name} has {len(texts)} records: receivers may use any of them", fix)
-    published = parse_tags(texts[0])
-    if not published.get("p"):
-        return error(check_name, f"the record of {name} has no key: an empty p= revokes it", fix)
-    if published.get("k", "rsa") != key.algorithm or _decode_public_key(published["p"]) != key.public:
-        message = f"the record of {name} has a different key than ours: all our signatures fail"
-        return error(check_name, message, fix)
-    if "y" in published.get("t", "").split(":"):
-        return warning(check_name, f"the record of {name} says that this domain is testing DKIM (t=y)", fix)
-    return ok(check_name, f"{name} has our public key")
+        except InvalidSettings:  # `configuration` reports it
+            continue
+        check_name, (name, record) = f"dkim {key.selector}", key.record(settings.mail_domain)
+        fix = f"publish the TXT record of {name}: {record}"
+        texts = lookup.texts(name)
+        published = parse_tags(texts[0]) if texts else {}
+        if not texts:
+            yield error(check_name, f"{name} has no record: receivers cannot verify our signatures", fix)
+        elif len(texts) > 1:
+            yield error(check_name, f"{name} has {len(texts)} records: receivers may use any of them", fix)
+        elif not published.get("p"):
+            yield error(check_name, f"the record of {name} has no key: an empty p= revokes it", fix)
+        elif published.get("k", "rsa") != key.algorithm or _decode_public_key(published["p"]) != key.public:
+            message = f"the record of {name} has a different key than ours: all our signatures fail"
+            yield error(check_name, message, fix)
+        elif "y" in published.get("t", "").split(":"):
+            message = f"the record of {name} says that this domain is testing DKIM (t=y)"
+            yield warning(check_name, message, fix)
+        else:
+            yield ok(check_name, f"{name} has our public key")
 
 
 def _decode_public_key(published: str) -> bytes:
@@ -178,7 +166,13 @@ def _decode_public_key(published: str) -> bytes:
 
 def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     domain = settings.mail_domain
-    name, records = _dmarc_records(domain, lookup)
+    labels = domain.split(".")
+    for start in range(max(1, len(labels) - 1)):  # from the domain up to, but not at, the top level
+        name = "_dmarc." + ".".join(labels[start:])
+        texts = lookup.texts(name)
+        records = [text for text in texts if text.replace(" ", "").lower().startswith("v=dmarc1")]
+        if records:
+            break
     if not records:
         yield warning(
             "dmarc",
@@ -197,19 +191,6 @@ def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
             return
         alignment = "From, return path and signatures are all on that domain, so SPF or DKIM alone is enough"
         yield ok("dmarc", f"the policy of {domain} is {policy.lower()} (from {name}); {alignment}")
-
-
-def _dmarc_records(domain: str, lookup: DnsLookup) -> tuple[str, list[str]]:
-    """Return the nearest DMARC records and their name, from the domain up to, but not at, the top level."""
-    labels = domain.split(".")
-    for start in range(max(1, len(labels) - 1)):
-        name = "_dmarc." + ".".join(labels[start:])
-        records = [
-            text for text in lookup.texts(name) if text.replace(" ", "").lower().startswith("v=dmarc1")
-        ]
-        if records:
-            return name, records
-    return f"_dmarc.{domain}", []
 
 
 def _check_ptr(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:

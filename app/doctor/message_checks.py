@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -15,7 +15,7 @@ from typing import cast
 import dkim as verifier  # an independent implementation, so that our own bugs are found
 
 from app.doctor.dns_lookup import parse_tags
-from app.doctor.findings import Finding, Level, ok
+from app.doctor.findings import Finding, error, ok, warning
 from app.doctor.relay import LARGE_MAIL
 from app.doctor.smtp_sink import CapturedMail
 from app.errors import LinkForged
@@ -71,76 +71,100 @@ class Mail:
         return links[0] if links else ""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageProblem:
-    """A fault of the mail, and how to fix it."""
-
-    message: str
-    fix: str = REPORT_BUG
-    level: Level = Level.ERROR
-
-
 def check(mail: Mail) -> Iterator[Finding]:
-    """Run every check. Each yields its problems, or one finding that describes the mail."""
-    for name, (find_problems, describe) in _CHECKS.items():
-        problems = list(find_problems(mail))
-        yield from (Finding(name, problem.level, problem.message, problem.fix) for problem in problems)
-        if not problems:
-            yield ok(name, describe(mail))
+    """Run every check. Each gives its problems, or one finding that describes the mail."""
+    selectors = ", ".join(tags.get("s", "") for tags in _signature_tags(mail))
+    signed = f"signed by {selectors}, verified by dkimpy" if selectors else "not signed by us: no key is set"
+    html = len(mail.part("html").encode())
+    descriptions = {
+        "mail headers": f"each is present once; From is {mail.header('From')}",
+        "mail unsubscribe": f"by one click at {mail.settings.base_url} or by mail",
+        "mail signatures": signed,
+        "mail return path": f"{mail.received.sender}, signed by us",
+        "mail parts": "text and HTML, both with the unsubscribe link",
+        "mail lines": "ASCII lines that end in CRLF and have at most 998 octets",
+        "mail size": f"{len(mail.received.raw):,} octets; {html:,} bytes of HTML when decoded",
+        "mail content": "loads nothing when it is opened: no pictures, fonts or trackers",
+    }
+    problems = [
+        *_header_problems(mail),
+        *_unsubscribe_problems(mail),
+        *_signature_problems(mail),
+        *_content_problems(mail),
+        *_size_problems(mail),
+    ]
+    for name, description in descriptions.items():
+        yield from [problem for problem in problems if problem.check == name] or [ok(name, description)]
 
 
-def _headers(mail: Mail) -> Iterator[MessageProblem]:
+def _problem(check_name: str, message: str) -> Finding:
+    return error(f"mail {check_name}", message, REPORT_BUG)
+
+
+def _header_problems(mail: Mail) -> Iterator[Finding]:
+    domain, sender = mail.settings.mail_domain, mail.received.sender
     for name in REQUIRED_HEADERS:
         if (count := len(mail.header_values(name))) != 1:
-            yield MessageProblem(
-                f"has {count} {name} headers instead of one" if count else f"has no {name} header"
-            )
+            message = f"has {count} {name} headers instead of one" if count else f"has no {name} header"
+            yield _problem("headers", message)
     if parseaddr(mail.header("From"))[1] != mail.settings.from_address:
-        yield MessageProblem(f"is from “{mail.header('From')}” instead of {mail.settings.from_address}")
-    if not mail.header("Message-ID").endswith(f"@{mail.settings.mail_domain}>"):
-        yield MessageProblem(
-            f"has a Message-ID that is not on {mail.settings.mail_domain}: {mail.header('Message-ID')}"
-        )
+        message = f"is from “{mail.header('From')}” instead of {mail.settings.from_address}"
+        yield _problem("headers", message)
+    if not mail.header("Message-ID").endswith(f"@{domain}>"):
+        message = f"has a Message-ID that is not on {domain}: {mail.header('Message-ID')}"
+        yield _problem("headers", message)
     try:
         parsedate_to_datetime(mail.header("Date"))
     except ValueError:
-        yield MessageProblem(f"has an invalid Date: “{mail.header('Date')}”")
+        yield _problem("headers", f"has an invalid Date: “{mail.header('Date')}”")
+    try:
+        mail.signer.delivery_of(sender)
+    except LinkForged:
+        message = f"has the return path “{sender}”, which is not signed by us: its bounces cannot be assigned"
+        yield _problem("return path", message)
+    if sender.rpartition("@")[2] != domain:
+        message = f"has the return path “{sender}”, which is not on {domain}: SPF does not count for DMARC"
+        yield _problem("return path", message)
 
 
-def _unsubscribe(mail: Mail) -> Iterator[MessageProblem]:
+def _unsubscribe_problems(mail: Mail) -> Iterator[Finding]:
     """Check the headers of RFC 8058: an https link, a mailto link and List-Unsubscribe-Post."""
     if not mail.unsubscribe_url:
-        yield MessageProblem("List-Unsubscribe has no http link")
+        yield _problem("unsubscribe", "List-Unsubscribe has no http link")
     elif not mail.unsubscribe_url.startswith("https://"):
-        fix = "set PAPERBOY_BASE_URL to an https:// address"
-        yield MessageProblem(
-            "List-Unsubscribe has no https link, so mail programs show no unsubscribe button",
-            fix,
-            Level.WARNING,
-        )
+        message = "List-Unsubscribe has no https link, so mail programs show no unsubscribe button"
+        yield warning("mail unsubscribe", message, "set PAPERBOY_BASE_URL to an https:// address")
     elif not mail.unsubscribe_url.startswith(mail.settings.base_url + "/"):
-        yield MessageProblem(
-            f"List-Unsubscribe does not link to {mail.settings.base_url}: {mail.unsubscribe_url}"
-        )
+        message = f"List-Unsubscribe does not link to {mail.settings.base_url}: {mail.unsubscribe_url}"
+        yield _problem("unsubscribe", message)
     if "<mailto:" not in mail.header("List-Unsubscribe"):
-        yield MessageProblem("List-Unsubscribe has no mailto link, which some mail programs need")
+        message = "List-Unsubscribe has no mailto link, which some mail programs need"
+        yield _problem("unsubscribe", message)
     if (value := mail.header("List-Unsubscribe-Post")) != "List-Unsubscribe=One-Click":
-        yield MessageProblem(f"List-Unsubscribe-Post must be “List-Unsubscribe=One-Click”, not “{value}”")
+        message = f"List-Unsubscribe-Post must be “List-Unsubscribe=One-Click”, not “{value}”"
+        yield _problem("unsubscribe", message)
 
 
-def _signatures(mail: Mail) -> Iterator[MessageProblem]:
-    domain, keys = mail.settings.mail_domain, dkim.load(mail.settings.dkim_keys)
+def _signature_problems(mail: Mail) -> Iterator[Finding]:
+    domain = mail.settings.mail_domain
     signatures = {tags.get("s", ""): (index, tags) for index, tags in enumerate(_signature_tags(mail))}
-    for key in keys:
-        index, tags = signatures.get(key.selector, (-1, {}))
-        if index < 0:
-            yield MessageProblem(f"is not signed by key {key.selector}")
-        elif not _verifies(mail.received.raw, index, key):
-            yield MessageProblem(
-                f"has an invalid signature by key {key.selector}: the signed content was changed"
-            )
-        else:
-            yield from _coverage(key.selector, tags, domain)
+    for key in dkim.load(mail.settings.dkim_keys):
+        if key.selector not in signatures:
+            yield _problem("signatures", f"is not signed by key {key.selector}")
+            continue
+        index, tags = signatures[key.selector]
+        signature = f"signature by key {key.selector}"
+        if not _verifies(mail.received.raw, index, key):
+            yield _problem("signatures", f"has an invalid {signature}: the signed content was changed")
+            continue
+        if missing := sorted(MUST_BE_SIGNED - set(tags.get("h", "").lower().split(":"))):
+            yield _problem("signatures", f"has a {signature} that does not cover {', '.join(missing)}")
+        if "l" in tags:
+            message = f"has a {signature} with a length (l=): anyone can append to the mail"
+            yield _problem("signatures", message)
+        if tags.get("d", "").lower() != domain.lower():
+            message = f"has a {signature} for {tags.get('d')}, which is not the From domain {domain}"
+            yield _problem("signatures", message)
 
 
 def _signature_tags(mail: Mail) -> list[dict[str, str]]:
@@ -160,71 +184,37 @@ def _verifies(raw: bytes, index: int, key: dkim.Key) -> bool:
         return False
 
 
-def _coverage(selector: str, tags: dict[str, str], domain: str) -> Iterator[MessageProblem]:
-    covered = set(tags.get("h", "").lower().split(":"))
-    if missing := sorted(MUST_BE_SIGNED - covered):
-        yield MessageProblem(f"has a signature by key {selector} that does not cover {', '.join(missing)}")
-    if "l" in tags:
-        yield MessageProblem(
-            f"has a signature by key {selector} with a length (l=): anyone can append to the mail"
-        )
-    if tags.get("d", "").lower() != domain.lower():
-        yield MessageProblem(
-            f"has a signature by key {selector} for {tags.get('d')}, which is not the From domain {domain}"
-        )
-
-
-def _return_path(mail: Mail) -> Iterator[MessageProblem]:
-    sender, domain = mail.received.sender, mail.settings.mail_domain
-    try:
-        mail.signer.delivery_of(sender)
-    except LinkForged:
-        yield MessageProblem(
-            f"has the return path “{sender}”, which is not signed by us: its bounces cannot be assigned"
-        )
-    if sender.rpartition("@")[2] != domain:
-        yield MessageProblem(
-            f"has the return path “{sender}”, which is not on {domain}: SPF does not count for DMARC"
-        )
-
-
-def _parts(mail: Mail) -> Iterator[MessageProblem]:
+def _content_problems(mail: Mail) -> Iterator[Finding]:
+    html = mail.part("html")
     kinds = [part.get_content_type() for part in mail.message.iter_parts()]
     if mail.message.get_content_type() != "multipart/alternative" or kinds != ["text/plain", "text/html"]:
-        yield MessageProblem(
-            f"has the parts {', '.join(kinds) or 'none'} instead of text/plain and text/html"
-        )
-    for kind, name in (("plain", "text"), ("html", "HTML")):
-        if not (text := mail.part(kind)).strip():
-            yield MessageProblem(f"has an empty {name} part")
+        message = f"has the parts {', '.join(kinds) or 'none'} instead of text/plain and text/html"
+        yield _problem("parts", message)
+    for text, name in ((mail.part("plain"), "text"), (html, "HTML")):
+        if not text.strip():
+            yield _problem("parts", f"has an empty {name} part")
         elif not mail.unsubscribe_url or mail.unsubscribe_url not in text:
-            yield MessageProblem(f"has a {name} part without the unsubscribe link")
+            yield _problem("parts", f"has a {name} part without the unsubscribe link")
+    parser = _ExternalContentParser()
+    parser.feed(html)
+    for content in dict.fromkeys(parser.external):
+        message = f"loads {content} when it is opened, which can be used to track the reader"
+        yield _problem("content", message)
 
 
-def _lines(mail: Mail) -> Iterator[MessageProblem]:
-    raw = mail.received.raw
+def _size_problems(mail: Mail) -> Iterator[Finding]:
+    raw, html_size = mail.received.raw, len(mail.part("html").encode())
     if re.search(rb"\r(?!\n)|(?<!\r)\n", raw):
-        yield MessageProblem("has a bare CR or LF: many servers refuse such lines")
+        yield _problem("lines", "has a bare CR or LF: many servers refuse such lines")
     longest = max(map(len, re.split(rb"\r?\n", raw)))
     if longest > LONGEST_LINE:
-        yield MessageProblem(f"has a line of {longest:,} octets; the limit is {LONGEST_LINE}")
+        yield _problem("lines", f"has a line of {longest:,} octets; the limit is {LONGEST_LINE}")
     if not raw.isascii() or b"\0" in raw:
-        yield MessageProblem("has unencoded non-ASCII octets, which some servers do not accept")
-
-
-def _size(mail: Mail) -> Iterator[MessageProblem]:
-    html, whole = len(mail.part("html").encode()), len(mail.received.raw)
-    if html >= LARGEST_HTML:
-        yield MessageProblem(f"has {html:,} bytes of HTML: Gmail clips a mail at about 102,000")
-    if whole > LARGE_MAIL:
-        yield MessageProblem(f"has {whole:,} octets; relays are only checked for {LARGE_MAIL:,}")
-
-
-def _content(mail: Mail) -> Iterator[MessageProblem]:
-    parser = _ExternalContentParser()
-    parser.feed(mail.part("html"))
-    for content in dict.fromkeys(parser.external):
-        yield MessageProblem(f"loads {content} when it is opened, which can be used to track the reader")
+        yield _problem("lines", "has unencoded non-ASCII octets, which some servers do not accept")
+    if html_size >= LARGEST_HTML:
+        yield _problem("size", f"has {html_size:,} bytes of HTML: Gmail clips a mail at about 102,000")
+    if len(raw) > LARGE_MAIL:
+        yield _problem("size", f"has {len(raw):,} octets; relays are only checked for {LARGE_MAIL:,}")
 
 
 class _ExternalContentParser(HTMLParser):
@@ -255,29 +245,3 @@ class _ExternalContentParser(HTMLParser):
             inner = _ExternalContentParser()
             inner.feed(data)
             self.external += inner.external
-
-
-def _describe_signatures(mail: Mail) -> str:
-    selectors = ", ".join(tags.get("s", "") for tags in _signature_tags(mail))
-    return f"signed by {selectors}, verified by dkimpy" if selectors else "not signed by us: no key is set"
-
-
-def _describe_size(mail: Mail) -> str:
-    return (
-        f"{len(mail.received.raw):,} octets; {len(mail.part('html').encode()):,} bytes of HTML when decoded"
-    )
-
-
-_CHECKS: dict[str, tuple[Callable[[Mail], Iterator[MessageProblem]], Callable[[Mail], str]]] = {
-    "mail headers": (_headers, lambda mail: f"each is present once; From is {mail.header('From')}"),
-    "mail unsubscribe": (_unsubscribe, lambda mail: f"by one click at {mail.settings.base_url} or by mail"),
-    "mail signatures": (_signatures, _describe_signatures),
-    "mail return path": (_return_path, lambda mail: f"{mail.received.sender}, signed by us"),
-    "mail parts": (_parts, lambda mail: "text and HTML, both with the unsubscribe link"),
-    "mail lines": (_lines, lambda mail: "ASCII lines that end in CRLF and have at most 998 octets"),
-    "mail size": (_size, _describe_size),
-    "mail content": (
-        _content,
-        lambda mail: "loads nothing when it is opened: no pictures, fonts or trackers",
-    ),
-}

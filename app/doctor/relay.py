@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import cast
@@ -44,8 +43,20 @@ def check(settings: Settings, now: datetime) -> Iterator[Finding]:
     address = f"{settings.smtp_host}:{settings.smtp_port}"
     try:
         connection = asyncio.run(_connect(settings))
+    except aiosmtplib.SMTPAuthenticationError as fault:
+        message = f"{address} refused the password ({fault.code})"
+        yield error("relay", message, "check PAPERBOY_SMTP_USERNAME and PAPERBOY_SMTP_PASSWORD")
     except (OSError, ValueError, aiosmtplib.SMTPException) as fault:
-        yield _connect_error(address, settings, fault)
+        timed_out = isinstance(fault, TimeoutError)
+        text = " ".join(str(fault).split()) or type(fault).__name__
+        reason = f"no answer within {TIMEOUT:g} seconds" if timed_out else text
+        fix = "check PAPERBOY_SMTP_HOST, PAPERBOY_SMTP_PORT, PAPERBOY_SMTP_SECURITY, and that the relay runs"
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            fix = (
+                f"give the relay a certificate for {settings.smtp_host} by an authority that this machine "
+                "trusts, or set PAPERBOY_SMTP_HOST to the name in its certificate"
+            )
+        yield error("relay", f"{address} cannot be used: {reason}", fix)
     else:
         extensions = ", ".join(f"{name} {value}".strip() for name, value in connection.extensions.items())
         yield ok("relay", f"{address} answers; it announces {extensions or 'no extensions'}")
@@ -53,62 +64,31 @@ def check(settings: Settings, now: datetime) -> Iterator[Finding]:
 
 
 async def _connect(settings: Settings) -> RelayConnection:
+    """Connect, begin a mail from one of our return paths, then quit."""
     security = settings.relay_security
-    tls = None if security is SmtpSecurity.NONE else connection_pool.tls_context(security)
+    context = None if security is SmtpSecurity.NONE else connection_pool.tls_context(security)
     async with asyncio.timeout(TIMEOUT):
-        client = await connection_pool.open_client(settings, Timeouts(), tls)
+        client = await connection_pool.open_client(settings, Timeouts(), context)
         try:
-            return await _inspect(client, settings)
+            tls = client.get_transport_info("ssl_object")
+            # The certificate is available even if it was not verified.
+            certificate = tls.getpeercert(binary_form=True) if tls else None
+            connection = RelayConnection(
+                peer=client.get_transport_info("peername")[0],
+                extensions={name.upper(): value for name, value in sorted(client.esmtp_extensions.items())},
+                tls=tls.version() if tls else "",
+                certificate=x509.load_der_x509_certificate(certificate) if certificate else None,
+            )
+            signer = LinkSigner(settings.secret_keys, settings.base_url)
+            try:
+                await client.mail(signer.return_path(0, settings.mail_domain))
+                await client.execute_command(b"QUIT")
+            except aiosmtplib.SMTPResponseException as refusal:
+                return replace(connection, sender_rejection=f"{refusal.code} {refusal.message}")
+            return connection
         finally:
             if client.transport:  # a clean TLS shutdown would outlive this event loop
                 cast("asyncio.Transport", client.transport).abort()
-
-
-async def _inspect(client: aiosmtplib.SMTP, settings: Settings) -> RelayConnection:
-    tls_object = client.get_transport_info("ssl_object")
-    return RelayConnection(
-        peer=client.get_transport_info("peername")[0],
-        extensions={name.upper(): value for name, value in sorted(client.esmtp_extensions.items())},
-        tls=tls_object.version() if tls_object else "",
-        certificate=_certificate(tls_object) if tls_object else None,
-        sender_rejection=await _try_sender(client, settings),
-    )
-
-
-def _certificate(tls_object: ssl.SSLObject) -> x509.Certificate | None:
-    der = tls_object.getpeercert(binary_form=True)  # available even if it was not verified
-    return x509.load_der_x509_certificate(der) if der else None
-
-
-async def _try_sender(client: aiosmtplib.SMTP, settings: Settings) -> str:
-    """Begin a mail from one of our return paths, then quit. Return the relay's reply if it refuses."""
-    domain = settings.mail_domain
-    try:
-        await client.mail(LinkSigner(settings.secret_keys, settings.base_url).return_path(0, domain))
-        await client.execute_command(b"QUIT")
-    except aiosmtplib.SMTPResponseException as refusal:
-        return f"{refusal.code} {refusal.message}"
-    return ""
-
-
-def _connect_error(address: str, settings: Settings, fault: Exception) -> Finding:
-    message = f"{address} cannot be used: {_error_text(fault)}"
-    if isinstance(fault, aiosmtplib.SMTPAuthenticationError):
-        message = f"{address} refused the password ({fault.code})"
-        return error("relay", message, "check PAPERBOY_SMTP_USERNAME and PAPERBOY_SMTP_PASSWORD")
-    if "CERTIFICATE_VERIFY_FAILED" in message:
-        fix = (
-            f"give the relay a certificate for {settings.smtp_host} by an authority that this machine trusts"
-        )
-        return error("relay", message, f"{fix}, or set PAPERBOY_SMTP_HOST to the name in its certificate")
-    fix = "check PAPERBOY_SMTP_HOST, PAPERBOY_SMTP_PORT, PAPERBOY_SMTP_SECURITY, and that the relay runs"
-    return error("relay", message, fix)
-
-
-def _error_text(fault: Exception) -> str:
-    if isinstance(fault, TimeoutError):
-        return f"no answer within {TIMEOUT:g} seconds"
-    return " ".join(str(fault).split()) or type(fault).__name__
 
 
 def check_connection(connection: RelayConnection, settings: Settings, now: datetime) -> Iterator[Finding]:
@@ -121,7 +101,16 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
             "set PAPERBOY_SMTP_USERNAME and PAPERBOY_SMTP_PASSWORD",
         )
     yield from _check_tls(connection, settings, now)
-    yield _check_size(connection)
+    # RFC 1870: a missing number, or 0, means that none is announced.
+    size = connection.extensions.get("SIZE", "").strip()
+    limit = int(size) if size.isascii() and size.isdigit() else 0
+    if 0 < limit < LARGE_MAIL:
+        message = f"accepts mails up to {limit:,} octets; a full digest may have {LARGE_MAIL:,}"
+        yield error("relay size", message, "raise the relay's limit (Postfix: message_size_limit)")
+    else:
+        yield ok(
+            "relay size", f"accepts mails up to {limit:,} octets" if limit else "announces no size limit"
+        )
     if "PIPELINING" not in connection.extensions:
         yield warning(
             "relay speed",
@@ -132,7 +121,18 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
 
 def _check_tls(connection: RelayConnection, settings: Settings, now: datetime) -> Iterator[Finding]:
     if connection.tls:
-        yield _check_certificate(connection, settings, now)
+        verified = settings.relay_security is not SmtpSecurity.OPPORTUNISTIC
+        certificate = connection.certificate
+        expiry = certificate.not_valid_after_utc if certificate else None
+        message = f"{connection.tls}; the relay's certificate is {'verified' if verified else 'not verified'}"
+        if expiry and expiry < now + EXPIRES_SOON:
+            verb = "expired" if expiry < now else "expires"
+            yield warning("relay TLS", f"{message}; it {verb} on {expiry:%Y-%m-%d}", "renew the certificate")
+        else:
+            message += f"; it is valid until {expiry:%Y-%m-%d}" if expiry else ""
+            needs_advice = not (verified or connection.is_local)
+            advice = "set PAPERBOY_SMTP_SECURITY to starttls to verify it" if needs_advice else ""
+            yield ok("relay TLS", message, advice)
     elif connection.is_local:
         yield ok("relay TLS", "not used, and not needed: the relay is on this machine")
     else:
@@ -147,27 +147,3 @@ def _check_tls(connection: RelayConnection, settings: Settings, now: datetime) -
             "is sent unencrypted: others on the network can send mail in your name",
             "set PAPERBOY_SMTP_SECURITY to starttls or tls, and then choose a new password",
         )
-
-
-def _check_certificate(connection: RelayConnection, settings: Settings, now: datetime) -> Finding:
-    verified = settings.relay_security is not SmtpSecurity.OPPORTUNISTIC
-    message = f"{connection.tls}; the relay's certificate is {'verified' if verified else 'not verified'}"
-    expiry = connection.certificate.not_valid_after_utc if connection.certificate else None
-    if expiry and expiry < now + EXPIRES_SOON:
-        verb = "expired" if expiry < now else "expires"
-        return warning("relay TLS", f"{message}; it {verb} on {expiry:%Y-%m-%d}", "renew the certificate")
-    if expiry:
-        message += f"; it is valid until {expiry:%Y-%m-%d}"
-    if verified or connection.is_local:
-        return ok("relay TLS", message)
-    return ok("relay TLS", message, "set PAPERBOY_SMTP_SECURITY to starttls to verify it")
-
-
-def _check_size(connection: RelayConnection) -> Finding:
-    """Check the relay's size limit. RFC 1870: a missing number, or 0, means that none is announced."""
-    size = connection.extensions.get("SIZE", "").strip()
-    limit = int(size) if size.isascii() and size.isdigit() else 0
-    if 0 < limit < LARGE_MAIL:
-        message = f"accepts mails up to {limit:,} octets; a full digest may have {LARGE_MAIL:,}"
-        return error("relay size", message, "raise the relay's limit (Postfix: message_size_limit)")
-    return ok("relay size", f"accepts mails up to {limit:,} octets" if limit else "announces no size limit")

@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
@@ -18,7 +16,7 @@ from app.doctor.findings import Finding, Level, error, ok, warning
 from app.errors import ClockError
 from app.relevance import model_store
 from app.storage import api_keys
-from app.storage.database import ROOT, Database
+from app.storage.database import Database, schema_revisions
 from app.storage.models import JobRun, SendingPause, Source, Subscriber, SubscriberState
 
 LATE = timedelta(minutes=5)  # the schedule runs every minute
@@ -26,41 +24,39 @@ EXPIRES_SOON = timedelta(days=30)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
 
 
-def schema_revisions(db: Database) -> tuple[str | None, str | None]:
-    """Return the current revision of the database and the newest available one."""
-    with db.engine.connect() as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
-    return current, ScriptDirectory(str(ROOT / "migrations")).get_current_head()
-
-
 def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
     """Check the database. Its records are read only if it is reachable and up to date."""
-    finding = _check_database(db)
-    yield finding
-    if finding.level is Level.ERROR:
-        return
-    with db.read() as session:
-        yield from _check_sources(session, now)
-        yield from _check_jobs(session)
-        yield _check_lateness(session, now)
-        yield _check_clocks(session, now)
-        yield _check_ledger(session, now)
-        yield from _check_pauses(session)
-        yield from _check_keys(session, now)
-        yield from _check_models(session, models)
-
-
-def _check_database(db: Database) -> Finding:
     url = db.url.render_as_string(hide_password=True)
     try:
         current, newest = schema_revisions(db)
     except SQLAlchemyError as fault:
         message = str(fault).partition("\n")[0]
-        return error("database", f"{url}: {message}", "check PAPERBOY_DATABASE_URL")
+        yield error("database", f"{url}: {message}", "check PAPERBOY_DATABASE_URL")
+        return
     if current != newest:
         message = f"{url} is at revision {current or 'none'}; the newest is {newest}"
-        return error("database", message, "run `paperboy migrate`")
-    return ok("database", f"{url} is reachable and up to date")
+        yield error("database", message, "run `paperboy migrate`")
+        return
+    yield ok("database", f"{url} is reachable and up to date")
+    with db.read() as session:
+        yield from _check_sources(session, now)
+        yield from _check_schedule(session, now)
+        for pause in session.exec(select(SendingPause)):
+            everything = pause.edition == ledger.ALL_EDITIONS
+            scope = "all sending" if everything else f"edition {pause.edition}"
+            option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
+            yield warning(
+                "sending",
+                f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
+                f"run `paperboy sending resume{option}` when the reason no longer applies",
+            )
+        for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
+            assert key.expires_at is not None  # noqa: S101 - the query compares it
+            message = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"
+            name = shlex.quote(key.name)
+            fix = f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
+            yield warning(f"key {key.name}", message, fix)
+        yield from _check_models(session, models)
 
 
 def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
@@ -70,39 +66,25 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
             "sources", "there are no sources yet", "run `paperboy ingest`, or `paperboy sources add`"
         )
     for source in sources:
-        if source.next_poll_at or source.polled_at:  # other rows only name files that were read
-            yield _check_source(source, now)
-
-
-def _check_source(source: Source, now: datetime) -> Finding:
-    name = f"source {source.name}"
-    if source.paused:
-        fix = f"run `paperboy sources resume {shlex.quote(source.name)}` to poll it again"
-        return warning(name, "is paused", fix)
-    if source.failures:
-        times = "once" if source.failures == 1 else f"{source.failures} times in a row"
-        return Finding(
-            name,
-            Level.ERROR if source.failures > 2 else Level.WARNING,
-            f"failed {times}: {source.last_error or 'no reason is known'}",
-            "it is retried automatically; if it keeps failing, check its address and the network",
-        )
-    if source.next_poll_at and source.polled_at and now - source.polled_at > STALE:
-        message = f"was last polled at {source.polled_at:%Y-%m-%d %H:%M} UTC"
-        return warning(name, message, "make sure that `paperboy serve` or `paperboy worker` runs")
-    last = f"was polled at {source.polled_at:%Y-%m-%d %H:%M} UTC" if source.polled_at else "not polled yet"
-    return ok(name, last)
-
-
-def _check_jobs(session: Session) -> Iterator[Finding]:
-    newest = select(func.max(JobRun.id)).where(col(JobRun.ended_at).is_not(None)).group_by(JobRun.job)
-    for run in session.exec(select(JobRun).where(col(JobRun.id).in_(newest)).order_by(JobRun.job)):
-        when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
-        if run.error:
-            fix = f"for details, see GET /api/v1/runs/{run.id} or the log"
-            yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix)
+        name, polled_at = f"source {source.name}", source.polled_at
+        if not (source.next_poll_at or polled_at):
+            continue  # these rows only name files that were read
+        if source.paused:
+            fix = f"run `paperboy sources resume {shlex.quote(source.name)}` to poll it again"
+            yield warning(name, "is paused", fix)
+        elif source.failures:
+            times = "once" if source.failures == 1 else f"{source.failures} times in a row"
+            yield Finding(
+                name,
+                Level.ERROR if source.failures > 2 else Level.WARNING,
+                f"failed {times}: {source.last_error or 'no reason is known'}",
+                "it is retried automatically; if it keeps failing, check its address and the network",
+            )
+        elif source.next_poll_at and polled_at and now - polled_at > STALE:
+            message = f"was last polled at {polled_at:%Y-%m-%d %H:%M} UTC"
+            yield warning(name, message, "make sure that `paperboy serve` or `paperboy worker` runs")
         else:
-            yield ok(f"job {run.job}", f"last ran at {when}")
+            yield ok(name, f"was polled at {polled_at:%Y-%m-%d %H:%M} UTC" if polled_at else "not polled yet")
 
 
 def lateness(session: Session, now: datetime) -> timedelta:
@@ -115,32 +97,38 @@ def lateness(session: Session, now: datetime) -> timedelta:
     return now - oldest if oldest else timedelta()
 
 
-def _check_lateness(session: Session, now: datetime) -> Finding:
+def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
+    """Check the newest run of each job, and whether digests are planned on time and completely."""
+    newest = select(func.max(JobRun.id)).where(col(JobRun.ended_at).is_not(None)).group_by(JobRun.job)
+    for run in session.exec(select(JobRun).where(col(JobRun.id).in_(newest)).order_by(JobRun.job)):
+        when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
+        if run.error:
+            fix = f"for details, see GET /api/v1/runs/{run.id} or the log"
+            yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix)
+        else:
+            yield ok(f"job {run.job}", f"last ran at {when}")
+
     late = lateness(session, now)
-    if late <= LATE:
-        return ok("schedule", "no digest is late")
-    return error(
-        "schedule",
-        f"a digest has been due for {_format_span(late)}: the schedule is not running",
-        "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`",
-    )
+    if late > LATE:
+        message = f"a digest has been due for {_format_span(late)}: the schedule is not running"
+        fix = "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`"
+        yield error("schedule", message, fix)
+    else:
+        yield ok("schedule", "no digest is late")
 
-
-def _check_clocks(session: Session, now: datetime) -> Finding:
     try:
         planning.check_clock(session, now)
     except ClockError as fault:
-        return error("clock", str(fault), "synchronise the clocks of this machine and of the database by NTP")
-    return ok("clock", "this machine and the database have the same time")
+        yield error("clock", str(fault), "synchronise the clocks of this machine and of the database by NTP")
+    else:
+        yield ok("clock", "this machine and the database have the same time")
 
-
-def _check_ledger(session: Session, now: datetime) -> Finding:
-    """Compare the ledger since yesterday with the subscribers who were due."""
-    faults = reconciliation.reconcile_recent(session, now).describe_faults()
-    if not faults:
-        return ok("ledger", "it has exactly one entry for each digest that was due since yesterday")
-    fix = "look for “reader not planned” in the log; if it is not there, please report this with the log"
-    return error("ledger", f"since yesterday: {faults}", fix)
+    # The ledger is compared with the subscribers who were due.
+    if faults := reconciliation.reconcile_recent(session, now).describe_faults():
+        fix = "look for “reader not planned” in the log; if it is not there, please report this with the log"
+        yield error("ledger", f"since yesterday: {faults}", fix)
+    else:
+        yield ok("ledger", "it has exactly one entry for each digest that was due since yesterday")
 
 
 def _format_span(span: timedelta) -> str:
@@ -148,27 +136,6 @@ def _format_span(span: timedelta) -> str:
     units = (("days", timedelta(days=1)), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1)))
     unit, length = next(((name, size) for name, size in units if span >= 2 * size), units[-1])
     return f"{round(span / length)} {unit}"
-
-
-def _check_pauses(session: Session) -> Iterator[Finding]:
-    for pause in session.exec(select(SendingPause)):
-        everything = pause.edition == ledger.ALL_EDITIONS
-        scope = "all sending" if everything else f"edition {pause.edition}"
-        option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
-        yield warning(
-            "sending",
-            f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
-            f"run `paperboy sending resume{option}` when the reason no longer applies",
-        )
-
-
-def _check_keys(session: Session, now: datetime) -> Iterator[Finding]:
-    for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
-        assert key.expires_at is not None  # noqa: S101 - the query compares it
-        message = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"
-        name = shlex.quote(key.name)
-        fix = f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
-        yield warning(f"key {key.name}", message, fix)
 
 
 def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[Finding]:

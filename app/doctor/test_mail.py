@@ -55,29 +55,26 @@ class TemporaryService:
 def check(settings: Settings, service: TemporaryService, sink: Sink | None = None) -> Iterator[Finding]:
     """Compose, sign and send a digest of many papers, check what arrives, and unsubscribe by its link."""
     try:
-        yield from _send_and_check(settings, service, sink or Sink())
+        with sink or Sink() as listening, _running(settings, service, listening.port) as app:
+            subscriber_id = _send_digest(app, service.sample)
+            if not listening.received:
+                with app.db.read() as session:
+                    delivery = session.exec(select(Delivery)).first()
+                reason = "no digest was composed"
+                if delivery:
+                    reason = f"{delivery.state}, {delivery.smtp_text or delivery.reason}"
+                yield error("mail", f"no mail could be sent: {reason}", REPORT_BUG)
+                return
+            mail = Mail(listening.received[0], app.settings, app.signer)
+            yield ok("mail", f"a digest of the bundled sample was received: “{mail.message['Subject']}”")
+            yield from message_checks.check(mail)
+            if mail.unsubscribe_url.startswith(settings.base_url):
+                # The proxy in front of the web app removes the base URL's path from a URL.
+                path = urlsplit(app.settings.base_url).path
+                url = mail.unsubscribe_url.replace(path, "", 1) if path else mail.unsubscribe_url
+                yield from oneclick.check(app, service.create_app(app), subscriber_id, url)
     except InvalidSettings as fault:
         yield error("mail", f"no mail can be composed: {fault}", "fix the settings that are reported above")
-
-
-def _send_and_check(settings: Settings, service: TemporaryService, sink: Sink) -> Iterator[Finding]:
-    with sink as listening, _running(settings, service, listening.port) as app:
-        subscriber_id = _send_digest(app, service.sample)
-        if not listening.received:
-            yield error("mail", f"no mail could be sent: {_failure_reason(app)}", REPORT_BUG)
-            return
-        mail = Mail(listening.received[0], app.settings, app.signer)
-        yield ok("mail", f"a digest of the bundled sample was received: “{mail.message['Subject']}”")
-        yield from message_checks.check(mail)
-        if mail.unsubscribe_url.startswith(settings.base_url):
-            url = _without_base_path(mail.unsubscribe_url, app.settings.base_url)
-            yield from oneclick.check(app, service.create_app(app), subscriber_id, url)
-
-
-def _without_base_path(url: str, base_url: str) -> str:
-    """Remove the base URL's path from a URL, as the proxy in front of the web app does."""
-    path = urlsplit(base_url).path
-    return url.replace(path, "", 1) if path else url
 
 
 @contextmanager
@@ -121,12 +118,3 @@ def _send_digest(app: Application, sample: Sequence[tuple[datetime, Path]]) -> i
     pipeline.read_files(app, [path for _, path in sample], now)
     pipeline.send_due(app, now)
     return subscriber_id
-
-
-def _failure_reason(app: Application) -> str:
-    """Return state and reason of the one delivery."""
-    with app.db.read() as session:
-        delivery = session.exec(select(Delivery)).first()
-    return (
-        f"{delivery.state}, {delivery.smtp_text or delivery.reason}" if delivery else "no digest was composed"
-    )

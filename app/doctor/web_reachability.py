@@ -32,19 +32,16 @@ def check(settings: Settings, now: datetime, transport: http_client.HttpTranspor
     except SourceError as fault:
         yield error("online", f"{url} does not answer: {fault}", _FIX)
     else:
-        yield _check_body(url, body)
+        try:
+            is_paperboy = json.loads(body) == {"status": "ok"}
+        except ValueError:
+            is_paperboy = False
+        if is_paperboy:
+            yield ok("online", f"Paperboy answers at {url}")
+        else:
+            yield error("online", f"something other than Paperboy answers at {url}", _FIX)
 
 
 async def _get(settings: Settings, url: str, now: datetime, transport: http_client.HttpTransport) -> bytes:
     async with asyncio.timeout(TIMEOUT), http_client.open_client(settings.base_url, now, transport) as http:
         return (await http.get(url)).body
-
-
-def _check_body(url: str, body: bytes) -> Finding:
-    try:
-        is_paperboy = json.loads(body) == {"status": "ok"}
-    except ValueError:
-        is_paperboy = False
-    if is_paperboy:
-        return ok("online", f"Paperboy answers at {url}")
-    return error("online", f"something other than Paperboy answers at {url}", _FIX)

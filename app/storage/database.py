@@ -1,4 +1,4 @@
-"""The database: engine, sessions, column types, bulk helpers and migrations."""
+"""The database: engine, sessions, column types, bulk helpers, migrations and the schema's revision."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from typing import Any
 import orjson
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -241,6 +243,13 @@ def migrate(url: str, revision: str = "head") -> None:
     config.set_main_option("script_location", str(ROOT / "migrations"))
     config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
     command.upgrade(config, revision)
+
+
+def schema_revisions(db: Database) -> tuple[str | None, str | None]:
+    """Return the current revision of the database and the newest available one."""
+    with db.engine.connect() as connection:
+        current = MigrationContext.configure(connection).get_current_revision()
+    return current, ScriptDirectory(str(ROOT / "migrations")).get_current_head()
 
 
 def _make_engine(url: URL) -> Engine:

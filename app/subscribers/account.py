@@ -94,7 +94,15 @@ def pause(session: Session, subscriber_id: int, until: datetime | None, now: dat
     not active.
     """
     if until is not None:
-        _check_end(until, now)
+        first, last = pause_date_range(until.tzinfo, now)
+        if until <= now:
+            when = "today" if until.date() == first - timedelta(days=1) else "over"
+            raise InvalidPreference(f"{_day(until)} is {when}: choose {_day(first)} or a later day.", "until")
+        if until > now + LONGEST_PAUSE:
+            problem = (
+                f"{_day(until)} is more than a year away: choose a day up to {_day(last)}, or none at all."
+            )
+            raise InvalidPreference(problem, "until")
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state not in (State.ACTIVE, State.PAUSED):
         raise Conflict("There is no digest to pause: this subscription is not active.")
@@ -109,18 +117,6 @@ def pause_date_range(zone: tzinfo | None, now: datetime) -> tuple[date, date]:
     """Return the first and last day, in a time zone, on which a pause that begins now may end."""
     tomorrow = now.astimezone(zone).date() + timedelta(days=1)
     return tomorrow, (now + LONGEST_PAUSE).astimezone(zone).date()
-
-
-def _check_end(until: datetime, now: datetime) -> None:
-    first, last = pause_date_range(until.tzinfo, now)
-    if until <= now:
-        when = "today" if until.date() == first - timedelta(days=1) else "over"
-        raise InvalidPreference(f"{_day(until)} is {when}: choose {_day(first)} or a later day.", "until")
-    if until > now + LONGEST_PAUSE:
-        raise InvalidPreference(
-            f"{_day(until)} is more than a year away: choose a day up to {_day(last)}, or none at all.",
-            "until",
-        )
 
 
 def _day(day: date) -> str:

@@ -7,7 +7,7 @@ private paper of its reader: nothing that a reader pastes becomes public.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
@@ -129,11 +129,19 @@ def feedback_for_ranking(
     session: Session, subscriber_ids: Collection[int]
 ) -> dict[int, tuple[Feedback, ...]]:
     """Return readers' feedback as it is used for ranking: without the authors that they ignore."""
-    ignored = _ignored_authors(session, subscriber_ids)
-    return {
-        reader: tuple(_without_authors(item, ignored[reader]) for item in items)
-        for reader, items in all_feedback(session, subscriber_ids).items()
-    }
+    feedback = all_feedback(session, subscriber_ids)
+    rows = select(Subscriber.id, Subscriber.ignored_authors).where(col(Subscriber.id).in_(list(feedback)))
+    for reader, stored in session.exec(rows):
+        # Other values of the JSON column are dropped: planning must not fail on them.
+        names = stored if isinstance(stored, list) else []
+        if ignored := {normalized_name(name) for name in names if isinstance(name, str)}:
+            feedback[reader or 0] = tuple(
+                replace(
+                    item, authors=tuple(name for name in item.authors if normalized_name(name) not in ignored)
+                )
+                for item in feedback[reader or 0]
+            )
+    return feedback
 
 
 def all_feedback(session: Session, subscriber_ids: Collection[int]) -> dict[int, tuple[Feedback, ...]]:
@@ -199,44 +207,37 @@ def unignore_author(session: Session, subscriber_id: int, author: str) -> None:
     session.add(subscriber)
 
 
-def _ignored_authors(session: Session, subscriber_ids: Collection[int]) -> dict[int, frozenset[str]]:
-    """Return the normalised names of the authors that each reader ignores."""
-    rows = select(Subscriber.id, Subscriber.ignored_authors).where(col(Subscriber.id).in_(subscriber_ids))
-    return {reader or 0: _valid_names(stored) for reader, stored in session.exec(rows)}
-
-
-def _valid_names(stored: object) -> frozenset[str]:
-    """Normalise the names of a JSON column. Other values are dropped: planning must not fail on them."""
-    names = stored if isinstance(stored, list) else []
-    return frozenset(normalized_name(name) for name in names if isinstance(name, str))
-
-
-def _without_authors(feedback: Feedback, ignored: Set[str]) -> Feedback:
-    if not ignored:
-        return feedback
-    authors = tuple(name for name in feedback.authors if normalized_name(name) not in ignored)
-    return replace(feedback, authors=authors)
-
-
 # --- pasted papers
 
 
 def match_references(session: Session, pasted: Sequence[PaperRecord]) -> MatchedReferences:
     """Look up pasted papers in the archive, by the same rules that merge papers in it."""
-    candidates = _archive_candidates(session, pasted)
+    ids = [record.arxiv_id for record in pasted if record.arxiv_id]
+    dois = [record.doi for record in pasted if record.doi]
+    titles = [dedupe.title_key(record.title) for record in pasted if record.title]
+    matches = or_(col(Paper.arxiv_id).in_(ids), col(Paper.doi).in_(dois), col(Paper.title_key).in_(titles))
+    candidates: defaultdict[str, list[Paper]] = defaultdict(list)
+    for candidate in session.exec(select(Paper).where(matches).order_by(col(Paper.id))):
+        for key in {candidate.arxiv_id, candidate.doi, candidate.title_key}:
+            candidates[key or ""].append(candidate)
+
     known: list[int] = []
     own: dict[str, PaperRecord] = {}
     unknown: list[PaperRecord] = []
     for record in pasted:
-        paper = _find(record, candidates)
+        identity = _identity(record)
+        keys = filter(None, (record.arxiv_id, record.doi, dedupe.title_key(record.title)))
+        papers = (paper for key in keys for paper in candidates.get(key, ()))
+        paper = next((each for each in papers if dedupe.same_paper_reason(identity, _identity(each))), None)
         if paper is not None:
             known.append(paper.id or 0)
         elif record.abstract or len(record.title) >= MIN_TITLE_CHARS:
             own.setdefault(_title_key(record.title), record)
         else:
             unknown.append(record)
-    titles = {paper.id or 0: paper.title for paper in queries.papers(session, known).values()}
-    return MatchedReferences(tuple(titles.items()), tuple(own.values()), tuple(dict.fromkeys(unknown)))
+    known_papers = queries.papers(session, known).values()
+    known_titles = tuple({paper.id or 0: paper.title for paper in known_papers}.items())
+    return MatchedReferences(known_titles, tuple(own.values()), tuple(dict.fromkeys(unknown)))
 
 
 def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: datetime) -> None:
@@ -248,7 +249,17 @@ def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: da
     _check_room(len(rows) + len(private_keys), more)
     papers = queries.papers(session, [identity for identity, _ in liked.known])
     _store(session, subscriber_id, list(papers.values()), True, now)
-    session.add_all(_private_paper(subscriber_id, record, now) for record in new)
+    session.add_all(
+        PrivatePaper(
+            subscriber_id=subscriber_id,
+            title_key=_title_key(record.title),
+            title=record.title,
+            abstract=record.abstract,
+            authors=list(record.authors),
+            at=now,
+        )
+        for record in new
+    )
     session.flush()
 
 
@@ -268,40 +279,9 @@ def _check_room(count: int, more: int) -> None:
         raise InvalidInput(message, "liked")
 
 
-def _archive_candidates(session: Session, pasted: Iterable[PaperRecord]) -> dict[str, list[Paper]]:
-    """Return the papers that may be meant, by their arXiv ids, DOIs and title keys."""
-    ids = [record.arxiv_id for record in pasted if record.arxiv_id]
-    dois = [record.doi for record in pasted if record.doi]
-    keys = [dedupe.title_key(record.title) for record in pasted if record.title]
-    matches = or_(col(Paper.arxiv_id).in_(ids), col(Paper.doi).in_(dois), col(Paper.title_key).in_(keys))
-    candidates: defaultdict[str, list[Paper]] = defaultdict(list)
-    for paper in session.exec(select(Paper).where(matches).order_by(col(Paper.id))):
-        for key in {paper.arxiv_id, paper.doi, paper.title_key}:
-            candidates[key or ""].append(paper)
-    return candidates
-
-
-def _find(record: PaperRecord, candidates: dict[str, list[Paper]]) -> Paper | None:
-    keys = filter(None, (record.arxiv_id, record.doi, dedupe.title_key(record.title)))
-    papers = (paper for key in keys for paper in candidates.get(key, ()))
-    identity = _identity(record)
-    return next((paper for paper in papers if dedupe.same_paper_reason(identity, _identity(paper))), None)
-
-
 def _identity(paper: PaperRecord | Paper) -> dedupe.PaperIdentity:
     ids = {"arxiv_id": paper.arxiv_id or "", "doi": paper.doi or ""}
     return dedupe.PaperIdentity(paper.title, **ids, abstract=paper.abstract, authors=tuple(paper.authors))
-
-
-def _private_paper(subscriber_id: int, record: PaperRecord, now: datetime) -> PrivatePaper:
-    return PrivatePaper(
-        subscriber_id=subscriber_id,
-        title_key=_title_key(record.title),
-        title=record.title,
-        abstract=record.abstract,
-        authors=list(record.authors),
-        at=now,
-    )
 
 
 def _title_key(title: str) -> str:

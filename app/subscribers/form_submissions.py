@@ -7,7 +7,6 @@ nobody can confirm them any more, `close` removes everything personal from the r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -69,10 +68,16 @@ def store(
 ) -> int:
     """Store a form and return the row's id. `email` must be normalised."""
     row = FormSubmission(
-        kind=kind, mailbox=mailbox_hash(email), email=email, visitor=visitor[:64], created_at=now,
-        preferences=_encode_preferences(choices.preferences) if choices else {},
-        liked=_encode_liked(choices.liked) if choices else {},
-    )  # fmt: skip
+        kind=kind, mailbox=mailbox_hash(email), email=email, visitor=visitor[:64], created_at=now
+    )
+    if choices:
+        row.preferences = asdict(choices.preferences)
+        if choices.liked.usable:
+            own = [
+                {"title": record.title, "abstract": record.abstract, "authors": list(record.authors)}
+                for record in choices.liked.own
+            ]
+            row.liked = {"papers": [number for number, _ in choices.liked.known], "own": own}
     session.add(row)
     session.flush()
     return row.id or 0
@@ -161,7 +166,22 @@ def choices_of(request: FormSubmission) -> Choices | None:
     """Return the choices that a row holds; None if it has none of its own."""
     if not request.preferences:
         return None
-    return Choices(_decode_preferences(request.preferences), _decode_liked(request.liked))
+    stored = request.preferences
+    preferences = Preferences(
+        **{
+            **stored,
+            "cadence": Cadence(stored["cadence"]),
+            "when_empty": EmptyDigestPolicy(stored["when_empty"]),
+            "muted": tuple(stored["muted"]),
+            "interests": tuple(Interest(**interest) for interest in stored["interests"]),
+        }
+    )
+    known = tuple((number, "") for number in request.liked.get("papers", ()))
+    own = tuple(
+        PaperRecord(title=paper["title"], abstract=paper["abstract"], authors=tuple(paper["authors"]))
+        for paper in request.liked.get("own", ())
+    )
+    return Choices(preferences, MatchedReferences(known, own))
 
 
 def close(session: Session, subscriber_id: int) -> None:
@@ -197,38 +217,3 @@ def prune(session: Session, now: datetime) -> int:
 def _close(session: Session, which: ColumnElement[bool]) -> None:
     nothing: dict[str, Any] = {"email": "", "visitor": "", "preferences": {}, "liked": {}}
     session.execute(update(FormSubmission).where(which).values(subscriber_id=None, **nothing))
-
-
-# --- as JSON
-
-
-def _encode_preferences(preferences: Preferences) -> dict[str, Any]:
-    return asdict(preferences)
-
-
-def _decode_preferences(stored: Mapping[str, Any]) -> Preferences:
-    return Preferences(
-        **{
-            **stored,
-            "cadence": Cadence(stored["cadence"]),
-            "when_empty": EmptyDigestPolicy(stored["when_empty"]),
-            "muted": tuple(stored["muted"]),
-            "interests": tuple(Interest(**interest) for interest in stored["interests"]),
-        }
-    )
-
-
-def _encode_liked(liked: MatchedReferences) -> dict[str, Any]:
-    own = [
-        {"title": record.title, "abstract": record.abstract, "authors": list(record.authors)}
-        for record in liked.own
-    ]
-    return {"papers": [number for number, _ in liked.known], "own": own} if liked.usable else {}
-
-
-def _decode_liked(stored: Mapping[str, Any]) -> MatchedReferences:
-    own = (
-        PaperRecord(title=paper["title"], abstract=paper["abstract"], authors=tuple(paper["authors"]))
-        for paper in stored.get("own", ())
-    )
-    return MatchedReferences(known=tuple((number, "") for number in stored.get("papers", ())), own=tuple(own))

@@ -38,16 +38,16 @@ def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -
     ).all()
     ids = _query_ids(session, [interest.text for interest in interests])
     session.execute(delete(InterestRow).where(col(InterestRow.subscriber_id) == subscriber_id))
-    for position, interest in enumerate(interests):
-        session.add(
-            InterestRow(
-                subscriber_id=subscriber_id,
-                query_id=ids[interest.text],
-                position=position,
-                weight=interest.weight,
-                quota=interest.quota,
-            )
+    session.add_all(
+        InterestRow(
+            subscriber_id=subscriber_id,
+            query_id=ids[interest.text],
+            position=position,
+            weight=interest.weight,
+            quota=interest.quota,
         )
+        for position, interest in enumerate(interests)
+    )
     session.flush()
     if dropped := set(before) - set(ids.values()):
         forget_unused_queries(session, dropped)

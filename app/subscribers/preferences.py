@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from email_validator import EmailNotValidError, validate_email
@@ -38,8 +37,47 @@ class Preferences:
 
 def problems(preferences: Preferences) -> dict[str, str]:
     """Return an error message by field (`interests.0`: the first interest); empty if all are valid."""
-    checks = (_problems_of_time, _problems_of_size, _problems_of_interests, _problems_of_muted)
-    return dict(itertools.chain.from_iterable(find(preferences) for find in checks))
+    least, most = preferences.min_papers, preferences.max_papers
+    bounds = f"Choose a number from 1 to {MAX_PAPERS}."
+    rules = (
+        ("weekday", 0 <= preferences.weekday <= 6, "Choose a day of the week."),
+        ("hour", 0 <= preferences.hour <= 23, "Choose an hour from 0 to 23."),
+        (
+            "zone",
+            schedule.valid_zone(preferences.zone),
+            f"“{preferences.zone[:64]}” is not a time zone that we know. Choose one from the list.",
+        ),
+        ("max_papers", 1 <= most <= MAX_PAPERS, bounds),
+        ("min_papers", 1 <= least <= MAX_PAPERS, bounds),
+        ("min_papers", not 1 <= most < least <= MAX_PAPERS, "The least cannot be more than the most."),
+        (
+            "max_trending",
+            0 <= preferences.max_trending <= MAX_PAPERS,
+            f"Choose a number from 0, for none, to {MAX_PAPERS}.",
+        ),
+        (
+            "interests",
+            len(preferences.interests) <= MAX_INTERESTS,
+            f"At most {MAX_INTERESTS} interests, please: fewer and sharper ones work better.",
+        ),
+        (
+            "interests",
+            preferences.interests or preferences.when_empty is not EmptyDigestPolicy.SKIP,
+            "Name at least one interest, or choose to get what is trending.",
+        ),
+    )
+    by_field = {field: problem for field, is_valid, problem in rules if not is_valid}
+    for index, interest in enumerate(preferences.interests):
+        if problem := _problem_of_interest(interest):
+            by_field[f"interests.{index}"] = problem
+    if len(preferences.muted) > MAX_MUTED:
+        return by_field | {"muted": f"At most {MAX_MUTED} muted words, please."}
+    for text in preferences.muted:
+        try:
+            query_language.parse_muted(text)
+        except InvalidInterest as error:  # the first only: all muted texts are typed into one field
+            return by_field | {"muted": str(error)}
+    return by_field
 
 
 def check(preferences: Preferences) -> Preferences:
@@ -88,50 +126,6 @@ def fold_address(email: str) -> str:
     if domain in _GMAIL:
         return f"{local.replace('.', '')}@{_GMAIL[0]}"
     return f"{local}@{domain}"
-
-
-def _problems_of_time(preferences: Preferences) -> Iterator[tuple[str, str]]:
-    if not 0 <= preferences.weekday <= 6:
-        yield "weekday", "Choose a day of the week."
-    if not 0 <= preferences.hour <= 23:
-        yield "hour", "Choose an hour from 0 to 23."
-    if not schedule.valid_zone(preferences.zone):
-        yield "zone", f"“{preferences.zone[:64]}” is not a time zone that we know. Choose one from the list."
-
-
-def _problems_of_size(preferences: Preferences) -> Iterator[tuple[str, str]]:
-    if not 1 <= preferences.max_papers <= MAX_PAPERS:
-        yield "max_papers", f"Choose a number from 1 to {MAX_PAPERS}."
-    if not 1 <= preferences.min_papers <= MAX_PAPERS:
-        yield "min_papers", f"Choose a number from 1 to {MAX_PAPERS}."
-    elif preferences.min_papers > preferences.max_papers >= 1:
-        yield "min_papers", "The least cannot be more than the most."
-    if not 0 <= preferences.max_trending <= MAX_PAPERS:
-        yield "max_trending", f"Choose a number from 0, for none, to {MAX_PAPERS}."
-
-
-def _problems_of_interests(preferences: Preferences) -> Iterator[tuple[str, str]]:
-    if len(preferences.interests) > MAX_INTERESTS:
-        yield "interests", f"At most {MAX_INTERESTS} interests, please: fewer and sharper ones work better."
-    if not preferences.interests and preferences.when_empty is EmptyDigestPolicy.SKIP:
-        yield "interests", "Name at least one interest, or choose to get what is trending."
-    for index, interest in enumerate(preferences.interests):
-        problem = _problem_of_interest(interest)
-        if problem:
-            yield f"interests.{index}", problem
-
-
-def _problems_of_muted(preferences: Preferences) -> Iterator[tuple[str, str]]:
-    """Yield the first problem only: all muted texts are typed into one field."""
-    if len(preferences.muted) > MAX_MUTED:
-        yield "muted", f"At most {MAX_MUTED} muted words, please."
-        return
-    for text in preferences.muted:
-        try:
-            query_language.parse_muted(text)
-        except InvalidInterest as error:
-            yield "muted", str(error)
-            return
 
 
 def _problem_of_interest(interest: Interest) -> str:

@@ -118,11 +118,19 @@ def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
 def export(session: Session, subscriber_id: int) -> dict[str, Any]:
     """Return all stored data of a reader, without secrets and internal fields."""
     subscriber = get(session, subscriber_id)
+    rows = _rows(session, Delivery, subscriber_id, _INTERNAL_FIELDS["delivery"])
+    ids = [row.pop("id") for row in rows]
+    stored = ledger.stored_digests(session, ids)
+    restored = ledger.SnapshotStore().restore(session, list(stored.values()))
+    digests = {number: asdict(item.digest) for number, item in zip(stored, restored, strict=True)}
+    rated = feedback.all_feedback(session, [subscriber_id]).get(subscriber_id, ())
     return {
         "subscriber": subscriber.model_dump(mode="json", exclude=_INTERNAL_FIELDS["subscriber"]),
         "interests": [asdict(interest) for interest in preferences_of(session, subscriber).interests],
-        "deliveries": _deliveries(session, subscriber_id),
-        "feedback": _feedback(session, subscriber_id),
+        "deliveries": [
+            row | {"digest": digests.get(number, {})} for number, row in zip(ids, rows, strict=True)
+        ],
+        "feedback": [asdict(item) | {"at": item.at.isoformat()} for item in rated],
         "unconfirmed": form_submissions.export(session, subscriber_id),
         "events": _rows(session, Event, subscriber_id, _INTERNAL_FIELDS["event"]),
         "do_not_mail": suppression.is_suppressed(session, subscriber.email),
@@ -135,21 +143,6 @@ _INTERNAL_FIELDS = {
     "delivery": {"lease_owner", "lease_until", "possibly_delivered"},
     "event": {"id", "delivery_id", "key"},
 }
-
-
-def _feedback(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
-    items = feedback.all_feedback(session, [subscriber_id]).get(subscriber_id, ())
-    return [asdict(item) | {"at": item.at.isoformat()} for item in items]
-
-
-def _deliveries(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
-    """Return the mails of a reader, with the contents of the digests among them."""
-    rows = _rows(session, Delivery, subscriber_id, _INTERNAL_FIELDS["delivery"])
-    ids = [row.pop("id") for row in rows]
-    stored = ledger.stored_digests(session, ids)
-    restored_digests = ledger.SnapshotStore().restore(session, list(stored.values()))
-    digests = {number: asdict(item.digest) for number, item in zip(stored, restored_digests, strict=True)}
-    return [row | {"digest": digests.get(number, {})} for number, row in zip(ids, rows, strict=True)]
 
 
 def _rows(

@@ -55,8 +55,8 @@ def find(session: Session, name: str) -> Subscriber:
 def get_for_update(session: Session, subscriber_id: int) -> Subscriber:
     """Return a subscriber whose row is locked until the transaction ends. Raises NotFound."""
     row = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
-    session.exec(row.execution_options(populate_existing=True)).one_or_none()
-    return get(session, subscriber_id)
+    locked = session.exec(row.execution_options(populate_existing=True)).one_or_none()
+    return locked or get(session, subscriber_id)
 
 
 def require_not_erased(subscriber: Subscriber) -> None:
@@ -102,7 +102,12 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
         subscriber.next_due_at, subscriber.due_since = None, now
         return
     cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
-    recent = _recent_digests(session, subscriber, now)
+    digests = select(Delivery).where(
+        Delivery.subscriber_id == subscriber.id,
+        Delivery.kind == MailKind.DIGEST,
+        col(Delivery.due_at) > now - LOOK_BACK,
+    )
+    recent = session.exec(digests).all()
     due = schedule.next_due(*cadence, after=now)
     while _has_digest_on_day(subscriber, recent, due):
         due = schedule.next_due(*cadence, after=due)
@@ -118,15 +123,6 @@ def _has_digest_on_day(subscriber: Subscriber, recent: Sequence[Delivery], due: 
     edition = schedule.edition(subscriber.zone, due)
     day = due.astimezone(zone).date()
     return any(row.edition == edition or row.due_at.astimezone(zone).date() >= day for row in recent)
-
-
-def _recent_digests(session: Session, subscriber: Subscriber, now: datetime) -> Sequence[Delivery]:
-    digests = select(Delivery).where(
-        Delivery.subscriber_id == subscriber.id,
-        Delivery.kind == MailKind.DIGEST,
-        col(Delivery.due_at) > now - LOOK_BACK,
-    )
-    return session.exec(digests).all()
 
 
 def enqueue_requested_mail(

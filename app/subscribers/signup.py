@@ -102,7 +102,10 @@ def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) ->
         record_event(session, "signed_up", subscriber, now, request.visitor)
     else:  # somebody who left: they stay as they are until they confirm
         record_event(session, "signup_asked", subscriber, now, request.visitor)
-    return _ask_to_confirm(session, subscriber, now)
+    # Random: exports show the suffix, and a row's id would reveal how many others signed up.
+    suffix = f"-{token_hex(4)}"
+    lifetime = LIFETIMES[Purpose.CONFIRM]
+    return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix), subscriber.id
 
 
 def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _Answer:
@@ -144,14 +147,6 @@ def _send_manage_link(
     return enqueue_requested_mail(session, subscriber, MailKind.MANAGE, now), None
 
 
-def _ask_to_confirm(session: Session, subscriber: Subscriber, now: datetime) -> _Answer:
-    """Enqueue a confirmation mail for this sign-up; its link confirms these choices and no others."""
-    # Random: exports show the suffix, and a row's id would reveal how many others signed up.
-    suffix = f"-{token_hex(4)}"
-    lifetime = LIFETIMES[Purpose.CONFIRM]
-    return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix), subscriber.id
-
-
 # --- answers of the owner of the address
 
 
@@ -162,7 +157,10 @@ def pending_choices(session: Session, subscriber_id: int, delivery_id: int | Non
     """
     subscriber = get(session, subscriber_id)
     request = form_submissions.find_open(session, subscriber_id, delivery_id)
-    if subscriber.state in (*_READING, State.ERASED) or not _can_confirm(subscriber, request, delivery_id):
+    if subscriber.state in (*_READING, State.ERASED):
+        return None
+    # Old links must not reactivate a reader who left.
+    if request is None and (subscriber.state is not State.PENDING or delivery_id is not None):
         return None
     stored = Choices(preferences_of(session, subscriber))
     return (form_submissions.choices_of(request) if request else None) or stored
@@ -191,11 +189,6 @@ def confirm(
     return subscriber
 
 
-def _can_confirm(subscriber: Subscriber, request: FormSubmission | None, delivery_id: int | None) -> bool:
-    """Return True if there is something to confirm. Old links must not reactivate a reader who left."""
-    return request is not None or (subscriber.state is State.PENDING and delivery_id is None)
-
-
 def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: int | None = None) -> bool:
     """End a sign-up that the owner of the address did not request, and block further ones for 90 days.
 
@@ -205,19 +198,15 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state in _READING:
         return False
-    request = _find_request(session, subscriber_id, delivery_id)
+    if delivery_id is None:
+        request = form_submissions.find_open(session, subscriber_id)
+    else:  # also if the sign-up is not open any more
+        request = form_submissions.by_delivery(session, delivery_id)
     if request is not None:
         form_submissions.remember_decline(session, request, now)
     if subscriber.state is State.PENDING or (request is not None and request.subscriber_id is not None):
         _end_sign_up(session, subscriber, now)
     return True
-
-
-def _find_request(session: Session, subscriber_id: int, delivery_id: int | None) -> FormSubmission | None:
-    """Return the row that a mail answers, open or not; without a mail, the newest open row."""
-    if delivery_id is None:
-        return form_submissions.find_open(session, subscriber_id)
-    return form_submissions.by_delivery(session, delivery_id)
 
 
 def is_declined(session: Session, delivery_id: int) -> bool:

@@ -22,6 +22,7 @@ from app import clock, doctor
 from app.application import Application
 from app.digests import reconciliation
 from app.relevance import model_store
+from app.storage import database
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -51,7 +52,7 @@ def readyz(request: Request) -> JSONResponse:
     """Report whether the database is usable. If it is not, a restart does not help."""
     app: Application = request.app.state.paperboy
     try:
-        current, newest = doctor.schema_revisions(app.db)
+        current, newest = database.schema_revisions(app.db)
     except SQLAlchemyError:
         return JSONResponse({"status": "unavailable", "database": "unreachable"}, 503)
     if current != newest:

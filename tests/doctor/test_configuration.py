@@ -100,6 +100,19 @@ def test_a_key_that_others_can_read_is_found(settings: Settings, tmp_path: Path)
     assert (findings.level, f"chmod 600 '{path}'" in findings.fix) == (Level.WARNING, True)
 
 
+def test_a_key_that_others_can_read_is_found_even_if_it_cannot_sign(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """Both faults are reported: a key that is repaired in place stays readable."""
+    path = tmp_path / "broken"
+    path.write_text("no key")
+    path.chmod(0o644)
+    changed = settings.model_copy(update={"dkim_keys": (f"s1:{path}",)})
+    findings = [finding for finding in configuration.check(changed) if finding.check == "dkim key s1"]
+    assert [finding.level for finding in findings] == [Level.WARNING, Level.ERROR]
+    assert f"chmod 600 {path}" in findings[0].fix
+
+
 def test_a_short_key_is_found(settings: Settings, tmp_path: Path) -> None:
     """1024 bits still sign, and not every provider counts it."""
     path = tmp_path / "short"

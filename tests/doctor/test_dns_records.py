@@ -192,6 +192,24 @@ def test_what_cannot_be_known_of_a_relay_is_said(settings: Settings, names: Name
     assert (provider.level, "include:" in provider.fix) == (Level.OK, True)
 
 
+@pytest.mark.parametrize(
+    ("relay", "level"),
+    [
+        ("paperboy.io", Level.WARNING),
+        ("mail.paperboy.io", Level.WARNING),
+        ("mail.notpaperboy.io", Level.OK),
+        ("notpaperboy.io", Level.OK),
+    ],
+)
+def test_only_a_relay_on_our_own_domain_must_be_listed(
+    relay: str, level: Level, settings: Settings, names: NameServer
+) -> None:
+    """A domain that merely ends in the same letters belongs to somebody else."""
+    names.set("paperboy.io", "TXT", "v=spf1 ip4:192.0.2.1 -all")
+    names.set(relay, "A", OTHER)
+    assert run_check(settings, names, smtp_host=relay)["spf"].level is level
+
+
 # --- DKIM
 
 

@@ -116,8 +116,8 @@ def test_a_request_is_as_by_network(app: Application, reader: int, now: datetime
     site = main.create_app(app)
     url = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader, now))
     left = oneclick.send_request(site, "POST", url, *oneclick.FORM_ENCODINGS["urlencoded"])
-    assert (left.status, "set-cookie" in left.headers) == (200, False)
+    assert (left.status_code, "set-cookie" in left.headers) == (200, False)
     forged = oneclick.send_request(site, "POST", f"{url[:-1]}{'A' if url[-1] != 'A' else 'B'}")
-    assert 400 <= forged.status < 500
+    assert 400 <= forged.status_code < 500
     with app.db.read() as session:
         assert subscribers.get(session, reader).state is SubscriberState.UNSUBSCRIBED
