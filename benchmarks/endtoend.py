@@ -312,17 +312,17 @@ def run(readers: int, folder: Path) -> dict[str, Any]:
     """A tenth of the readers, all of them, and the naive stack."""
     key = workload.make_key(folder / "key.pem")
     signs = f"bench:{key}"
-    with postfix_tools.find().sinking() as sink:
+    with postfix_tools.find().run_sink() as sink:
         small, large = (_morning(folder, number, sink.port, signs) for number in (readers // 10, readers))
         app = workload.build(folder)
         naive = rivals.naive(app, sink.port, NAIVE, sections=3, key=key.read_bytes())
-        took = forks.race([naive], sink.busy)
+        took = forks.run_together([naive], sink.cpu_seconds)
         app.db.dispose()
     return {
         "machine": sending.machine(),
         "mornings": [asdict(small), asdict(large)],
-        "cpu_us_a_mail": {"paperboy": large.cpu_each, "naive": took.each},
-        "times_as_cheap": took.each / large.cpu_each,
+        "cpu_us_a_mail": {"paperboy": large.cpu_each, "naive": took.cpu_us},
+        "times_as_cheap": took.cpu_us / large.cpu_each,
         "peak_mb": {str(small.readers): small.peak, str(large.readers): large.peak},
         "balance": large.balance,
     }

@@ -168,7 +168,7 @@ def measure(url: str, key: str, orders: Connection, requests: int, mails: int) -
     with _beside(BACKTESTS, backtest, url) as statuses:
         time.sleep(1)
         found["backtests"] = {**_front(url, requests), "answers": dict(statuses)}
-    first = workload.WARMING + 1
+    first = workload.WARM_UP_MAILS + 1
     found["sending"] = send(first)
     with _beside(VISITORS, page, url) as statuses:
         found["beside"] = {"mails_a_second": send(first + mails), "answers": dict(statuses)}
@@ -179,7 +179,7 @@ def run(quick: bool) -> dict[str, Any]:
     requests, mails = (QUICK_REQUESTS, QUICK_MAILS) if quick else (REQUESTS, MAILS)
     with tempfile.TemporaryDirectory() as name:
         folder, now = Path(name), clock.utcnow()
-        workload.fill(folder, 2 * mails)
+        workload.fill_ledger(folder, 2 * mails)
         app = workload.build(folder)
         web.fill(app, web.QUICK_PAPERS if quick else web.PAPERS, now)
         with app.db.write() as session:

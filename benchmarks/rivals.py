@@ -20,7 +20,7 @@ from app.application import Application
 from app.storage.database import ROOT
 from app.types import OutgoingMail, RenderedMail
 from benchmarks import workload
-from benchmarks.forks import Took
+from benchmarks.forks import Measurement
 from benchmarks.postfix_tools import Sink
 
 CONNECTIONS = 10
@@ -56,21 +56,21 @@ def install_nodemailer() -> None:
         raise Unavailable(f"npm could not install it: {error}") from None
 
 
-def nodemailer(sink: Sink, mails: int, texts: Path, key: Path) -> Took:
+def nodemailer(sink: Sink, mails: int, texts: Path, key: Path) -> Measurement:
     """One process of it, ten pooled connections, each mail composed and signed; from when it is ready."""
     options = [str(sink.port), str(CONNECTIONS), str(texts), str(key), str(mails)]
     command = [shutil.which("node") or "node", "send.js", *options]
     with _program(command, INSTALLED) as process:
         if not (process.stdin and process.stdout and process.stdout.readline() == b"ready\n"):
             raise RuntimeError("nodemailer did not get ready: what it said stands above")
-        began, sunk = time.monotonic(), sink.busy()
+        began, sunk = time.monotonic(), sink.cpu_seconds()
         process.stdin.write(b"go\n")
         process.stdin.flush()
         told = json.loads(process.stdout.readline() or '{"sent": 0}')
-        seconds, sunk = time.monotonic() - began, sink.busy() - sunk
+        seconds, sunk = time.monotonic() - began, sink.cpu_seconds() - sunk
     if told["sent"] != mails:
         raise RuntimeError(f"nodemailer sent {told['sent']} of {mails} mails")
-    return Took(mails, seconds, told["cpu"], sunk)
+    return Measurement(mails, seconds, told["cpu"], sunk)
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def write_texts(app: Application, mails: int, sections: int, file: Path) -> None
 
 def rendered(app: Application, number: int, sections: int) -> RenderedMail:
     """A reader's mail by a full render of the product's templates."""
-    return app.renderer.render(workload.letter(number, sections))
+    return app.renderer.render(workload.mail_request(number, sections))
 
 
 # --- the stack that most would write: Jinja, email.message, dkimpy, aiosmtplib
