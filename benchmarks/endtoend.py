@@ -271,7 +271,7 @@ def live(folder: Path, readers: int, port: int, key: str) -> Morning:
     app = workload.build(folder, smtp_host="127.0.0.1", smtp_port=port, dkim_keys=(key,))
     watch = Watch()
     watch.look_into(matching.MatchIndex, "match")
-    watch.look_into(ledger, "enter")
+    watch.look_into(ledger, "add_entries")
     counts = watch.take("match, compose, enter", lambda: planning.plan(app.digest_context, AHEAD))
     counts += watch.take("sign ahead", lambda: _sign(app))
     counts += watch.take("send, record", lambda: pipeline.send_pending(app, HOUR))
