@@ -34,13 +34,10 @@ class Application:
     snapshots: ledger.SnapshotStore = field(default_factory=ledger.SnapshotStore)
     models: ModelStore = field(default_factory=ModelStore)
     indexes: IndexCache = field(default_factory=IndexCache)
-    http: http_client.HttpTransport = field(
-        default_factory=http_client.HttpTransport
-    )  # how sources are reached
+    http: http_client.HttpTransport = field(default_factory=http_client.HttpTransport)
     sending: Lock = field(default_factory=Lock)  # held while `pipeline.send` runs in this process
-    more_to_send: Event = field(
-        default_factory=Event
-    )  # set when mails were planned that it may not have seen
+    # Set when mails were planned that `pipeline.send` may not have seen.
+    more_to_send: Event = field(default_factory=Event)
     when_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each planned shard
     stopping: Event = field(default_factory=Event)  # set when the process should end: start nothing new
 

@@ -28,7 +28,7 @@ import hashlib
 import hmac
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -147,17 +147,18 @@ class LinkSigner:
 
     def verify(self, purpose: Purpose, token: str, now: datetime) -> Grant:
         """Return what the token grants. Raise LinkForged or LinkExpired."""
-        payload = self._decrypt(purpose, _decode(token))
+        payload = self._decrypt(purpose, _LINK_STREAM, _decode(token))
         subscriber_id, argument, issued, epoch = _PAYLOAD.unpack(payload)
         lifetime = LIFETIMES.get(purpose)
         if lifetime and datetime.fromtimestamp(issued, UTC) + lifetime < now:
             raise LinkExpired
         return Grant(purpose, subscriber_id, argument, epoch)
 
-    def _decrypt(self, purpose: Purpose, raw: bytes) -> bytes:
-        hidden, mac = raw[: _PAYLOAD.size], raw[_PAYLOAD.size :]
+    def _decrypt(self, purpose: str, stream: str, raw: bytes) -> bytes:
+        """Return the payload. Raise LinkForged unless one of our keys signed it for this purpose."""
+        hidden, mac = raw[: _SIZES[stream]], raw[_SIZES[stream] :]
         for key in self._keys:
-            payload = _xor(hidden, key.hash(_LINK_STREAM, mac))
+            payload = _xor(hidden, key.hash(stream, mac))
             if hmac.compare_digest(mac, key.hash(purpose, payload)):
                 return payload
         raise LinkForged
@@ -177,27 +178,21 @@ class LinkSigner:
         match = _RETURN_PATH.fullmatch(return_path.rpartition("@")[0])
         if not match:
             raise LinkForged
-        raw = bytes.fromhex(match[1])
-        hidden, mac = raw[: _DELIVERY.size], raw[_DELIVERY.size :]
-        for key in self._keys:
-            payload = _xor(hidden, key.hash(_VERP_STREAM, mac))
-            if hmac.compare_digest(mac, key.hash(_VERP, payload)):
-                return int(_DELIVERY.unpack(payload)[0])
-        raise LinkForged
+        payload = self._decrypt(_VERP, _VERP_STREAM, bytes.fromhex(match[1]))
+        return int(_DELIVERY.unpack(payload)[0])
 
 
 class _Key:
     """A secret key with a prepared hash for each purpose."""
 
     def __init__(self, secret: str) -> None:
-        self._key = hashlib.blake2b(secret.encode(), digest_size=32).digest()
-        self.begin = {purpose: self._prepared(purpose).copy for purpose in (*Purpose, *_SIZES)}
-
-    def _prepared(self, purpose: str) -> hashlib.blake2s:
-        # BLAKE2s takes half the time of BLAKE2b for so few bytes. Hashing the field now also hashes the key's
-        # block now, and not once for each token.
-        field = purpose.encode().ljust(_PURPOSE_BYTES, b"\0")
-        return hashlib.blake2s(field, digest_size=_SIZES.get(purpose, _MAC_BYTES), key=self._key)
+        key = hashlib.blake2b(secret.encode(), digest_size=32).digest()
+        self.begin = dict[str, Callable[[], hashlib.blake2s]]()
+        for purpose in (*Purpose, *_SIZES):
+            # BLAKE2s takes half the time of BLAKE2b for so few bytes. Hashing the field now also hashes the
+            # key's block now, and not once for each token.
+            field, size = purpose.encode().ljust(_PURPOSE_BYTES, b"\0"), _SIZES.get(purpose, _MAC_BYTES)
+            self.begin[purpose] = hashlib.blake2s(field, digest_size=size, key=key).copy
 
     def hash(self, purpose: str, payload: bytes) -> bytes:
         """Return the keyed hash of a purpose and a payload."""
@@ -218,10 +213,6 @@ def _splitter(count: int) -> struct.Struct:
     return struct.Struct(f"{TOKEN_CHARS}sx" * count)
 
 
-def _encode(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
 def _decode(token: str) -> bytes:
     if len(token) != TOKEN_CHARS or not token.isascii():
         raise LinkForged
@@ -229,6 +220,8 @@ def _decode(token: str) -> bytes:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise LinkForged from None
-    if _encode(raw) != token:  # the last character has spare bits: one token, one spelling
+    if (
+        base64.urlsafe_b64encode(raw).decode().rstrip("=") != token
+    ):  # the last character has spare bits: one token, one spelling
         raise LinkForged
     return raw

@@ -47,10 +47,14 @@ def configure(settings: Settings, level: str | None = None) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+    last: Processor = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    if settings.log_json:
+        last = structlog.processors.JSONRenderer(ensure_ascii=False)
+    tidy = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    processors: list[Processor] = [tidy, structlog.processors.format_exc_info, conceal, last]
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_form(settings.log_json))
-    )
+    formatter = structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=processors)
+    handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level or settings.log_level)
@@ -58,16 +62,6 @@ def configure(settings: Settings, level: str | None = None) -> None:
     logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
-
-
-def _form(as_json: bool) -> list[Processor]:
-    last: Processor = (
-        structlog.processors.JSONRenderer(ensure_ascii=False)
-        if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
-    tidy = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    return [tidy, structlog.processors.format_exc_info, conceal, last]
 
 
 def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:

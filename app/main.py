@@ -85,14 +85,9 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     site.add_middleware(security.SecurityMiddleware, common=security.headers(app.settings))
     errors.install(site)
-    site.include_router(home.router)
-    site.include_router(archive.router)
-    site.include_router(subscriber.router)
-    site.include_router(paper_actions.router)  # before feedback, whose routes match any action
-    site.include_router(feedback.router)
-    site.include_router(feeds.router)
-    site.include_router(robots.router)
-    site.include_router(monitoring.router)
+    # `paper_actions` is before `feedback`, whose routes match any action.
+    for module in (home, archive, subscriber, paper_actions, feedback, feeds, robots, monitoring):
+        site.include_router(module.router)
     site.mount("/api", api.create(app, limits))
     site.mount("/hooks", webhooks.create(app, limits))
     site.mount("/static", templating.Static(directory=templating.STATIC), name="static")

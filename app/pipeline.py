@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import structlog
-from sqlmodel import Session, col, delete
+from sqlmodel import col, delete
 
 from app import bounces, subscribers
 from app.application import Application
@@ -185,21 +185,16 @@ def send(app: Application, now: datetime) -> Counter[str]:
     while app.sending.acquire(blocking=False):
         try:
             app.more_to_send.clear()
-            counts += _send_recorded(app, time)
+            began = time()
+            if _anything_to_send(app, began):
+                with job_runs.record(app.db, "send", began) as run:
+                    run.add(_send(app, time))
+                counts += run.counts
         finally:
             app.sending.release()
         if not app.more_to_send.is_set():
             break
     return counts
-
-
-def _send_recorded(app: Application, time: Timeline) -> Counter[str]:
-    now = time()
-    if not _anything_to_send(app, now):
-        return Counter()
-    with job_runs.record(app.db, "send", now) as run:
-        run.add(_send(app, time))
-    return run.counts
 
 
 def _anything_to_send(app: Application, now: datetime) -> bool:
@@ -227,19 +222,17 @@ def answer_requests(app: Application, now: datetime, ids: Collection[int] | None
     if ids is None:
         with app.db.read() as session:
             ids = subscribers.unprocessed_form_submissions(session, now)
-    answers = (_answer_request(app, request_id, now) for request_id in ids)
-    deliveries = [delivery_id for delivery_id in answers if delivery_id is not None]
+    deliveries = []
+    for request_id in ids:
+        try:
+            with app.db.write() as session:
+                delivery_id = subscribers.process(session, request_id, now)
+        except Exception:  # the other forms are processed
+            log.exception("processing a form failed; it is retried in the next minute", request=request_id)
+            continue
+        if delivery_id is not None:
+            deliveries.append(delivery_id)
     return send_pending(app, now, deliveries) if deliveries else Counter()
-
-
-def _answer_request(app: Application, request_id: int, now: datetime) -> int | None:
-    """Process one form. Return the id of its delivery, if any. A failure is logged, so that others go on."""
-    try:
-        with app.db.write() as session:
-            return subscribers.process(session, request_id, now)
-    except Exception:
-        log.exception("processing a form failed; it is retried in the next minute", request=request_id)
-        return None
 
 
 def _sign_ahead(app: Application, now: datetime, run: job_runs.JobRunRecorder) -> None:
@@ -351,21 +344,11 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             rate_limits.prune(session, now)
         run.counts.update(events=0, deliveries=0)
-        _prune_in_parts(app, ledger.prune_deliveries, old, run)
-        _prune_in_parts(app, ledger.prune_events, old, run)
+        for prune_batch in (ledger.prune_deliveries, ledger.prune_events):
+            left = True
+            while left and not app.stopping.is_set():
+                with app.db.write() as session:
+                    batch = prune_batch(session, old)
+                run.counts.update(batch)
+                left = bool(batch.total())
     return run.counts
-
-
-def _prune_in_parts(
-    app: Application,
-    prune_batch: Callable[[Session, datetime], Counter[str]],
-    old: datetime,
-    run: job_runs.JobRunRecorder,
-) -> None:
-    """Delete one batch in each transaction, until no rows are left."""
-    while not app.stopping.is_set():
-        with app.db.write() as session:
-            deleted = prune_batch(session, old)
-        run.counts.update(deleted)
-        if not deleted.total():
-            return

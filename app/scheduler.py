@@ -92,16 +92,13 @@ def stop(app: Application, scheduler: BackgroundScheduler) -> None:
 def run(app: Application, job: Job) -> None:
     """Run a job now. A failure is logged, and the job runs again at its next time."""
     try:
-        if job.once_a_day:
-            _run_once_a_day(app, job, clock.utcnow())
-        else:
-            job.work(app, clock.utcnow())
+        now = clock.utcnow()
+        if not job.once_a_day:
+            job.work(app, now)
+            return
+        day = app.timeline(now).start.date().isoformat()
+        with locks.hold(app.db, f"{job.name} once a day", now, NIGHTLY_LEASE, edition=day) as acquired:
+            if acquired:
+                job.work(app, now)
     except Exception:
         log.exception("job failed", job=job.name)
-
-
-def _run_once_a_day(app: Application, job: Job, now: datetime) -> None:
-    day = app.timeline(now).start.date().isoformat()
-    with locks.hold(app.db, f"{job.name} once a day", now, NIGHTLY_LEASE, edition=day) as acquired:
-        if acquired:
-            job.work(app, now)

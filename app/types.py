@@ -6,7 +6,7 @@ OutgoingMail → SendResult
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -128,15 +128,8 @@ class IngestSummary:
         return len(self.rejections)
 
     def __add__(self, other: IngestSummary) -> IngestSummary:
-        return IngestSummary(
-            self.rows + other.rows,
-            self.papers_new + other.papers_new,
-            self.papers_merged + other.papers_merged,
-            self.changed + other.changed,
-            self.unchanged + other.unchanged,
-            self.listings + other.listings,
-            self.rejections + other.rejections,
-        )
+        names = (part.name for part in fields(self))
+        return IngestSummary(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def of(self, origin: str) -> IngestSummary:
         """Return a copy whose rejections name the file or source that contains their rows."""

@@ -39,8 +39,8 @@ INTERESTS = 5  # of one reader
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 
-def filled(folder: str, shared: Path) -> Application:
-    """The application on an archive whose newest papers were listed today."""
+def build_archive(folder: str, shared: Path) -> Application:
+    """Return an application on an archive whose newest papers were listed today."""
     url = f"sqlite:///{folder}/papers.db"
     database.migrate(url)
     app = main.build(Settings(_env_file=None, database_url=url, secret_keys=("0" * 32,), scheduler=False))
@@ -59,7 +59,7 @@ def filled(folder: str, shared: Path) -> Application:
 
 
 def add(session: Session, source: Source, paper: dict[str, Any], listed: datetime) -> None:
-    """A paper with votes of its morning and of the next."""
+    """Add a paper with the votes of its morning and of the next morning."""
     day = listed.date()
     known = {"authors": paper["authors"], "first_listed_on": day, "last_listed_on": day}
     titled = {"title": paper["title"], "title_key": dedupe.title_key(paper["title"])[:1000]}
@@ -68,78 +68,78 @@ def add(session: Session, source: Source, paper: dict[str, Any], listed: datetim
     )
     session.add(row)
     session.flush()
-    one = {"paper_id": row.id, "original_paper_id": row.id, "source_id": source.id}
-    session.add(Listing(**one, listed_on=day))
-    session.add(VoteCount(**one, at=listed - timedelta(hours=3), upvotes=paper["upvotes"]))
-    session.add(VoteCount(**one, at=listed + timedelta(hours=20), upvotes=paper["upvotes_final"]))
+    ids = {"paper_id": row.id, "original_paper_id": row.id, "source_id": source.id}
+    session.add(Listing(**ids, listed_on=day))
+    session.add(VoteCount(**ids, at=listed - timedelta(hours=3), upvotes=paper["upvotes"]))
+    session.add(VoteCount(**ids, at=listed + timedelta(hours=20), upvotes=paper["upvotes_final"]))
 
 
-def readers(shared: Path) -> Iterator[list[Interest]]:
-    """Interests, no two the same, as long as there are any."""
+def read_interests(shared: Path) -> Iterator[list[Interest]]:
+    """Yield lists of INTERESTS distinct interests."""
     lists = json.loads((shared / "data/topics/interests.json").read_text())
-    keywords = iter(dict.fromkeys(keyword for one in lists for keyword in one["keywords"]))
-    while wishes := [Interest(keyword) for keyword in itertools.islice(keywords, INTERESTS)]:
-        yield wishes
+    keywords = iter(dict.fromkeys(keyword for entry in lists for keyword in entry["keywords"]))
+    while interests := [Interest(keyword) for keyword in itertools.islice(keywords, INTERESTS)]:
+        yield interests
 
 
-def previews(app: Application, wishes: list[Interest]) -> list[Digest | Skip]:
-    """The baseline: each day for itself, so that it knows nothing of the days before."""
+def previews(app: Application, interests: list[Interest]) -> list[Digest | Skip]:
+    """Return the previews of each day (the baseline). A paper may repeat on later days."""
     days = (NOW.date() - timedelta(days=back) for back in reversed(range(DAYS)))
-    return [pipeline.preview(app, Preferences(interests=tuple(wishes)), NOW, day=day) for day in days]
+    return [pipeline.preview(app, Preferences(interests=tuple(interests)), NOW, day=day) for day in days]
 
 
-def backtest(app: Application, wishes: list[Interest]) -> list[Digest | Skip]:
-    return [edition.digest for edition in pipeline.backtest(app, NOW, wishes, DAYS)]
+def backtest(app: Application, interests: list[Interest]) -> list[Digest | Skip]:
+    return [edition.digest for edition in pipeline.backtest(app, NOW, interests, DAYS)]
 
 
 def milliseconds(work: Callable[[], object]) -> tuple[float, float]:
-    """By the clock, and of processor time."""
+    """Return wall-clock and CPU time in milliseconds."""
     clock, processor = time.perf_counter(), time.process_time()
     work()
     return (time.perf_counter() - clock) * 1000, (time.process_time() - processor) * 1000
 
 
-def told(taken: list[tuple[float, float]]) -> str:
-    clock, processor = (statistics.median(each) for each in zip(*taken, strict=True))
-    return f"{clock:6.0f} ms, processor {processor:6.0f} ms (best {min(p for _, p in taken):.0f})"
+def format_times(times: list[tuple[float, float]]) -> str:
+    clock, processor = (statistics.median(each) for each in zip(*times, strict=True))
+    return f"{clock:6.0f} ms, processor {processor:6.0f} ms (best {min(p for _, p in times):.0f})"
 
 
-def picked(digests: list[Digest | Skip]) -> list[int]:
+def paper_ids(digests: list[Digest | Skip]) -> list[int]:
     return [pick.paper_id for digest in digests if isinstance(digest, Digest) for pick in digest.picks]
 
 
-def parts(app: Application) -> None:
-    """Where the time of a look goes that finds nothing prepared."""
+def measure_stages(app: Application) -> None:
+    """Measure the stages of a backtest without caches."""
     with app.db.read() as session:
         corpus = app.models.current(session)
         since = NOW.date() - timedelta(days=DAYS + 8)
-        found: list[Any] = []
-        read = milliseconds(lambda: found.extend(queries.candidates(session, since, NOW.date())))
-    indexed = milliseconds(lambda: matching.MatchIndex(found, corpus))
-    print(f"{len(found)} candidates: read {told([read])}")
-    print(f"{'':16} index {told([indexed])}")
+        candidates: list[Any] = []
+        read = milliseconds(lambda: candidates.extend(queries.candidates(session, since, NOW.date())))
+    indexed = milliseconds(lambda: matching.MatchIndex(candidates, corpus))
+    print(f"{len(candidates)} candidates: read {format_times([read])}")
+    print(f"{'':16} index {format_times([indexed])}")
 
 
-def compare(app: Application, wished: Iterator[list[Interest]]) -> None:
-    """One way after the other: in turn, the many indices of the first would push out that of the second."""
-    ways = {"14 × preview": previews, "backtest": backtest}
-    for name, way in ways.items():
-        looks = [partial(way, app, next(wished)) for _ in range(1 + REPEATS)]
-        cold, *warm = [milliseconds(look) for look in looks]
-        print(f"{name:14} cold {told([cold])}")
-        print(f"{name:14} warm {told(warm)}, median of {len(warm)}")
-    wishes = next(wished)
-    for name, way in ways.items():
-        ids = picked(way(app, wishes))
+def compare(app: Application, interest_lists: Iterator[list[Interest]]) -> None:
+    """Measure one method after the other. Alternating, previews would evict the other's index."""
+    methods = {"14 × preview": previews, "backtest": backtest}
+    for name, method in methods.items():
+        runs = [partial(method, app, next(interest_lists)) for _ in range(1 + REPEATS)]
+        cold, *warm = [milliseconds(run_once) for run_once in runs]
+        print(f"{name:14} cold {format_times([cold])}")
+        print(f"{name:14} warm {format_times(warm)}, median of {len(warm)}")
+    interests = next(interest_lists)
+    for name, method in methods.items():
+        ids = paper_ids(method(app, interests))
         print(f"{name:14} {len(ids)} picks, {len(set(ids))} of them different")
 
 
 def run() -> None:
     shared = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
-        app = filled(folder, shared)
-        parts(app)
-        compare(app, readers(shared))
+        app = build_archive(folder, shared)
+        measure_stages(app)
+        compare(app, read_interests(shared))
         app.db.dispose()
 
 

@@ -58,34 +58,34 @@ NAIVE = 200  # mails by the naive stack
 PAPERS, CANDIDATES, INTERESTS, MOST, PICKS = 3_000, 300, 2_000, 4, 15
 HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)  # when everybody is due
 AHEAD = HOUR - timedelta(minutes=9)  # when their digests are composed
-MUTING = 10  # one reader of so many mutes a word
+MUTE_EVERY = 10  # one reader of so many mutes a word
 DAYS = 6  # over which the candidates were listed
 BATCH = 10_000  # rows that are written at once
 
 
-def _listed(names: str) -> list[str]:
+def _split(names: str) -> list[str]:
     return names.split(", ")
 
 
-_WAYS = _listed(
+_METHODS = _split(
     "sparse, hierarchical, contrastive, causal, federated, diffusion, recurrent, symbolic, bayesian, "
     "quantised, multimodal, equivariant, retrieval-augmented, self-supervised, few-shot, adversarial, "
     "neural, probabilistic, evolutionary, spectral"
 )
-_SUBJECTS = _listed(
+_SUBJECTS = _split(
     "language agents, video generation, protein folding, speech recognition, robot manipulation, graph "
     "networks, code synthesis, reward models, weather forecasting, medical imaging, point clouds, theorem "
     "proving, machine translation, recommender systems, autonomous driving, drug discovery, music "
     "transcription, table understanding, federated clients, neural radiance, satellite images, traffic "
     "prediction, dialogue systems, knowledge graphs, brain decoding"
 )
-_AIMS = _listed(
+_GOALS = _split(
     "long contexts, small devices, noisy labels, unseen domains, scarce data, hard negatives, rare classes, "
     "open vocabularies, private records, distribution shift, tool use, human feedback, low latency, high "
     "resolution, safety cases, multiple languages, sparse rewards, fine details, moving cameras, missing "
     "values"
 )
-_SURNAMES = _listed("Lovelace, Hopper, Turing, Liskov, Müller, García, Nakamura, Okafor, Zhang, Novák, Ibsen")
+_SURNAMES = _split("Lovelace, Hopper, Turing, Liskov, Müller, García, Nakamura, Okafor, Zhang, Novák, Ibsen")
 _SENTENCES = (
     "We study how {subject} cope with {aim}, and find that most of what is lost comes from one step.",
     "To address this, we propose a {way} method for {subject} that needs no labels beyond those at hand.",
@@ -97,7 +97,7 @@ _SENTENCES = (
 
 
 def fill(app: Application, readers: int) -> None:
-    """An archive with its model, and so many readers, all of them due at the hour."""
+    """Fill the archive, train its model, and add readers who are all due at HOUR."""
     draw = random.Random(4)  # noqa: S311 - no secret
     with app.db.write() as session:
         _put(session, Source, [{"name": "arXiv", "kind": SourceKind.ARXIV, "created_at": HOUR}])
@@ -107,7 +107,11 @@ def fill(app: Application, readers: int) -> None:
         _put(session, InterestQuery, ({"text": text} for text in _interests(draw)))
     with app.db.write() as session:
         _put(session, Subscriber, map(_reader, range(1, readers + 1)))
-        _put(session, InterestRow, (row for number in range(1, readers + 1) for row in _wishes(number, draw)))
+        _put(
+            session,
+            InterestRow,
+            (row for number in range(1, readers + 1) for row in _interest_rows(number, draw)),
+        )
     pipeline.learn(app, HOUR - timedelta(days=1))
 
 
@@ -119,8 +123,8 @@ def _put(session: Session, table: type[SQLModel], rows: Iterable[dict[str, Any]]
 
 def _paper(number: int, draw: random.Random) -> dict[str, Any]:
     subject, other = draw.sample(_SUBJECTS, 2)
-    told = {"subject": subject, "other": other, "way": draw.choice(_WAYS), "aim": draw.choice(_AIMS)}
-    title = f"{told['way']} {subject} for {told['aim']}, case {number}".title()
+    values = {"subject": subject, "other": other, "way": draw.choice(_METHODS), "aim": draw.choice(_GOALS)}
+    title = f"{values['way']} {subject} for {values['aim']}, case {number}".title()
     url = f"https://papers.example/abs/2611.{number:05}"
     authors = [f"{draw.choice('ABCDEFG')}. {draw.choice(_SURNAMES)}" for _ in range(5)]
     day = _day(number)
@@ -128,7 +132,7 @@ def _paper(number: int, draw: random.Random) -> dict[str, Any]:
         "arxiv_id": f"2611.{number:05}",
         "title": title,
         "title_key": dedupe.title_key(title),
-        "abstract": " ".join(_SENTENCES).format(**told, gain=number % 9 + 1),
+        "abstract": " ".join(_SENTENCES).format(**values, gain=number % 9 + 1),
         "authors": authors,
         "author_count": len(authors),
         "categories": ["cs.LG"],
@@ -145,7 +149,7 @@ def _paper(number: int, draw: random.Random) -> dict[str, Any]:
 
 
 def _day(number: int) -> date:
-    """The newest papers were listed over the last days, the others long ago."""
+    """Return the day of listing: for candidates one of the last days, for others long ago."""
     days = number % DAYS if number > PAPERS - CANDIDATES else 30 + number % 300
     return (HOUR - timedelta(days=days)).date()
 
@@ -161,15 +165,15 @@ def _votes(number: int, draw: random.Random) -> dict[str, Any]:
 
 
 def _interests(draw: random.Random) -> list[str]:
-    """Distinct interests: two or three of the things that a paper may be about."""
-    pairs = [f"{way} {subject}" for way in _WAYS for subject in _SUBJECTS]
-    pairs += [f"{subject} {aim}" for subject in _SUBJECTS for aim in _AIMS]
-    threes = [f"{way} {subject} {aim}" for way in _WAYS for subject in _SUBJECTS for aim in _AIMS]
+    """Return distinct interests: two or three of the phrases in papers."""
+    pairs = [f"{way} {subject}" for way in _METHODS for subject in _SUBJECTS]
+    pairs += [f"{subject} {aim}" for subject in _SUBJECTS for aim in _GOALS]
+    threes = [f"{way} {subject} {aim}" for way in _METHODS for subject in _SUBJECTS for aim in _GOALS]
     return [*pairs, *draw.sample(threes, INTERESTS - len(pairs))]
 
 
 def _reader(number: int) -> dict[str, Any]:
-    made = HOUR - timedelta(days=40)
+    created = HOUR - timedelta(days=40)
     return {
         "id": number,
         "email": workload.address(number),
@@ -177,15 +181,15 @@ def _reader(number: int) -> dict[str, Any]:
         "hour": HOUR.hour,
         "max_papers": PICKS,
         "max_trending": 3,
-        "muted": [_SUBJECTS[number // MUTING % len(_SUBJECTS)]] if number % MUTING == 0 else [],
+        "muted": [_SUBJECTS[number // MUTE_EVERY % len(_SUBJECTS)]] if number % MUTE_EVERY == 0 else [],
         "next_due_at": HOUR,
         "due_since": HOUR,
-        "created_at": made,
-        "confirmed_at": made,
+        "created_at": created,
+        "confirmed_at": created,
     }
 
 
-def _wishes(number: int, draw: random.Random) -> Iterator[dict[str, Any]]:
+def _interest_rows(number: int, draw: random.Random) -> Iterator[dict[str, Any]]:
     chosen = draw.sample(range(1, INTERESTS + 1), 1 + number % MOST)
     for position, query in enumerate(chosen):
         yield {"subscriber_id": number, "query_id": query, "position": position, "weight": 1.0}
@@ -196,7 +200,7 @@ def _wishes(number: int, draw: random.Random) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Stage:
-    """Seconds that passed, and those that this process was busy."""
+    """The wall-clock seconds and the CPU seconds of a stage."""
 
     name: str
     seconds: float
@@ -205,11 +209,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Morning:
-    """What a number of readers took, in a process of its own."""
+    """The measurements of one run, in a process of its own."""
 
     readers: int
     mails: int
-    octets: int  # of a mail, on average
+    octets: int  # bytes of a mail, on average
     stages: list[Stage]
     peak: int  # megabytes that the process had at most
     counts: dict[str, int]
@@ -217,7 +221,7 @@ class Morning:
 
     @property
     def cpu_each(self) -> float:
-        """Microseconds of processor a mail, all stages together."""
+        """Return µs of CPU time per mail, over all stages."""
         whole = (
             stage.cpu for stage in self.stages if not stage.name.startswith(" ")
         )  # others are parts of one
@@ -225,11 +229,11 @@ class Morning:
 
 
 class Watch:
-    """Takes the time of stages."""
+    """Measures the time of stages."""
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
-        self.inside: Counter[str] = Counter()  # seconds within functions that are watched
+        self.inside: Counter[str] = Counter()  # seconds in the functions of `look_into`
 
     def take(self, name: str, work: Callable[[], Counter[str]]) -> Counter[str]:
         began, busy = time.perf_counter(), time.process_time()
@@ -238,7 +242,7 @@ class Watch:
         return counts
 
     def look_into(self, owner: Any, name: str) -> None:
-        """From now on count the seconds that a function takes."""
+        """Count the seconds that a function takes from now on."""
         original = getattr(owner, name)
 
         def watched(*args: Any, **more: Any) -> Any:
@@ -252,7 +256,7 @@ class Watch:
 
 
 def prepare(folder: Path, readers: int) -> None:
-    """A database of its own, filled."""
+    """Create and fill a database in the folder."""
     structlog.configure(processors=[_drop])
     folder.mkdir()
     database.migrate(workload.settings(folder).database_url)
@@ -262,12 +266,12 @@ def prepare(folder: Path, readers: int) -> None:
 
 
 def live(folder: Path, readers: int, port: int, key: str) -> Morning:
-    """The morning of these readers. To be run in a process of its own: its peak memory is told."""
+    """Plan, sign and send the digests of these readers. Run in a process of its own."""
     structlog.configure(processors=[_drop])
     app = workload.build(folder, smtp_host="127.0.0.1", smtp_port=port, dkim_keys=(key,))
     watch = Watch()
     watch.look_into(matching.MatchIndex, "match")
-    watch.look_into(ledger, "enter")
+    watch.look_into(ledger, "add_entries")
     counts = watch.take("match, compose, enter", lambda: planning.plan(app.digest_context, AHEAD))
     counts += watch.take("sign ahead", lambda: _sign(app))
     counts += watch.take("send, record", lambda: pipeline.send_pending(app, HOUR))
@@ -279,7 +283,7 @@ def live(folder: Path, readers: int, port: int, key: str) -> Morning:
 
 
 def _sign(app: Application) -> Counter[str]:
-    """As the minute ticks before the hour do: each signs for as long as it may."""
+    """Sign ahead until nothing is left, as the jobs before the hour do."""
     signed = Counter[str]()
     while more := presigning.sign_ahead(app.sender, AHEAD):
         signed["signed_ahead"] += more
@@ -292,11 +296,11 @@ def _drop(*_: object) -> Any:
 
 def _octets(app: Application) -> int:
     with app.db.read() as session:
-        letters = ledger.mail_requests(session, range(1, 101), app.snapshots)
+        requests = ledger.mail_requests(session, range(1, 101), app.snapshots)
     sizes = [
-        len(app.composer.sign_and_serialize(app.composer.draft(letter)).data)
-        for letter in letters
-        if letter.digest
+        len(app.composer.sign_and_serialize(app.composer.draft(request)).data)
+        for request in requests
+        if request.digest
     ]
     return sum(sizes) // len(sizes)
 
@@ -309,20 +313,20 @@ def _peak() -> int:
 
 
 def run(readers: int, folder: Path) -> dict[str, Any]:
-    """A tenth of the readers, all of them, and the naive stack."""
+    """Measure a tenth of the readers, all of them, and the naive stack."""
     key = workload.make_key(folder / "key.pem")
     signs = f"bench:{key}"
-    with postfix_tools.find().sinking() as sink:
+    with postfix_tools.find().run_sink() as sink:
         small, large = (_morning(folder, number, sink.port, signs) for number in (readers // 10, readers))
         app = workload.build(folder)
         naive = rivals.naive(app, sink.port, NAIVE, sections=3, key=key.read_bytes())
-        took = forks.race([naive], sink.busy)
+        measurement = forks.run_together([naive], sink.cpu_seconds)
         app.db.dispose()
     return {
         "machine": sending.machine(),
         "mornings": [asdict(small), asdict(large)],
-        "cpu_us_a_mail": {"paperboy": large.cpu_each, "naive": took.each},
-        "times_as_cheap": took.each / large.cpu_each,
+        "cpu_us_a_mail": {"paperboy": large.cpu_each, "naive": measurement.cpu_us},
+        "times_as_cheap": measurement.cpu_us / large.cpu_each,
         "peak_mb": {str(small.readers): small.peak, str(large.readers): large.peak},
         "balance": large.balance,
     }
@@ -332,14 +336,14 @@ def _morning(folder: Path, readers: int, port: int, key: str) -> Morning:
     own = folder / str(readers)
     for work, more in ((prepare, ()), (live, (port, key))):
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
-            told = alone.submit(work, own, readers, *more).result()  # type: ignore[operator]
+            result = alone.submit(work, own, readers, *more).result()  # type: ignore[operator]
     shutil.rmtree(own)
-    return told  # type: ignore[no-any-return]
+    return result  # type: ignore[no-any-return]
 
 
-def show(told: dict[str, Any]) -> None:
-    print("{cores} cores ({processor}), Python {python}, load {load:.1f}".format(**told["machine"]))
-    for morning in told["mornings"]:
+def show(result: dict[str, Any]) -> None:
+    print("{cores} cores ({processor}), Python {python}, load {load:.1f}".format(**result["machine"]))
+    for morning in result["mornings"]:
         mails = morning["mails"]
         print(f"\n{morning['readers']:,} readers, {mails:,} mails of {morning['octets']:,} bytes on average")
         print(f"{'':24}{'seconds':>10}{'busy':>10}{'µs a mail':>12}")
@@ -347,11 +351,9 @@ def show(told: dict[str, Any]) -> None:
             each = stage["cpu"] / mails * 1e6
             print(f"{stage['name']:24}{stage['seconds']:10.1f}{stage['cpu']:10.1f}{each:12.0f}")
         print(f"peak memory: {morning['peak']} MB; the ledger: {morning['balance']}")
-    cheap = told["cpu_us_a_mail"]
+    cheap, ratio = result["cpu_us_a_mail"], result["times_as_cheap"]
     print(f"\nprocessor a mail, all stages: {cheap['paperboy']:.0f} µs; by the naive stack, which neither")
-    print(
-        f"matches, composes nor records: {cheap['naive']:.0f} µs, {told['times_as_cheap']:.1f} times as much"
-    )
+    print(f"matches, composes nor records: {cheap['naive']:.0f} µs, {ratio:.1f} times as much")
 
 
 def main() -> None:
@@ -362,13 +364,13 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            told = run(QUICK if arguments.quick else arguments.readers, Path(folder))
+            result = run(QUICK if arguments.quick else arguments.readers, Path(folder))
         except postfix_tools.Missing as missing:
             sys.exit(str(missing))
     if arguments.json:
-        print(json.dumps(told, indent=1))
+        print(json.dumps(result, indent=1))
     else:
-        show(told)
+        show(result)
 
 
 if __name__ == "__main__":

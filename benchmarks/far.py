@@ -12,7 +12,7 @@ from benchmarks.postfix_tools import await_port, free_port
 
 @contextmanager
 def relay(port: int, round_trip: float) -> Iterator[int]:
-    """A port that leads to the other, so many seconds away there and back."""
+    """Yield a port that forwards to `port`, with a round trip of so many seconds."""
     near = free_port()
     run = multiprocessing.get_context("fork").Process(
         target=_run, args=(near, port, round_trip / 2), daemon=True
@@ -29,14 +29,14 @@ def relay(port: int, round_trip: float) -> Iterator[int]:
 def _run(near: int, far: int, delay: float) -> None:
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: _Near(far, delay), "127.0.0.1", near, backlog=100)
+        server = await loop.create_server(lambda: _NearEnd(far, delay), "127.0.0.1", near, backlog=100)
         await server.serve_forever()
 
     asyncio.run(serve())
 
 
-class _Half(asyncio.Protocol):
-    """One end: hands on what it gets, late; what there is no other end for yet, waits."""
+class _End(asyncio.Protocol):
+    """One end: forwards data after a delay, as soon as the other end is connected."""
 
     def __init__(self, delay: float) -> None:
         self._delay = delay
@@ -44,25 +44,25 @@ class _Half(asyncio.Protocol):
         self.other: asyncio.Future[asyncio.WriteTransport] = self._loop.create_future()
 
     def data_received(self, data: bytes) -> None:
-        self._loop.call_later(self._delay, self._hand_on, data)
+        self._loop.call_later(self._delay, self._forward, data)
 
     def eof_received(self) -> bool:
-        self._loop.call_later(self._delay, self._hand_on, b"")
+        self._loop.call_later(self._delay, self._forward, b"")
         return True
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._loop.call_later(self._delay, self._hand_on, b"")
+        self._loop.call_later(self._delay, self._forward, b"")
 
-    def _hand_on(self, data: bytes) -> None:
+    def _forward(self, data: bytes) -> None:
         if not self.other.done():
-            self.other.add_done_callback(lambda _: self._hand_on(data))
+            self.other.add_done_callback(lambda _: self._forward(data))
         elif data:
             self.other.result().write(data)
         else:
             self.other.result().close()
 
 
-class _Near(_Half):
+class _NearEnd(_End):
     def __init__(self, far: int, delay: float) -> None:
         super().__init__(delay)
         self._far = far
@@ -71,7 +71,7 @@ class _Near(_Half):
         self._opening = self._loop.create_task(self._open(transport))
 
     async def _open(self, transport: asyncio.BaseTransport) -> None:
-        back = _Half(self._delay)
+        back = _End(self._delay)
         back.other.set_result(transport)  # type: ignore[arg-type]
         onward, _ = await self._loop.create_connection(lambda: back, "127.0.0.1", self._far)
         self.other.set_result(onward)

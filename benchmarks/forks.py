@@ -12,104 +12,103 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-PATIENCE = 120.0  # seconds for a sender to get ready
+READY_SECONDS = 120.0  # seconds for a sender to get ready
 
-# A sender gets ready, calls what it is given to wait for the others, and says how many mails it sent.
+# A sender prepares, calls its argument to wait for the others, and returns how many mails it sent.
 Sender = Callable[[Callable[[], None]], int]
 
 
 @dataclass(frozen=True)
-class Took:
-    """What a number of mails took: by the clock, and of processor time."""
+class Measurement:
+    """The wall time and the CPU time that a number of mails took, in seconds."""
 
     mails: int
     seconds: float
-    cpu: float  # user and system, of all processes that sent
-    sink: float = 0.0  # of the one that received
+    cpu: float  # user and system, of all sending processes
+    sink: float = 0.0  # of the receiving process
 
     @property
     def rate(self) -> float:
-        """Mails a second."""
+        """Return mails per second."""
         return self.mails / self.seconds
 
     @property
-    def each(self) -> float:
-        """Microseconds of processor a mail."""
+    def cpu_us(self) -> float:
+        """Return µs of CPU time per mail."""
         return self.cpu / self.mails * 1e6
 
     @property
-    def sink_each(self) -> float:
+    def sink_cpu_us(self) -> float:
         return self.sink / self.mails * 1e6
 
-    def with_sink(self, seconds: float) -> Took:
+    def with_sink(self, seconds: float) -> Measurement:
         return replace(self, sink=seconds)
 
 
-def race(senders: Sequence[Sender], sink: Callable[[], float]) -> Took:
-    """Run each in a process of its own; from when all are ready to when the last is done.
+def run_together(senders: Sequence[Sender], sink: Callable[[], float]) -> Measurement:
+    """Run each sender in a forked process. Measure from when all are ready until the last is done.
 
-    They are forks: whatever this process has imported and made, they have too. `sink` tells the seconds of
-    processor that the receiving side has had so far.
+    `sink` returns the seconds of CPU time that the receiving process has used so far.
     """
     context = multiprocessing.get_context("fork")
     go = context.Event()
     pipes = [context.Pipe(duplex=False) for _ in senders]
-    started = [
-        context.Process(target=_run, args=(sender, go, told), daemon=True)
-        for sender, (_, told) in zip(senders, pipes, strict=True)
+    processes = [
+        context.Process(target=_run, args=(sender, go, results_pipe), daemon=True)
+        for sender, (_, results_pipe) in zip(senders, pipes, strict=True)
     ]
-    ears = [ear for ear, _ in pipes]
+    receivers = [receiver for receiver, _ in pipes]
     try:
-        for process in started:
+        for process in processes:
             process.start()
-        for _, told in pipes:
-            told.close()
-        for ear in ears:
-            _hear(ear, PATIENCE)
-        began, sunk = time.monotonic(), sink()
+        for _, results_pipe in pipes:
+            results_pipe.close()
+        for receiver in receivers:
+            _receive(receiver, READY_SECONDS)
+        began, sink_cpu = time.monotonic(), sink()
         go.set()
-        results = [_hear(ear, None) for ear in ears]
-        sunk = sink() - sunk
+        results = [_receive(receiver, None) for receiver in receivers]
+        sink_cpu = sink() - sink_cpu
     finally:
-        for process in started:
+        for process in processes:
             if process.pid:
                 process.kill()
                 process.join()
-    mails, ended, busy = zip(*results, strict=True)
-    return Took(sum(mails), max(ended) - began, sum(busy), sunk)
+    mails, ended, cpu = zip(*results, strict=True)
+    return Measurement(sum(mails), max(ended) - began, sum(cpu), sink_cpu)
 
 
-def _run(sender: Sender, go: Any, told: Connection) -> None:
-    busy: list[float] = []
+def _run(sender: Sender, go: Any, results_pipe: Connection) -> None:
+    cpu: list[float] = []
 
     def ready() -> None:
-        told.send(None)
+        results_pipe.send(None)
         go.wait()
-        busy.append(own_cpu())
+        cpu.append(own_cpu())
 
     mails = sender(ready)
-    told.send((mails, time.monotonic(), own_cpu() - busy[0]))
+    results_pipe.send((mails, time.monotonic(), own_cpu() - cpu[0]))
 
 
-def _hear(ear: Connection, patience: float | None) -> Any:
+def _receive(receiver: Connection, timeout: float | None) -> Any:
     try:
-        if ear.poll(patience):
-            return ear.recv()
+        if receiver.poll(timeout):
+            return receiver.recv()
     except EOFError:
         pass
-    raise RuntimeError("a sender gave up: what it said stands above")
+    raise RuntimeError("a sender failed: see its output above")
 
 
 def own_cpu() -> float:
-    """Seconds of processor that this process has had."""
+    """Return the seconds of CPU time that this process has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
-def spent(process: subprocess.Popen[bytes], mails: int, began: float) -> Took:
-    """Wait for a program to end; its whole life counts."""
+def wait_and_measure(process: subprocess.Popen[bytes], mails: int, began: float) -> Measurement:
+    """Wait for a program to end, and measure its whole run."""
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{process.args!r:.200} ended with status {process.returncode}")
-    return Took(mails, time.monotonic() - began, used.ru_utime + used.ru_stime)
+    return Measurement(mails, time.monotonic() - began, used.ru_utime + used.ru_stime)

@@ -50,8 +50,8 @@ OLD = (
 _WAITING = "state IN ('pending', 'deferred', 'uncertain')"
 _GIVEN_UP = f"({_WAITING} AND next_attempt_at IS NOT NULL AND give_up_at <= '{{early}}')"
 _SOME = "SELECT id FROM delivery WHERE created_at < '{old}' LIMIT 100"
-# ruff: noqa: S608 - our own words
-# What was asked before, by the name of what is asked now.
+# ruff: noqa: S608 - our own statements
+# The former statements, by the names of the functions that replaced them.
 BEFORE = {
     "plan a shard": "SELECT id FROM subscriber WHERE state = 'active' AND next_due_at <= '{now}'"
     " ORDER BY next_due_at, id LIMIT 250",
@@ -71,7 +71,7 @@ BEFORE = {
 
 
 def _prune(session: Session) -> None:
-    """As `deliver.prune_deliveries` does, but of as many mails as before."""
+    """Prune as `ledger.prune_deliveries` does, but 100 mails."""
     ids = session.exec(select(Delivery.id).order_by(Delivery.created_at).limit(100)).all()  # type: ignore[arg-type]
     session.execute(delete(Event).where(Event.delivery_id.in_(ids)))  # type: ignore[union-attr]
     session.execute(delete(Delivery).where(Delivery.id.in_(ids)))  # type: ignore[union-attr]
@@ -94,7 +94,7 @@ AFTER: dict[str, Callable[[Session], object]] = {
 }
 
 
-def _enter(session: Session) -> None:
+def _add_entries(session: Session) -> None:
     at = NOW + timedelta(days=1)
     mails = [ledger.Entry(number, f"{at:%Y-%m-%d}", at, Skip("quiet")) for number in range(1, 5_001)]
     ledger.add_entries(session, mails, NOW)
@@ -106,9 +106,11 @@ def _claim(session: Session) -> None:
 
 
 def _record(session: Session) -> None:
-    taken = [number for _ in range(10) for number in ledger.claim(session, owner="me", now=NOW)]
+    claimed = [number for _ in range(10) for number in ledger.claim(session, owner="me", now=NOW)]
     answer = SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 Ok")
-    endings = [AttemptResult(number, answer, NOW.timestamp(), f"<{number}@x>", "Papers") for number in taken]
+    endings = [
+        AttemptResult(number, answer, NOW.timestamp(), f"<{number}@x>", "Papers") for number in claimed
+    ]
     clock = clock_of(session.connection().engine.url)
     began = clock()
     for start in range(0, len(endings), 300):
@@ -124,7 +126,7 @@ def _record(session: Session) -> None:
     session.info["took"] = clock() - began
 
 
-WRITING = {"enter 5,000": _enter, "claim 3,000": _claim, "record 3,000": _record}
+WRITING = {"enter 5,000": _add_entries, "claim 3,000": _claim, "record 3,000": _record}
 
 
 def main() -> None:
@@ -133,15 +135,15 @@ def main() -> None:
     )
     parser.add_argument("--database", choices=("postgres", "sqlite"), default="postgres")
     parser.add_argument("--readers", type=int, default=large_ledger.READERS)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, _database(asked.database, Path(folder)) as database:
-        large_ledger.fill(database.engine, asked.readers)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, _database(arguments.database, Path(folder)) as database:
+        large_ledger.fill(database.engine, arguments.readers)
         _compare(database)
 
 
 @contextmanager
 def _database(kind: str, folder: Path) -> Iterator[database.Database]:
-    """A migrated database of its own."""
+    """Yield a new, migrated database."""
     if kind == "sqlite":
         url, server = f"sqlite:///{folder / 'paperboy.db'}", None
     else:
@@ -161,7 +163,7 @@ def _database(kind: str, folder: Path) -> Iterator[database.Database]:
 
 def _compare(database: database.Database) -> None:
     _index(database, NEW, OLD)
-    before = {name: _time(database, _statement(asked)) for name, asked in BEFORE.items()}
+    before = {name: _time(database, _statement(statements)) for name, statements in BEFORE.items()}
     written = {name: _time(database, work) for name, work in WRITING.items()}
     _index(database, OLD, NEW)
     print(f"{'milliseconds':<24}{'before':>10}{'now':>10}")
@@ -171,27 +173,27 @@ def _compare(database: database.Database) -> None:
         print(f"{name:<24}{written[name]:>10.1f}{_time(database, work):>10.1f}", flush=True)
 
 
-def _index(database: database.Database, gone: tuple[str, ...], made: tuple[str, ...]) -> None:
+def _index(database: database.Database, dropped: tuple[str, ...], created: tuple[str, ...]) -> None:
     with database.write() as session:
-        for each in gone:
-            session.execute(text(f"DROP INDEX {each.split()[2]}"))
-        for each in made:
-            session.execute(text(each))
+        for statement in dropped:
+            session.execute(text(f"DROP INDEX {statement.split()[2]}"))
+        for statement in created:
+            session.execute(text(statement))
         session.execute(text("ANALYZE"))
 
 
-def _statement(asked: str) -> Callable[[Session], None]:
+def _statement(statements: str) -> Callable[[Session], None]:
     moments = {
         "now": NOW,
         "early": EARLY,
         "old": NOW - timedelta(days=9),
         "day": NOW - timedelta(days=1),
     }
-    filled = asked.format(**{name: f"{at:%Y-%m-%d %H:%M:%S}" for name, at in moments.items()})
+    filled = statements.format(**{name: f"{at:%Y-%m-%d %H:%M:%S}" for name, at in moments.items()})
 
     def work(session: Session) -> None:
-        for each in filled.split("; "):
-            done = session.execute(text(each))
+        for statement in filled.split("; "):
+            done = session.execute(text(statement))
             if done.returns_rows:
                 done.all()
 
@@ -199,7 +201,7 @@ def _statement(asked: str) -> Callable[[Session], None]:
 
 
 def _time(database: database.Database, work: Callable[[Session], object]) -> float:
-    """Return the milliseconds that it takes at best; nothing stays changed."""
+    """Return the milliseconds of the fastest run. Nothing stays changed."""
     clock = clock_of(database.url)
     best = float("inf")
     for _ in range(TIMES):

@@ -28,7 +28,7 @@ from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 from sklearn.svm import LinearSVC
 
 from app.digests import ranking
-from app.relevance import user_profile as tastes
+from app.relevance import user_profile
 from app.relevance.model import RelevanceModel
 from app.types import Feedback, PaperView
 
@@ -39,42 +39,42 @@ LIKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Taste:
-    """The product's own."""
+    """Scores papers with Paperboy's user profile."""
 
     def __init__(self, history: list[Paper], authors: bool) -> None:
         newest = sorted(history, key=lambda paper: paper["listed_on"], reverse=True)
         self._corpus = corpus_of(tuple((paper["title"], paper["abstract"]) for paper in newest))
         self._authors = authors
-        self._pools: dict[tuple[str, ...], tastes.Candidates] = {}
+        self._pools: dict[tuple[str, ...], user_profile.Candidates] = {}
 
     def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
-        learned = self.learned(papers, likes)
-        return (learned.agreement + learned.author_evidence).tolist() if learned else [0.0] * len(papers)
+        profile = self.profile(papers, likes)
+        return (profile.agreement + profile.author_evidence).tolist() if profile else [0.0] * len(papers)
 
-    def learned(self, papers: list[Paper], likes: list[Paper]) -> tastes.UserProfile | None:
-        """What these likes say of these papers, which are numbered from 0."""
+    def profile(self, papers: list[Paper], likes: list[Paper]) -> user_profile.UserProfile | None:
+        """Return the profile of these likes on these papers, which are numbered from 0."""
         candidates = self._candidates(papers)
-        opinions = [
+        feedback = [
             Feedback(p["title"], p["abstract"], self._authors_of(p), liked=True, at=LIKED_AT) for p in likes
         ]
-        return tastes.build_profile(opinions, candidates) if candidates else None
+        return user_profile.build_profile(feedback, candidates) if candidates else None
 
     def _authors_of(self, paper: Paper) -> tuple[str, ...]:
         return tuple(paper["authors"]) if self._authors else ()
 
-    def _candidates(self, papers: list[Paper]) -> tastes.Candidates | None:
+    def _candidates(self, papers: list[Paper]) -> user_profile.Candidates | None:
         key = tuple(paper["id"] for paper in papers)
         if self._corpus.space and key not in self._pools:
             views = [
                 PaperView(n, p["title"], p["abstract"], self._authors_of(p)) for n, p in enumerate(papers)
             ]
-            self._pools[key] = tastes.Candidates(views, self._corpus, self._corpus.space)
+            self._pools[key] = user_profile.Candidates(views, self._corpus, self._corpus.space)
         return self._pools.get(key)
 
 
 @lru_cache(maxsize=4)
 def corpus_of(texts: tuple[tuple[str, str], ...]) -> RelevanceModel:
-    """The model of an archive; the runs of the evaluation share it."""
+    """Train a model on texts. The runs of the evaluation share it."""
     return RelevanceModel.train(texts)
 
 
@@ -88,16 +88,16 @@ _numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
 
 
 @cache
-def counted(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of a text's words and pairs of words, and how often each occurs."""
+def term_counts(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of a text's words and word pairs, and their counts."""
     return np.unique([_numbers[word] for word in _words(text)], return_counts=True)
 
 
 class Sanity:
-    """arxiv-sanity-lite's method: TF-IDF of words and pairs, and a linear SVM of the liked against all else.
+    """The method of arxiv-sanity-lite: TF-IDF of words and pairs, and a linear SVM against all other papers.
 
-    All else is all of the archive and the pool, and the vocabulary is learned from both. The settings are
-    its own, but for the least number of papers that a word is in: 1 here, because it loses by more.
+    These are all of the archive and the pool, and the vocabulary is learned from both. The settings are
+    its own, except that a word may be in a single paper: with a higher minimum it does worse.
     """
 
     def __init__(self, history: list[Paper], authors: bool) -> None:
@@ -125,7 +125,7 @@ class Sanity:
     def _counts(self, papers: Sequence[Paper]) -> sparse.csr_matrix:
         authors = [paper["authors"] if self._authors else [] for paper in papers]
         texts = [" ".join([p["title"], p["abstract"], *a]) for p, a in zip(papers, authors, strict=True)]
-        numbers, often = zip(*map(counted, texts), strict=True)
+        numbers, often = zip(*map(term_counts, texts), strict=True)
         ends = np.cumsum([0, *map(len, numbers)])
         parts = (np.concatenate(often).astype(float), np.concatenate(numbers), ends)
         return sparse.csr_matrix(parts, shape=(len(papers), len(_numbers)))
@@ -133,7 +133,7 @@ class Sanity:
 
 @dataclass(frozen=True)
 class _Features:
-    """An archive and a pool in arxiv-sanity's words."""
+    """The features of an archive and a pool in arxiv-sanity's vocabulary."""
 
     words: np.ndarray
     weights: TfidfTransformer
@@ -141,56 +141,61 @@ class _Features:
 
 
 def taste(history: list[Paper]) -> Taste:
-    """Ours, authors blanked."""
+    """Return Paperboy's profile without authors."""
     return Taste(history, authors=False)
 
 
 def taste_with_authors(history: list[Paper]) -> Taste:
-    """Ours, as it is."""
+    """Return Paperboy's profile."""
     return Taste(history, authors=True)
 
 
 def sanity(history: list[Paper]) -> Sanity:
-    """The baseline, authors blanked."""
+    """Return the baseline without authors."""
     return Sanity(history, authors=False)
 
 
 def sanity_with_authors(history: list[Paper]) -> Sanity:
-    """The baseline, authors' names among the words, as arxiv-sanity has it."""
+    """Return the baseline with authors' names as words, as in arxiv-sanity."""
     return Sanity(history, authors=True)
 
 
-def sent(evaluation: ModuleType, data: Path) -> None:
-    """Print what a taste alone would send, week by week, and how much of that is on the list it was
-    learned from: readers' own papers, and the reading lists of topics as if a reader liked their papers.
+def show_sent(evaluation: ModuleType, data: Path) -> None:
+    """Print how many papers a profile alone would send each week, and how many of them are on its list.
+
+    Lists are the papers of readers, and the reading lists of topics as if a reader liked their papers.
     """
     papers = evaluation.load_papers(data)
     by_id = {paper["id"]: paper for paper in papers}
     readers = json.loads((data / "topics/readers.json").read_text())
     topics = json.loads((data / "topics/interests.json").read_text())
     lists = {
-        "readers": [one["liked_in_order"] for one in readers],
-        "reading lists": [sorted(one["relevant"], key=lambda i: by_id[i]["listed_on"]) for one in topics],
+        "readers": [entry["liked_in_order"] for entry in readers],
+        "reading lists": [sorted(entry["relevant"], key=lambda i: by_id[i]["listed_on"]) for entry in topics],
     }
-    counted_of: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
+    weekly_counts: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
     for ranker, pools in evaluation.folds(papers, taste_with_authors, evaluation.week):
-        for pool, (kind, ids), count in itertools.product(pools.values(), _each(lists), evaluation.LIKES):
+        for pool, (kind, ids), count in itertools.product(
+            pools.values(), _named_lists(lists), evaluation.LIKES
+        ):
             liked, later = ids[:count], set(ids[count:])
             if by_id[ids[-1]]["listed_on"] < pool[0]["listed_on"] or len(liked) < count:
                 continue
             if by_id[liked[-1]]["listed_on"] < pool[0]["listed_on"]:
-                relevance = ranker.learned(pool, [by_id[i] for i in liked]).relevance
-                over = [n for n, hit in relevance.items() if hit >= ranking.FLOOR]
-                found = sum(pool[n]["id"] in later for n in over)
-                counted_of[kind, count].append((len(pool), len(over), found))
+                relevance = ranker.profile(pool, [by_id[i] for i in liked]).relevance
+                selected = [n for n, hit in relevance.items() if hit >= ranking.FLOOR]
+                liked_later = sum(pool[n]["id"] in later for n in selected)
+                weekly_counts[kind, count].append((len(pool), len(selected), liked_later))
     print("\nby taste alone, with authors     of 100 papers it sends   of these on the list")
-    for (kind, count), weeks in sorted(counted_of.items()):
-        shown, over, found = np.sum(weeks, axis=0)
-        print(f"{kind:14} {count:2} likes {100 * over / shown:21.2f} {found / max(1, over):20.3f}")
+    for (kind, count), weeks in sorted(weekly_counts.items()):
+        shown, selected, liked_later = np.sum(weeks, axis=0)
+        print(
+            f"{kind:14} {count:2} likes {100 * selected / shown:21.2f} {liked_later / max(1, selected):20.3f}"
+        )
 
 
-def _each(lists: dict[str, list[list[str]]]) -> list[tuple[str, list[str]]]:
-    return [(kind, ids) for kind, every in lists.items() for ids in every]
+def _named_lists(lists: dict[str, list[list[str]]]) -> list[tuple[str, list[str]]]:
+    return [(kind, ids) for kind, id_lists in lists.items() for ids in id_lists]
 
 
 def main() -> None:
@@ -201,7 +206,7 @@ def main() -> None:
     for name in SYSTEMS:
         print(f"\n{name}", flush=True)
         evaluation.likes(Namespace(data=shared / "data", ranker=f"benchmarks.likes:{name}"))
-    sent(evaluation, shared / "data")
+    show_sent(evaluation, shared / "data")
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ QUICK_REQUESTS, QUICK_MAILS = 50, 800
 INTERESTS = [{"text": "sparse diffusion models"}, {"text": "graph networks -survey"}]
 
 
-async def _session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Take every mail."""
+async def _accept_mails(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Accept every mail."""
     writer.write(b"220 sink\r\n")
     in_data = False
     while line := await reader.readline():
@@ -68,14 +68,14 @@ async def _session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 def _sink(bound: socket.socket) -> None:
     async def serve() -> None:
-        async with await asyncio.start_server(_session, sock=bound, limit=1 << 20) as server:
+        async with await asyncio.start_server(_accept_mails, sock=bound, limit=1 << 20) as server:
             await server.serve_forever()
 
     asyncio.run(serve())
 
 
 def _service(folder: Path, bound: socket.socket, smtp_port: int, orders: Connection) -> None:
-    """Serve, and send what is asked for over the pipe: first and last id of the mails."""
+    """Serve the web app, and send the mails whose first and last id arrive over the pipe."""
     app = workload.build(folder, trusted_proxies=(web.PEER,), smtp_port=smtp_port)
     site = main.create_app(app)
 
@@ -92,17 +92,17 @@ def _service(folder: Path, bound: socket.socket, smtp_port: int, orders: Connect
     uvicorn.Server(uvicorn.Config(site, **options)).run([bound])
 
 
-def _bound() -> socket.socket:
-    made = socket.socket()
-    made.bind((web.PEER, 0))
-    return made
+def _bind() -> socket.socket:
+    bound = socket.socket()
+    bound.bind((web.PEER, 0))
+    return bound
 
 
 @contextmanager
-def _running(folder: Path) -> Iterator[tuple[str, Connection, int]]:
-    """The service and the sink. Yields the URL, the pipe for orders and the service's process id."""
+def _run_service(folder: Path) -> Iterator[tuple[str, Connection, int]]:
+    """Run the service and the sink. Yield the URL, the pipe for orders and the service's process id."""
     fork = multiprocessing.get_context("fork")
-    mails, pages, (ours, theirs) = _bound(), _bound(), fork.Pipe()
+    mails, pages, (ours, theirs) = _bind(), _bind(), fork.Pipe()
     service = (folder, pages, mails.getsockname()[1], theirs)
     processes = [fork.Process(target=_sink, args=(mails,)), fork.Process(target=_service, args=service)]
     for process in processes:
@@ -115,26 +115,28 @@ def _running(folder: Path) -> Iterator[tuple[str, Connection, int]]:
             process.join()
 
 
-def _front(url: str, requests: int) -> dict[str, float]:
+def _time_front_page(url: str, requests: int) -> dict[str, float]:
     with httpx.Client(base_url=url, timeout=120) as client:
         times = []
         for _ in range(requests):
             began = time.perf_counter()
             client.get("/").raise_for_status()
             times.append((time.perf_counter() - began) * 1000)
-    found = {"p50_ms": statistics.median(times), "p95_ms": statistics.quantiles(times, n=20)[-1]}
-    return {name: round(value, 1) for name, value in found.items()}
+    result = {"p50_ms": statistics.median(times), "p95_ms": statistics.quantiles(times, n=20)[-1]}
+    return {name: round(value, 1) for name, value in result.items()}
 
 
 @contextmanager
-def _beside(visitors: int, ask: Callable[[httpx.Client], httpx.Response], url: str) -> Iterator[Counter[int]]:
-    """Ask from so many threads, again and again, until the block ends. Yields the statuses so far."""
+def _run_visitors(
+    visitors: int, request: Callable[[httpx.Client], httpx.Response], url: str
+) -> Iterator[Counter[int]]:
+    """Send requests from so many threads until the block ends. Yield the counts of status codes so far."""
     statuses, stop = Counter[int](), threading.Event()
 
     def visit() -> None:
         with httpx.Client(base_url=url, timeout=300) as client:
             while not stop.is_set():
-                statuses[ask(client).status_code] += 1
+                statuses[request(client).status_code] += 1
 
     with ThreadPoolExecutor(visitors) as pool:
         for _ in range(visitors):
@@ -149,7 +151,7 @@ def measure(url: str, key: str, orders: Connection, requests: int, mails: int) -
     def backtest(client: httpx.Client) -> httpx.Response:
         headers = {"Authorization": f"Bearer {key}"}
         answer = client.post("/api/v1/backtests", json={"interests": INTERESTS}, headers=headers)
-        time.sleep(0.05 if answer.status_code == 429 else 0)  # far less than it is told to wait
+        time.sleep(0.05 if answer.status_code == 429 else 0)  # much less than Retry-After
         return answer
 
     def page(client: httpx.Client) -> httpx.Response:
@@ -164,36 +166,36 @@ def measure(url: str, key: str, orders: Connection, requests: int, mails: int) -
         assert counts == {"sent": mails}, counts  # noqa: S101
         return round(mails / seconds)
 
-    found: dict[str, Any] = {"front": _front(url, requests)}
-    with _beside(BACKTESTS, backtest, url) as statuses:
+    result: dict[str, Any] = {"front": _time_front_page(url, requests)}
+    with _run_visitors(BACKTESTS, backtest, url) as statuses:
         time.sleep(1)
-        found["backtests"] = {**_front(url, requests), "answers": dict(statuses)}
-    first = workload.WARMING + 1
-    found["sending"] = send(first)
-    with _beside(VISITORS, page, url) as statuses:
-        found["beside"] = {"mails_a_second": send(first + mails), "answers": dict(statuses)}
-    return found
+        result["backtests"] = {**_time_front_page(url, requests), "answers": dict(statuses)}
+    first = workload.WARM_UP_MAILS + 1
+    result["sending"] = send(first)
+    with _run_visitors(VISITORS, page, url) as statuses:
+        result["beside"] = {"mails_a_second": send(first + mails), "answers": dict(statuses)}
+    return result
 
 
 def run(quick: bool) -> dict[str, Any]:
     requests, mails = (QUICK_REQUESTS, QUICK_MAILS) if quick else (REQUESTS, MAILS)
     with tempfile.TemporaryDirectory() as name:
         folder, now = Path(name), clock.utcnow()
-        workload.fill(folder, 2 * mails)
+        workload.fill_ledger(folder, 2 * mails)
         app = workload.build(folder)
         web.fill(app, web.QUICK_PAPERS if quick else web.PAPERS, now)
         with app.db.write() as session:
             _, key = api_keys.create(session, "benchmark", [Scope.READ], now)
         app.db.dispose()
-        with _running(folder) as (url, orders, process):
-            _await(url)
-            found = measure(url, key, orders, requests, mails)
+        with _run_service(folder) as (url, orders, process):
+            _wait(url)
+            result = measure(url, key, orders, requests, mails)
             status = Path(f"/proc/{process}/status").read_text("ascii")
             peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-    return found | {"peak_mb": int(peak.split()[1]) // 1024}
+    return result | {"peak_mb": int(peak.split()[1]) // 1024}
 
 
-def _await(url: str) -> None:
+def _wait(url: str) -> None:
     for _ in range(600):
         try:
             httpx.get(url, timeout=60).raise_for_status()
@@ -208,12 +210,12 @@ def cli() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--quick", action="store_true")
     options.add_argument("--json", action="store_true")
-    chosen = options.parse_args()
-    found = run(chosen.quick)
-    if chosen.json:
-        print(json.dumps(found, indent=2))
+    arguments = options.parse_args()
+    result = run(arguments.quick)
+    if arguments.json:
+        print(json.dumps(result, indent=2))
         return
-    for name, value in found.items():
+    for name, value in result.items():
         print(f"{name:12}{value}")
 
 

@@ -18,25 +18,25 @@ MIN_PAPERS = {"stem": 6, "pair": 25}
 def main() -> None:
     with lzma.open(Path(sys.argv[1]) / "data/papers/hf_papers.jsonl.xz", "rt") as lines:
         papers = [json.loads(line) for line in lines]
-    learned = model.RelevanceModel.train([(paper["title"], paper["abstract"]) for paper in papers])
-    counted, folded = learned.statistics, learned.abbreviations
-    kept = {
+    trained = model.RelevanceModel.train([(paper["title"], paper["abstract"]) for paper in papers])
+    statistics, abbreviations = trained.statistics, trained.abbreviations
+    frequent = {
         term: n
-        for term, n in sorted(counted.frequencies.items())
+        for term, n in sorted(statistics.frequencies.items())
         if n >= MIN_PAPERS["pair" if " " in term else "stem"]
     }
-    shipped = {
-        "papers": counted.papers,
-        "frequencies": kept,
-        "title_length": round(counted.title_length, 2),
-        "abstract_length": round(counted.abstract_length, 2),
-        "compounds": {" ".join(run): joined for run, joined in folded.compounds.items()},
-        "shorts": {" ".join(run): short for run, short in folded.shorts.items()},
-        "apart": sorted(folded.split_compounds),
+    document = {
+        "papers": statistics.papers,
+        "frequencies": frequent,
+        "title_length": round(statistics.title_length, 2),
+        "abstract_length": round(statistics.abstract_length, 2),
+        "compounds": {" ".join(run): joined for run, joined in abbreviations.compounds.items()},
+        "shorts": {" ".join(run): short for run, short in abbreviations.shorts.items()},
+        "apart": sorted(abbreviations.split_compounds),
     }
-    text = json.dumps(shipped, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     model.BUNDLED_FREQUENCIES.write_text(text + "\n", encoding="utf-8")
-    print(f"{len(kept)} terms of {counted.papers} papers, {len(text) / 1000:.0f} kB")
+    print(f"{len(frequent)} terms of {statistics.papers} papers, {len(text) / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

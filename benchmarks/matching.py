@@ -9,7 +9,7 @@
 4. Selecting, for 2,000 of them: every interest's best paper, and no two papers about the same thing.
    Composing: their digests, with selection, reasons and summaries.
 
-The product runs in a process of its own, so that its peak memory can be measured. It uses one thread unless
+Paperboy runs in a process of its own, so that its peak memory can be measured. It uses one thread unless
 numpy uses more. Prints wall-clock seconds and processor seconds.
 """
 
@@ -42,18 +42,18 @@ ROUNDS = 3  # of matching, and of ranking: the fastest counts
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """What a piece of work gives, and its seconds: passed, and busy."""
+    """Return the result of `work`, its wall-clock seconds and its CPU seconds."""
     began, busy = time.perf_counter(), time.process_time()
-    made = work()
-    return made, time.perf_counter() - began, time.process_time() - busy
+    result = work()
+    return result, time.perf_counter() - began, time.process_time() - busy
 
 
 def fastest(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    return min((timed(work) for _ in range(ROUNDS)), key=lambda one: one[1])
+    return min((timed(work) for _ in range(ROUNDS)), key=lambda run: run[1])
 
 
-def wanted(papers: list[Paper]) -> list[str]:
-    """Interests: runs of two and three telling stems of titles, the newest papers' first."""
+def interest_texts(papers: list[Paper]) -> list[str]:
+    """Return interests: runs of two and three stems of titles, those of the newest papers first."""
     runs = dict[str, None]()
     for paper in papers:
         title = content_stems(paper["title"])
@@ -63,20 +63,22 @@ def wanted(papers: list[Paper]) -> list[str]:
 
 
 def readers(texts: list[str]) -> list[ranking.RankingRequest]:
-    """Readers with 1 to 8 interests each, always the same ones."""
+    """Return readers with 1 to 8 interests each, the same in each run."""
     draw = random.Random(1)  # noqa: S311  no secret
     counts = [1 + number % MOST_INTERESTS for number in range(READERS)]
     return [ranking.RankingRequest(tuple(map(Interest, draw.sample(texts, count)))) for count in counts]
 
 
-def filed(views: list[PaperView], texts: list[str], hits: list[dict[int, float]]) -> ranking.EvidenceMatrix:
+def build_evidence(
+    views: list[PaperView], texts: list[str], hits: list[dict[int, float]]
+) -> ranking.EvidenceMatrix:
     matches = ranking.EvidenceMatrix(view.id for view in views)
     for text, found in zip(texts, hits, strict=True):
         matches.add(text, found)
     return matches
 
 
-def shelf(
+def candidate_pool(
     views: list[PaperView], index: matching.MatchIndex, matches: ranking.EvidenceMatrix
 ) -> ranking.CandidatePool:
     """Return the candidate pool."""
@@ -90,30 +92,32 @@ def shelf(
     return ranking.CandidatePool(papers, trends, matches, reason, index.vectors, today)
 
 
-def ranked(on: ranking.CandidatePool, asking: list[ranking.RankingRequest]) -> Iterator[list[ranking.Ranked]]:
-    for start in range(0, len(asking), planning.SHARD):
-        yield ranking.rank(on, asking[start : start + planning.SHARD])
+def rank_batches(
+    pool: ranking.CandidatePool, requests: list[ranking.RankingRequest]
+) -> Iterator[list[ranking.Ranked]]:
+    for start in range(0, len(requests), planning.SHARD):
+        yield ranking.rank(pool, requests[start : start + planning.SHARD])
 
 
-def product(shared: Path) -> dict[str, Any]:
-    """(seconds passed, seconds busy) of each part, and the peak memory in MB."""
+def measure_paperboy(shared: Path) -> dict[str, Any]:
+    """Return (wall-clock seconds, CPU seconds) of each stage, and the peak memory in MB."""
     with lzma.open(shared / "data/papers/hf_papers.jsonl.xz", "rt") as lines:
         papers = sorted(map(json.loads, lines), key=lambda paper: paper["listed_on"], reverse=True)[:PAPERS]
     corpus, *learning = timed(
         lambda: RelevanceModel.train([(paper["title"], paper["abstract"]) for paper in papers])
     )
-    texts = wanted(papers)
+    texts = interest_texts(papers)
     queries = [query_language.parse(text) for text in texts]
     views = [view(number, paper) for number, paper in enumerate(papers[:CANDIDATES])]
     index, *indexing = timed(lambda: matching.MatchIndex(views, corpus))
     hits, *match_cost = fastest(lambda: index.match(queries))
-    matches, *filing = timed(lambda: filed(views, texts, hits))
-    on, asking = shelf(views, index, matches), readers(texts)
+    matches, *filing = timed(lambda: build_evidence(views, texts, hits))
+    pool, requests = candidate_pool(views, index, matches), readers(texts)
     top, *scoring = fastest(
-        lambda: sum(len(one.papers[:TOP]) for batch in ranked(on, asking) for one in batch)
+        lambda: sum(len(one.papers[:TOP]) for batch in rank_batches(pool, requests) for one in batch)
     )
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    found = [one for batch in ranked(on, asking[:SAMPLE]) for one in batch]
+    found = [one for batch in rank_batches(pool, requests[:SAMPLE]) for one in batch]
     chosen, *choosing = timed(lambda: sum(len(selection.select(one).selected) for one in found))
     _, *composing = timed(lambda: [compose.compose("", one) for one in found])
     return {
@@ -132,7 +136,7 @@ def product(shared: Path) -> dict[str, Any]:
 
 
 def dense(rows: int, inner: int, columns: int) -> list[float]:
-    """(seconds passed, seconds busy) of rows × inner times inner × columns, 500 rows at once."""
+    """Return (wall-clock seconds, CPU seconds) of rows × inner times inner × columns, 500 rows at once."""
     random = np.random.default_rng(1)
     left = random.random((min(500, rows), inner), np.float32)
     right = random.random((inner, columns), np.float32)
@@ -142,12 +146,12 @@ def dense(rows: int, inner: int, columns: int) -> list[float]:
 
 def main() -> None:
     if sys.argv[2:] == ["--product"]:
-        print(json.dumps(product(Path(sys.argv[1]))))
+        print(json.dumps(measure_paperboy(Path(sys.argv[1]))))
         return
     command = [sys.executable, "-m", "benchmarks.matching", sys.argv[1], "--product"]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603
     papers, terms, interests = found["sizes"]
-    beside = {
+    baselines = {
         "learning": (papers, terms, vector_space.DIMENSIONS),
         "indexing": (CANDIDATES, terms, vector_space.DIMENSIONS),
         "matching": (interests, vector_space.DIMENSIONS, papers + CANDIDATES),
@@ -156,7 +160,7 @@ def main() -> None:
     }
     print(f"{papers} papers, {CANDIDATES} candidates, {interests} interests, {READERS} readers")
     print("           seconds  (busy)  numpy  (busy)   ratio  of a product of")
-    for name, size in beside.items():
+    for name, size in baselines.items():
         (passed, busy), (plain, plain_busy) = found["seconds"][name], dense(*size)
         row = f"{name:10} {passed:7.2f} {busy:7.2f} {plain:7.3f} {plain_busy:6.3f} {passed / plain:7.1f}"
         print(row, " {} × {} × {}".format(*size))

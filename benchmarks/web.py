@@ -43,33 +43,33 @@ from benchmarks import workload
 from tests.support import page_weight
 from tests.support.sample_archive import COMMON, SUBJECTS
 
-A_DAY = 100
+PAPERS_PER_DAY = 100
 PAPERS, ROUNDS = 10_000, 400
 QUICK_PAPERS, QUICK_ROUNDS = 1_000, 40
-WARMING = 20
-PEER = "127.0.0.1"  # believed when it says whom it asks for: every request is another visitor's
+WARM_UP_REQUESTS = 20
+PEER = "127.0.0.1"  # a trusted proxy: each request names another visitor
 
 
 def fill(app: Application, papers: int, now: datetime) -> None:
-    """An archive of so many papers, the newest of today."""
-    dice = random.Random(1)  # noqa: S311 - no secret
+    """Add papers to the archive, the newest of today, and train a model."""
+    rng = random.Random(1)  # noqa: S311 - no secret
     with app.db.write() as session:
         source = Source(name="Made up", kind=SourceKind.HUGGINGFACE, created_at=now)
         session.add(source)
         session.flush()
         for start in range(0, papers, 1000):
-            _add(session, source.id or 0, range(start, min(start + 1000, papers)), dice, now)
+            _add(session, source.id or 0, range(start, min(start + 1000, papers)), rng, now)
     pipeline.learn(app, now)
 
 
-def _add(session: Session, source_id: int, numbers: range, dice: random.Random, now: datetime) -> None:
-    days = [(now - timedelta(days=number // A_DAY)).date() for number in numbers]
+def _add(session: Session, source_id: int, numbers: range, rng: random.Random, now: datetime) -> None:
+    days = [(now - timedelta(days=number // PAPERS_PER_DAY)).date() for number in numbers]
     rows = [
         {
             "id": number + 1, "title_key": str(number), "content_hash": "", "arxiv_id": f"2611.{number:05}",
             "first_listed_on": day, "last_listed_on": day, "created_at": now, "updated_at": now,
-            "authors": [page_weight.prose(dice, 2), page_weight.prose(dice, 2)], "author_count": 5,
-            **_said(dice),
+            "authors": [page_weight.prose(rng, 2), page_weight.prose(rng, 2)], "author_count": 5,
+            **_paper_text(rng),
             "url": f"https://arxiv.org/abs/2611.{number:05}",
             "pdf_url": f"https://arxiv.org/pdf/2611.{number:05}",
         }
@@ -80,30 +80,30 @@ def _add(session: Session, source_id: int, numbers: range, dice: random.Random, 
         {"paper_id": number + 1, "original_paper_id": number + 1, "source_id": source_id}
         for number in numbers
     ]
-    listed = [one | {"listed_on": day} for one, day in zip(seen, days, strict=True)]
+    listed = [ids | {"listed_on": day} for ids, day in zip(seen, days, strict=True)]
     session.execute(insert(Listing), listed)
     for hours in (0, 12, 24):  # votes come in over a day
-        at = [now - timedelta(days=number // A_DAY, hours=30 - hours) for number in numbers]
-        votes = [one | {"at": when, "upvotes": hours * 2} for one, when in zip(seen, at, strict=True)]
+        at = [now - timedelta(days=number // PAPERS_PER_DAY, hours=30 - hours) for number in numbers]
+        votes = [ids | {"at": when, "upvotes": hours * 2} for ids, when in zip(seen, at, strict=True)]
         session.execute(insert(VoteCount), votes)
 
 
-def _said(dice: random.Random) -> dict[str, object]:
-    """A title, an abstract of some 150 words, a summary, and keywords."""
-    subject = dice.choice([*SUBJECTS])
+def _paper_text(rng: random.Random) -> dict[str, object]:
+    """Return a title, an abstract of about 150 words, a summary and keywords."""
+    subject = rng.choice([*SUBJECTS])
     own, common = SUBJECTS[subject].split(), COMMON.split()
     sentences = (
-        f"We study {' '.join(dice.sample(own, 5))} for {subject} with a {' '.join(dice.sample(common, 6))}."
+        f"We study {' '.join(rng.sample(own, 5))} for {subject} with a {' '.join(rng.sample(common, 6))}."
         for _ in range(8)
     )
-    words = dice.sample(own, 3)
-    title = f"{' '.join(words).title()} in {subject.title()} {dice.randrange(1000)}"
-    said = {"title": title, "abstract": " ".join(sentences), "tldr": page_weight.prose(dice, 28)}
-    return said | {"keywords": [subject, words[0]]}
+    words = rng.sample(own, 3)
+    title = f"{' '.join(words).title()} in {subject.title()} {rng.randrange(1000)}"
+    text = {"title": title, "abstract": " ".join(sentences), "tldr": page_weight.prose(rng, 28)}
+    return text | {"keywords": [subject, words[0]]}
 
 
 def reader(app: Application, now: datetime) -> str:
-    """The path of the preferences of somebody with as many interests as there may be."""
+    """Add a reader with as many interests as possible. Return the path of their preferences."""
     typed = itertools.chain.from_iterable(interests())
     wishes = tuple(Interest(text, 1.0, 3) for text in itertools.islice(typed, subscribers.MAX_INTERESTS))
     with app.db.write() as session:
@@ -112,16 +112,16 @@ def reader(app: Application, now: datetime) -> str:
 
 
 def interests() -> Iterator[list[str]]:
-    """Three interests, one of them with an exclusion, never the same ones twice."""
-    dice = random.Random(2)  # noqa: S311 - no secret
+    """Yield three new interests at a time, one of them with an exclusion."""
+    rng = random.Random(2)  # noqa: S311 - no secret
     for number in itertools.count():
-        subjects = dice.sample([*SUBJECTS], 3)
-        typed = [f"{each} {dice.choice(SUBJECTS[each].split())} {number}" for each in subjects]
-        yield [*typed[:2], f"{typed[2]} -{dice.choice(COMMON.split())}"]
+        subjects = rng.sample([*SUBJECTS], 3)
+        typed = [f"{each} {rng.choice(SUBJECTS[each].split())} {number}" for each in subjects]
+        yield [*typed[:2], f"{typed[2]} -{rng.choice(COMMON.split())}"]
 
 
 def serve(folder: Path, bound: socket.socket) -> None:
-    """The service as it comes, and an endpoint that does nothing."""
+    """Serve the web app, with an endpoint that does nothing."""
     app = workload.build(folder, trusted_proxies=(PEER,))
     site: FastAPI = main.create_app(app)
     site.add_api_route("/empty", lambda: Response(), methods=["GET"])
@@ -131,7 +131,7 @@ def serve(folder: Path, bound: socket.socket) -> None:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def run_service(folder: Path) -> Iterator[str]:
     bound = socket.socket()
     bound.bind((PEER, 0))
     process = multiprocessing.get_context("fork").Process(target=serve, args=(folder, bound))
@@ -147,7 +147,7 @@ def served(folder: Path) -> Iterator[str]:
 def measure(
     url: str, day: str, preferences: str, rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, page_weight.Weight]]:
-    """Milliseconds from question to whole answer, by page; and what each page weighs."""
+    """Return the response times in milliseconds, and the weight, of each page."""
     typed, visitors, papers = interests(), itertools.count(), itertools.count(1)
     with httpx.Client(base_url=url, timeout=60) as client:
 
@@ -173,18 +173,18 @@ def measure(
             "preview": preview,
         }
         _wait(client)
-        for ask in itertools.islice(itertools.cycle(asks.values()), WARMING):
+        for ask in itertools.islice(itertools.cycle(asks.values()), WARM_UP_REQUESTS):
             ask().raise_for_status()
-        found: dict[str, list[float]] = {name: [] for name in asks}
+        results: dict[str, list[float]] = {name: [] for name in asks}
         for _ in range(rounds):
             for name, ask in asks.items():
-                found[name].append(_timed(ask))
+                results[name].append(_timed(ask))
         paths = {name: str(ask().url) for name, ask in asks.items() if name not in ("empty", "preview")}
-        return found, {name: page_weight.weigh(client, path) for name, path in paths.items()}
+        return results, {name: page_weight.weigh(client, path) for name, path in paths.items()}
 
 
 def ipv6(number: int) -> str:
-    """A visitor of a network of their own."""
+    """Return an address in a network of its own."""
     return f"2001:db8:{number >> 8:x}:{(number & 0xFF) << 8:x}::1"  # limits count by /56
 
 
@@ -206,14 +206,11 @@ def _timed(ask: Callable[[], httpx.Response]) -> float:
 
 
 def figures(
-    found: dict[str, list[float]], weights: dict[str, page_weight.Weight]
+    results: dict[str, list[float]], weights: dict[str, page_weight.Weight]
 ) -> dict[str, dict[str, float]]:
-    """The median and the 95th percentile of each page in milliseconds, and the medians' ratio to nothing.
-
-    And thousands of bytes: as they are sent, and of the page itself.
-    """
+    """Return times in milliseconds, the ratio to the empty endpoint, and sizes in kB, for each page."""
     nothing_sent = page_weight.Weight(0, 0)
-    nothing = statistics.median(found["empty"])
+    nothing = statistics.median(results["empty"])
     return {
         name: {
             "p50_ms": round(statistics.median(times), 2),
@@ -223,7 +220,7 @@ def figures(
             "sent_kb": round(weights.get(name, nothing_sent).sent / 1000, 1),
             "html_kb": round(weights.get(name, nothing_sent).html / 1000, 1),
         }
-        for name, times in found.items()
+        for name, times in results.items()
     }
 
 
@@ -237,7 +234,7 @@ def run(quick: bool) -> dict[str, dict[str, float]]:
         fill(app, papers, now)
         preferences = reader(app, now)
         app.db.dispose()
-        with served(folder) as url:
+        with run_service(folder) as url:
             return figures(*measure(url, now.date().isoformat(), preferences, rounds))
 
 
@@ -245,13 +242,13 @@ def cli() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--quick", action="store_true")
     options.add_argument("--json", action="store_true")
-    chosen = options.parse_args()
-    found = run(chosen.quick)
-    if chosen.json:
-        print(json.dumps(found, indent=2))
+    arguments = options.parse_args()
+    results = run(arguments.quick)
+    if arguments.json:
+        print(json.dumps(results, indent=2))
         return
     print("page            p50 ms    p95 ms   most ms   × empty   sent kB   HTML kB")
-    for page, of in found.items():
+    for page, of in results.items():
         print(f"{page:12}" + "".join(f"{value:10.1f}" for value in of.values()))
 
 

@@ -28,9 +28,9 @@ from app.storage.models import Subscriber, SubscriberState
 from app.types import Digest, DigestItem, MailKind, MailRequest, Section
 
 NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
-EARLIER = NOW - timedelta(hours=1)  # when the mails are due that a sender warms up with
-WARMING = 400  # mails: shared by two senders, every card is still in several of each one's
-PAPERS, INTERESTS, FOR_EACH, DOMAINS = 60, 40, 10, 50
+EARLIER = NOW - timedelta(hours=1)  # when the warm-up mails are due
+WARM_UP_MAILS = 400  # so many that each of two senders still encodes every card
+PAPERS, INTERESTS, PAPERS_PER_INTEREST, DOMAINS = 60, 40, 10, 50
 
 _SUBJECTS = (
     "diffusion models",
@@ -44,8 +44,8 @@ _SUBJECTS = (
     "code generation",
     "reward models",
 )
-_WAYS = ("sparse", "hierarchical", "self-supervised", "few-shot")
-_AIMS = ("long contexts", "small devices", "noisy labels", "unseen domains", "low-resource languages")
+_METHODS = ("sparse", "hierarchical", "self-supervised", "few-shot")
+_GOALS = ("long contexts", "small devices", "noisy labels", "unseen domains", "low-resource languages")
 _NAMES = ("Ada", "Grace", "Alan", "Edsger", "Barbara", "Katherine", "Jürgen", "Zoë", "Li", "Noor")
 _SURNAMES = ("Lovelace", "Hopper", "Turing", "Liskov", "Müller", "García", "Nakamura", "Okafor", "Zhang")
 _SENTENCES = (
@@ -64,15 +64,15 @@ def papers() -> tuple[DigestItem, ...]:
 
 def _paper(number: int) -> DigestItem:
     draw = random.Random(number)  # noqa: S311 - no secret
-    subject, way, aim = draw.choice(_SUBJECTS), draw.choice(_WAYS), draw.choice(_AIMS)
-    told = {"subject": subject, "way": way, "aim": aim, "gain": draw.randint(1, 9), "count": number}
+    subject, way, aim = draw.choice(_SUBJECTS), draw.choice(_METHODS), draw.choice(_GOALS)
+    values = {"subject": subject, "way": way, "aim": aim, "gain": draw.randint(1, 9), "count": number}
     authors = [f"{draw.choice(_NAMES)} {draw.choice(_SURNAMES)}" for _ in range(3)]
     url = f"https://papers.example/abs/2611.{number:05}"
     return DigestItem(
         paper_id=number,
         title=f"{way.capitalize()} {subject.title()} for {aim.title()}: What the Last Layer Knows",
         authors=f"{', '.join(authors)} and {draw.randint(1, 9)} more",
-        summary=" ".join(draw.sample(_SENTENCES, 2)).format(**told),
+        summary=" ".join(draw.sample(_SENTENCES, 2)).format(**values),
         reason="",
         trend=f"{number} → {number + draw.randint(5, 200)} votes since yesterday",
         url=url,
@@ -84,45 +84,45 @@ def _paper(number: int) -> DigestItem:
 
 
 @cache
-def _fitting(interest: int) -> tuple[DigestItem, ...]:
-    """The papers that fit an interest, with the reason for it."""
+def _matching_papers(interest: int) -> tuple[DigestItem, ...]:
+    """Return the papers that match an interest, with the reason."""
     draw = random.Random(1000 + interest)  # noqa: S311 - no secret
-    words = _words(interest)
-    chosen = draw.sample(papers(), FOR_EACH)
-    return tuple(replace(pick, reason=f"“{words}” is in its abstract") for pick in chosen)
+    text = _interest_text(interest)
+    chosen = draw.sample(papers(), PAPERS_PER_INTEREST)
+    return tuple(replace(pick, reason=f"“{text}” is in its abstract") for pick in chosen)
 
 
-def _words(interest: int) -> str:
-    return f"{_WAYS[interest % len(_WAYS)]} {_SUBJECTS[interest // len(_WAYS)]}"
+def _interest_text(interest: int) -> str:
+    return f"{_METHODS[interest % len(_METHODS)]} {_SUBJECTS[interest // len(_METHODS)]}"
 
 
 def digest(reader: int, sections: int = 3) -> Digest:
-    """Five papers for each of so many interests, none of them twice."""
+    """Return a digest of five papers for each of `sections` interests, without duplicates."""
     draw = random.Random(2000 + reader)  # noqa: S311 - no secret
-    had: set[int] = set()
-    made = []
+    used: set[int] = set()
+    filled = []
     for interest in draw.sample(range(INTERESTS), sections):
-        new = [pick for pick in _fitting(interest) if pick.paper_id not in had]
+        new = [pick for pick in _matching_papers(interest) if pick.paper_id not in used]
         chosen = tuple(
             replace(pick, score=round(draw.random(), 4)) for pick in draw.sample(new, min(5, len(new)))
         )
-        had.update(pick.paper_id for pick in chosen)
-        made.append(Section(_words(interest), chosen))
-    return Digest(NOW.date().isoformat(), tuple(made), considered=PAPERS)
+        used.update(pick.paper_id for pick in chosen)
+        filled.append(Section(_interest_text(interest), chosen))
+    return Digest(NOW.date().isoformat(), tuple(filled), considered=PAPERS)
 
 
-def letter(reader: int, sections: int = 3) -> MailRequest:
-    """The digest of a reader as it comes out of a ledger."""
-    made = digest(reader, sections)
+def mail_request(reader: int, sections: int = 3) -> MailRequest:
+    """Return the request for a reader's digest, as a ledger returns it."""
+    content = digest(reader, sections)
     return MailRequest(
         delivery_id=reader + 1,
         kind=MailKind.DIGEST,
-        edition=made.edition,
+        edition=content.edition,
         subscriber_id=reader + 1,
         email=address(reader),
         link_epoch=0,
         issued_at=EARLIER,
-        digest=made,
+        digest=content,
     )
 
 
@@ -130,8 +130,8 @@ def address(reader: int) -> str:
     return f"reader.{reader}@uni-{reader % DOMAINS}.example"
 
 
-def settings(folder: Path, **more: Any) -> Settings:
-    """Those of a service as it comes, whose database and journals lie in the folder."""
+def settings(folder: Path, **overrides: Any) -> Settings:
+    """Return default settings, with the database and the journals in the folder."""
     return Settings(
         _env_file=None,
         database_url=f"sqlite:///{folder / 'paperboy.db'}",
@@ -142,28 +142,28 @@ def settings(folder: Path, **more: Any) -> Settings:
         postal_address="1 Example Street, Springfield",
         smtp_security="none",
         scheduler=False,
-        **more,
+        **overrides,
     )
 
 
-def fill(folder: Path, mails: int, sections: int = 3) -> None:
-    """A ledger with so many mails that are due now, and before them those that senders warm up with."""
-    wanted = settings(folder)
-    database.migrate(wanted.database_url)
-    app = main.build(wanted)
+def fill_ledger(folder: Path, mails: int, sections: int = 3) -> None:
+    """Create a ledger of WARM_UP_MAILS mails that are due EARLIER, and `mails` that are due NOW."""
+    configured = settings(folder)
+    database.migrate(configured.database_url)
+    app = main.build(configured)
     try:
-        for start in range(0, WARMING + mails, 500):
+        for start in range(0, WARM_UP_MAILS + mails, 500):
             with app.db.write() as session:
-                _enter(session, range(start, min(start + 500, WARMING + mails)), sections)
+                _insert_batch(session, range(start, min(start + 500, WARM_UP_MAILS + mails)), sections)
     finally:
         app.db.dispose()
 
 
-def _enter(session: Session, numbers: range, sections: int) -> None:
+def _insert_batch(session: Session, numbers: range, sections: int) -> None:
     active = {"state": SubscriberState.ACTIVE, "created_at": EARLIER, "confirmed_at": EARLIER}
     readers = [{"id": number + 1, "email": address(number), **active} for number in numbers]
     session.execute(insert(Subscriber), readers)
-    due = [EARLIER if number < WARMING else NOW for number in numbers]
+    due = [EARLIER if number < WARM_UP_MAILS else NOW for number in numbers]
     entries = [
         ledger.Entry(number + 1, NOW.date().isoformat(), at, digest(number, sections))
         for number, at in zip(numbers, due, strict=True)
@@ -171,9 +171,9 @@ def _enter(session: Session, numbers: range, sections: int) -> None:
     ledger.add_entries(session, entries, EARLIER)
 
 
-def warming_ids(sender: int, senders: int) -> range:
-    """The mails that one of so many senders warms up with; they count from 0."""
-    return range(sender + 1, WARMING + 1, senders)
+def warm_up_ids(sender: int, senders: int) -> range:
+    """Return the ids of the warm-up mails of a sender. Senders are numbered from 0."""
+    return range(sender + 1, WARM_UP_MAILS + 1, senders)
 
 
 def make_key(file: Path) -> Path:
@@ -184,5 +184,5 @@ def make_key(file: Path) -> Path:
     return file
 
 
-def build(folder: Path, **more: object) -> Application:
-    return main.build(settings(folder, **more))
+def build(folder: Path, **overrides: object) -> Application:
+    return main.build(settings(folder, **overrides))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC
 from typing import Annotated
@@ -12,8 +11,7 @@ import typer
 from app import clock, pipeline
 from app.cli import output
 from app.cli.explain import At
-from app.digests.backtesting import BacktestedEdition
-from app.types import Digest, Interest
+from app.types import Interest, Skip
 
 
 def backtest(
@@ -33,14 +31,11 @@ def backtest(
     if as_json:
         output.print_json([asdict(edition) for edition in editions])
         return
-    rows = [row for edition in editions for row in _rows(edition)]
+    rows = []
+    for edition in editions:
+        if isinstance(edition.digest, Skip):
+            rows.append((edition.edition, "", f"nothing: {edition.digest.reason}"))
+            continue
+        for section in edition.digest.sections:
+            rows += [(edition.edition, section.interest, item.title) for item in section.picks]
     output.table(["day", "interest", "paper"], rows)
-
-
-def _rows(edition: BacktestedEdition) -> Iterator[tuple[str, str, str]]:
-    if not isinstance(edition.digest, Digest):
-        yield edition.edition, "", f"nothing: {edition.digest.reason}"
-        return
-    for section in edition.digest.sections:
-        for item in section.picks:
-            yield edition.edition, section.interest, item.title

@@ -23,27 +23,27 @@ def bounces(
 
     Exit code 1 if a file could not be read; the other files are still printed.
     """
-    results = [_parse_file(file) for file in files]
+    results: list[dict[str, Any]] = []
+    for file in files:
+        name = str(file).encode("utf-8", "replace").decode()
+        try:
+            with file.open("rb") as opened:
+                first, *others = map(_notice_object, parse_mail(opened.read(MAX_BYTES)))
+        except OSError as error:
+            results.append({"file": name, "error": error.strerror or str(error)})
+        else:
+            results.append({"file": name, **first, **({"others": others} if others else {})})
     if as_json:
         for result in results:
             typer.echo(json.dumps(result, ensure_ascii=False))
     else:
         columns = ("file", "recipient", "status", "reason", "hard", "said")
-        output.table(columns, [[_cell(result, column) for column in columns] for result in results])
+        rows = [{**result, "said": result.get("error", result.get("said"))} for result in results]
+        labels = {True: "yes", False: "no", None: "–"}
+        cells = [[row.get(column) for column in columns] for row in rows]
+        output.table(columns, [[labels.get(cell, cell) for cell in row] for row in cells])
     if any("error" in result for result in results):
         raise typer.Exit(1)
-
-
-def _parse_file(file: Path) -> dict[str, Any]:
-    """Return the notice about the first recipient as a JSON object. Further ones are under `others`."""
-    name = str(file).encode("utf-8", "replace").decode()
-    try:
-        with file.open("rb") as opened:
-            notices = parse_mail(opened.read(MAX_BYTES))
-    except OSError as error:
-        return {"file": name, "error": error.strerror or str(error)}
-    others = [_notice_object(notice) for notice in notices[1:]]
-    return {"file": name, **_notice_object(notices[0]), **({"others": others} if others else {})}
 
 
 def _notice_object(notice: Notice) -> dict[str, Any]:
@@ -56,11 +56,3 @@ def _notice_object(notice: Notice) -> dict[str, Any]:
         "action": notice.action,
         "said": notice.diagnostic,
     }
-
-
-def _cell(result: dict[str, Any], column: str) -> object:
-    """Return a cell of the table. An error is in the last column."""
-    if column == "said" and "error" in result:
-        return result["error"]
-    value = result.get(column)
-    return {True: "yes", False: "no", None: "–"}[value] if value is None or isinstance(value, bool) else value

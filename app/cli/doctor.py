@@ -33,39 +33,30 @@ def doctor_command(
     This connects to the relay and queries the DNS. A temporary second service sends a test digest to a mail
     server of its own and unsubscribes by its link. No subscriber gets a mail.
     """
-    findings = _findings(http_client.HttpTransport() if online else None)
-    if as_json:
-        output.print_json({"findings": [_json_object(finding) for finding in findings]})
-    else:
-        _print_findings(findings)
-    if any(finding.level is Level.ERROR for finding in findings):
-        raise typer.Exit(1)
-
-
-def _findings(online: http_client.HttpTransport | None) -> list[Finding]:
-    unknown = list(doctor.unknown_settings(os.environ, Path(".env")))
+    findings = list(doctor.unknown_settings(os.environ, Path(".env")))
     try:
         settings = output.load_settings()
     except InvalidSettings as error:
         messages = str(error).split("\n")
         invalid = [Finding("settings", Level.ERROR, message, "see .env.example") for message in messages]
-        return [*invalid, *unknown]
-    logs.configure(settings, level="CRITICAL")  # the findings report the errors
-    return [
-        *unknown,
-        *doctor.run_checks(settings, clock.utcnow(), online=online, service=temporary_service()),
-    ]
-
-
-def _json_object(finding: Finding) -> dict[str, str]:
-    return {"check": finding.check, "level": finding.level, "said": finding.message, "fix": finding.fix}
-
-
-def _print_findings(findings: list[Finding]) -> None:
-    console = output.out()
-    for finding in findings:
-        colour = _COLOURS[finding.level]
-        name, message = output.escaped(finding.check), output.escaped(finding.message)
-        console.print(f"[{colour}]{finding.level:7}[/] [bold]{name}[/] {message}")
-        if finding.fix:
-            console.print(f"        → {output.escaped(finding.fix)}")
+        findings = [*invalid, *findings]
+    else:
+        logs.configure(settings, level="CRITICAL")  # the findings report the errors
+        http = http_client.HttpTransport() if online else None
+        findings += doctor.run_checks(settings, clock.utcnow(), online=http, service=temporary_service())
+    if as_json:
+        objects = [
+            {"check": finding.check, "level": finding.level, "said": finding.message, "fix": finding.fix}
+            for finding in findings
+        ]
+        output.print_json({"findings": objects})
+    else:
+        console = output.out()
+        for finding in findings:
+            colour = _COLOURS[finding.level]
+            name, message = output.escaped(finding.check), output.escaped(finding.message)
+            console.print(f"[{colour}]{finding.level:7}[/] [bold]{name}[/] {message}")
+            if finding.fix:
+                console.print(f"        → {output.escaped(finding.fix)}")
+    if any(finding.level is Level.ERROR for finding in findings):
+        raise typer.Exit(1)

@@ -13,7 +13,7 @@ from app import clock, pipeline
 from app.cli import output
 from app.digests import ranking
 from app.digests.explanation_text import format_score
-from app.digests.explanation_types import Explanation, InterestMatch, PastDelivery
+from app.digests.explanation_types import Explanation, InterestMatch
 from app.relevance import matching
 from app.storage.models import DeliveryState
 
@@ -47,19 +47,18 @@ def explain(
         explanation = pipeline.explain(app, clock.utcnow(), subscriber, paper, moment)
     if as_json:
         output.print_json(asdict(explanation))
-    else:
-        _print_explanation(explanation, moment)
-
-
-def _print_explanation(explanation: Explanation, at: datetime | None) -> None:
-    """Print the summary, the ledger's entries, and then the numbers at the given moment."""
-    when = f"at {output.format_time(at)}" if at else "now"
+        return
+    when = f"at {output.format_time(moment)}" if moment else "now"
     output.out().print(f"[bold]{output.escaped(explanation.verdict)}[/]\n")
     output.table(["", ""], _facts(explanation))
     if explanation.recorded:
         columns = ["delivery", "edition", "state", "sent", "score then", "reason then"]
-        output.table(columns, [_ledger_row(entry) for entry in explanation.recorded], title="\nIn the ledger")
-    if numbers := [*_obstacles(explanation), *_score_rows(explanation)]:
+        rows = []
+        for past in explanation.recorded:
+            sent, score = output.format_time(past.sent_at), f"{past.score:.3f}"
+            rows.append((past.delivery_id, past.edition, past.state, sent, score, past.reason))
+        output.table(columns, rows, title="\nIn the ledger")
+    if numbers := list(_numbers(explanation)):
         output.table(["", ""], numbers, title=f"\nThe paper, {when}")
     if explanation.interests:
         _print_interests(explanation.interests, when)
@@ -80,28 +79,19 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
         yield "next digest", output.format_time(reader.next_due_at)
 
 
-def _obstacles(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield what prevents the paper or the next digest, unless the paper was sent already."""
-    if any(
-        entry.state is DeliveryState.SENT and entry.made_at <= explanation.at
-        for entry in explanation.recorded
-    ):
-        return
-    if explanation.no_candidate:
-        yield "no candidate", explanation.no_candidate
-    if explanation.no_digest:
-        yield "no digest", explanation.no_digest
-
-
-def _score_rows(explanation: Explanation) -> Iterator[tuple[str, str]]:
+def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    """Yield what prevents the paper or the digest, unless the paper was sent already, then the scores."""
+    sent = (past.made_at for past in explanation.recorded if past.state is DeliveryState.SENT)
+    if all(made_at > explanation.at for made_at in sent):
+        if explanation.no_candidate:
+            yield "no candidate", explanation.no_candidate
+        if explanation.no_digest:
+            yield "no digest", explanation.no_digest
     if explanation.taste:
         yield "profile", f"{format_score(explanation.taste.relevance)}: {explanation.taste.reason}"
     if standing := explanation.standing:
-        weighed = standing.weighed
-        yield (
-            "relevance",
-            f"{format_score(weighed.relevance)}; at least {format_score(explanation.floor)} is needed",
-        )
+        weighed, floor = standing.weighed, format_score(explanation.floor)
+        yield "relevance", f"{format_score(weighed.relevance)}; at least {floor} is needed"
         if weighed.trend.score:
             yield "trend", f"{format_score(weighed.trend.score)}: {weighed.trend.words}"
         yield "freshness", format_score(weighed.freshness)
@@ -119,24 +109,21 @@ def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
     columns += ["agreement", "relevance", "weight", "weighted"] + ["left out because"] * any(
         interest.numbers.left_out for interest in interests
     )
-    rows = [_interest_row(match)[: len(columns)] for match in interests]
+    rows = []
+    for match in interests:
+        interest, details = match.wish, match.numbers
+        strengths = (details.words, details.meaning, details.archive_knows_it)
+        row = (
+            interest.text,
+            interest.quota,
+            *(f"{strength:.2f}" for strength in strengths),
+            *("yes" if holds else "no" for holds in (details.all_words, details.in_title)),
+            f"{details.agreement:.2f}",
+            format_score(details.relevance),
+            f"{interest.weight:g}",
+            format_score(match.weighted),
+            details.left_out,
+        )
+        rows.append(row[: len(columns)])
     output.table(columns, rows, title=f"\nInterests, {when}")
     output.out().print(f"[dim]{LEGEND}[/]")
-
-
-def _interest_row(match: InterestMatch) -> tuple[object, ...]:
-    interest, details = match.wish, match.numbers
-    strengths = (f"{details.words:.2f}", f"{details.meaning:.2f}", f"{details.archive_knows_it:.2f}")
-    places = ("yes" if details.all_words else "no", "yes" if details.in_title else "no")
-    end = (
-        format_score(details.relevance),
-        f"{interest.weight:g}",
-        format_score(match.weighted),
-        details.left_out,
-    )
-    return (interest.text, interest.quota, *strengths, *places, f"{details.agreement:.2f}", *end)
-
-
-def _ledger_row(entry: PastDelivery) -> tuple[object, ...]:
-    sent, score = output.format_time(entry.sent_at), f"{entry.score:.3f}"
-    return entry.delivery_id, entry.edition, entry.state, sent, score, entry.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -58,42 +59,26 @@ def _read_files(
     ):
         paths = progress.track(files, description="Reading")
         result = pipeline.read_files(app, paths, clock.utcnow(), kind=kind, day=day.date() if day else None)
-    return {
-        "files": result.files,
-        **result.summary.counts(),
-        "failed": list(result.unreadable),
-        "rejections": _rejection_objects(result.summary),
-    }
+    return _report({"files": result.files}, result.summary, list(result.unreadable))
 
 
 def _poll(*, quiet: bool) -> dict[str, Any]:
     with output.open_application(needs_secret=False) as app, output.graceful_shutdown(app):
         console = output.err()
-        if quiet or not console.is_terminal:
+        visible = console.is_terminal and not quiet
+        with console.status("Polling the sources that are due …") if visible else nullcontext():
             result = pipeline.refresh(app, clock.utcnow())
-        else:
-            with console.status("Polling the sources that are due …"):
-                result = pipeline.refresh(app, clock.utcnow())
     if result.busy:
-        output.err().print("Another process is already polling the sources.")
-    return {
-        "sources": list(result.polled),
-        **result.summary.counts(),
-        "failed": dict(result.failed),
-        "rejections": _rejection_objects(result.summary),
-    }
+        console.print("Another process is already polling the sources.")
+    return _report({"sources": list(result.polled)}, result.summary, dict(result.failed))
 
 
-def _rejection_objects(summary: IngestSummary) -> list[dict[str, Any]]:
-    return [
-        {
-            "file": rejection.origin,
-            "row": rejection.row,
-            "reason": rejection.reason,
-            "detail": rejection.detail,
-        }
-        for rejection in summary.rejections
+def _report(origin: dict[str, Any], summary: IngestSummary, failed: object) -> dict[str, Any]:
+    rejections = [
+        {"file": row.origin, "row": row.row, "reason": row.reason, "detail": row.detail}
+        for row in summary.rejections
     ]
+    return {**origin, **summary.counts(), "failed": failed, "rejections": rejections}
 
 
 def _print_report(report: dict[str, Any]) -> None:
@@ -104,11 +89,8 @@ def _print_report(report: dict[str, Any]) -> None:
         counts.insert(0, ("sources", ", ".join(report["sources"]) or "none is due"))
     output.table(["", "count"], counts)
     if report["rejections"]:
-        output.table(
-            ["file", "row", "reason", "detail"],
-            [list(rejection.values()) for rejection in report["rejections"][:20]],
-            title="\nRejected",
-        )
+        rows = [list(rejection.values()) for rejection in report["rejections"][:20]]
+        output.table(["file", "row", "reason", "detail"], rows, title="\nRejected")
     if (more := len(report["rejections"]) - 20) > 0:
         output.out().print(f"… and {more} more. --json lists all.")
     if report["papers_new"] and not report["listings"]:

@@ -52,20 +52,11 @@ def list_keys(as_json: output.AsJson = False) -> None:
     if as_json:
         output.print_json([row.model_dump(exclude={"key_hash"}) for row in rows])
         return
-    output.table(
-        ["name", "scopes", "created", "expires", "last used", "revoked"],
-        [
-            (
-                row.name,
-                " ".join(row.scopes),
-                output.format_time(row.created_at),
-                output.format_time(row.expires_at),
-                output.format_time(row.last_used_at),
-                output.format_time(row.revoked_at),
-            )
-            for row in rows
-        ],
-    )
+    cells = []
+    for row in rows:
+        times = (row.created_at, row.expires_at, row.last_used_at, row.revoked_at)
+        cells.append((row.name, " ".join(row.scopes), *map(output.format_time, times)))
+    output.table(["name", "scopes", "created", "expires", "last used", "revoked"], cells)
 
 
 @keys.command()

@@ -8,7 +8,6 @@ import typer
 
 from app import clock, pipeline
 from app.cli import output
-from app.relevance.model_store import ModelVersion
 from app.storage import audit_log
 
 models = typer.Typer(no_args_is_help=True, help="The relevance models trained on the archive.")
@@ -36,31 +35,21 @@ def list_models(as_json: output.AsJson = False) -> None:
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         versions = app.models.versions(session)
     if as_json:
-        output.print_json([_json_object(version) for version in versions])
+        names = ("id", "trained_at", "size", "fault", "in_use")
+        output.print_json(
+            [
+                {name: getattr(version, name) for name in names} | {"papers": version.archive.papers}
+                for version in versions
+            ]
+        )
         return
-    output.table(
-        ["id", "trained", "papers", "size", "state"],
-        [
-            (
-                version.id,
-                output.format_time(version.trained_at),
-                version.archive.papers,
-                f"{version.size / 1000:.0f} kB",
-                _state(version),
-            )
-            for version in versions
-        ],
-    )
+    rows = []
+    for version in versions:
+        trained, size = output.format_time(version.trained_at), f"{version.size / 1000:.0f} kB"
+        state = "in use" if version.in_use else "spare"
+        if version.fault:
+            state = f"refused: {version.fault}"
+        rows.append((version.id, trained, version.archive.papers, size, state))
+    output.table(["id", "trained", "papers", "size", "state"], rows)
     if not any(version.in_use for version in versions):
         output.out().print("The bundled model is in use.")
-
-
-def _json_object(version: ModelVersion) -> dict[str, object]:
-    fields = {name: getattr(version, name) for name in ("id", "trained_at", "size", "fault", "in_use")}
-    return fields | {"papers": version.archive.papers}
-
-
-def _state(version: ModelVersion) -> str:
-    if version.fault:
-        return f"refused: {version.fault}"
-    return "in use" if version.in_use else "spare"

@@ -89,13 +89,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
 
 
 def escaped(text: str) -> str:
-    """Escape untrusted text for a terminal: markup and control characters."""
-    return escape(strip_control_characters(text))
-
-
-def strip_control_characters(text: str) -> str:
-    """Replace characters that could control a terminal by spaces."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    """Escape markup in untrusted text, and replace characters that could control a terminal by spaces."""
+    return escape("".join(char if char.isprintable() else " " for char in text))
 
 
 def format_time(at: datetime | None) -> str:

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from app import clock, pipeline, subscribers
 from app.cli import output
 from app.subscribers import Preferences
-from app.types import Digest, DigestItem, Interest, Skip
+from app.types import Digest, Interest, Skip
 
 
 def preview(
@@ -56,14 +56,10 @@ def print_digest(digest: Digest) -> None:
         heading = section.interest or section.heading or "Trending beyond your interests"
         console.print(f"\n[bold]{output.escaped(heading)}[/]")
         for item in section.picks:
-            _print_item(item)
+            console.print(f"\n  [bold]{output.escaped(item.title)}[/]")
+            reasons = " · ".join(filter(None, (item.reason, item.trend)))
+            for line in (item.authors, item.summary, reasons, item.url):
+                if line:
+                    console.print(Padding(output.escaped(line), (0, 0, 0, 2), expand=False))
     summary = f"{len(digest.picks)} of {digest.considered} papers, for the edition {digest.edition}."
     console.print(f"\n{summary} {output.escaped(digest.note)}".rstrip())
-
-
-def _print_item(item: DigestItem) -> None:
-    console = output.out()
-    console.print(f"\n  [bold]{output.escaped(item.title)}[/]")
-    for line in (item.authors, item.summary, " · ".join(filter(None, (item.reason, item.trend))), item.url):
-        if line:
-            console.print(Padding(output.escaped(line), (0, 0, 0, 2), expand=False))

@@ -9,7 +9,7 @@ import typer
 from app import clock, pipeline
 from app.cli import output, sending
 from app.delivery import ledger
-from app.types import Digest, Skip
+from app.types import Skip
 
 
 def send(
@@ -45,12 +45,11 @@ def _print_due(*, as_json: bool) -> None:
     if as_json:
         output.print_json([{"email": entry.email, **output.digest_object(entry.digest)} for entry in due])
         return
-    rows = [(entry.email, _summary(entry.digest)) for entry in due]
+    rows = []
+    for entry in due:
+        if isinstance(entry.digest, Skip):
+            rows.append((entry.email, f"nothing: {entry.digest.reason}"))
+        else:
+            rows.append((entry.email, "; ".join(item.title for item in entry.digest.picks)))
     output.table(["subscriber", "would get"], rows)
     output.out().print(f"Subscribers due: {len(rows)}.")
-
-
-def _summary(digest: Digest | Skip) -> str:
-    if isinstance(digest, Skip):
-        return f"nothing: {digest.reason}"
-    return "; ".join(item.title for item in digest.picks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -13,7 +13,7 @@ from app.delivery import ledger
 from app.digests import reconciliation
 from app.errors import NotFound
 from app.storage import audit_log
-from app.storage.models import DeliveryState, SendingPause
+from app.storage.models import SendingPause
 from app.types import MailKind
 
 sending = typer.Typer(no_args_is_help=True, help="Show what is sent and what waits; pause, resume, cancel.")
@@ -54,7 +54,15 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
         }
         output.print_json(document if edition else {**document, "deliveries": totals})
         return
-    _print_balance(balance, totals)
+    rows = [(name, n) for name, n in balance.as_dict().items() if name != "consistent"]
+    if totals:
+        by_name = {state.value: number for state, number in totals.items()}
+        columns = ["state", "digests, 3 days", "all mails"]
+        output.table(columns, [(name, n, by_name.get(name, "")) for name, n in rows])
+    else:
+        output.table(["state", "digests"], rows)
+    if not balance.is_consistent:
+        output.err().print(f"{balance.describe_faults()}: see `paperboy doctor`.")
     for mails in others:
         output.out().print(f"{_KIND_NAMES[mails.kind]}: {describe_waiting([mails])}")
     print_pauses(pauses)
@@ -102,19 +110,6 @@ def resend(delivery: Annotated[int, typer.Argument(help="The delivery's number."
         ledger.resend(session, delivery, now)
         audit_log.record(session, output.ACTOR, "delivery.resend", delivery, now)
     output.out().print(f"Delivery {delivery} will be sent by the next run.")
-
-
-def _print_balance(balance: reconciliation.Reconciliation, totals: Mapping[DeliveryState, int]) -> None:
-    """Print the digests in each state, and the totals of all mails if they are given."""
-    rows = [(name, n) for name, n in balance.as_dict().items() if name != "consistent"]
-    if totals:
-        by_name = {state.value: number for state, number in totals.items()}
-        columns = ["state", "digests, 3 days", "all mails"]
-        output.table(columns, [(name, n, by_name.get(name, "")) for name, n in rows])
-    else:
-        output.table(["state", "digests"], rows)
-    if not balance.is_consistent:
-        output.err().print(f"{balance.describe_faults()}: see `paperboy doctor`.")
 
 
 def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:

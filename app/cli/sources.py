@@ -10,7 +10,6 @@ from app import clock
 from app.cli import output
 from app.papers import source_registry
 from app.storage import audit_log
-from app.storage.models import Source
 from app.types import SourceKind
 
 sources = typer.Typer(no_args_is_help=True, help="The sources that are polled.")
@@ -26,28 +25,16 @@ def list_sources(as_json: output.AsJson = False) -> None:
     if as_json:
         output.print_json([row.model_dump(mode="json") for row in rows])
         return
-    output.table(
-        ["name", "kind", "state", "read up to", "next poll", "last error"],
-        [
-            (
-                row.name,
-                row.kind,
-                _state(row),
-                row.watermark,
-                output.format_time(row.next_poll_at),
-                row.last_error,
-            )
-            for row in rows
-        ],
-    )
-
-
-def _state(source: Source) -> str:
-    if not (source.next_poll_at or source.polled_at):
-        return "read from files"
-    if source.paused:
-        return "paused"
-    return f"failed {source.failures}×" if source.failures else "ok"
+    cells = []
+    for row in rows:
+        state = f"failed {row.failures}×" if row.failures else "ok"
+        if not (row.next_poll_at or row.polled_at):
+            state = "read from files"
+        elif row.paused:
+            state = "paused"
+        next_poll = output.format_time(row.next_poll_at)
+        cells.append((row.name, row.kind, state, row.watermark, next_poll, row.last_error))
+    output.table(["name", "kind", "state", "read up to", "next poll", "last error"], cells)
 
 
 @sources.command("add")

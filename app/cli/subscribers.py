@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 from rich.progress import track
@@ -28,27 +27,27 @@ subscribers = typer.Typer(
     no_args_is_help=True, help="Add, import, export and show subscribers; delete their feedback."
 )
 
-COLUMNS = (
-    "email", "interests", "cadence", "weekday", "hour", "zone", "min_papers", "max_papers", "when_empty",
-    "max_trending", "muted",
-)  # fmt: skip
-EXPORTED = ("id", *COLUMNS, "state", "created_at", "confirmed_at", "consent_at", "consent_version")
 SEPARATOR = ";"  # between interests, and between muted queries
 SubscriberName = Annotated[str, typer.Argument(help="The subscriber's address or number.")]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run such cells as formulas
 
 
+def _split(cell: str) -> tuple[str, ...]:
+    return tuple(text for part in cell.split(SEPARATOR) if (text := part.strip()))
+
+
+# The optional columns.
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "cadence": Cadence, "weekday": int, "hour": int, "zone": str, "min_papers": int, "max_papers": int,
+    "when_empty": EmptyDigestPolicy, "max_trending": int, "muted": _split,
+}  # fmt: skip
+COLUMNS = ("email", "interests", *_PARSERS)
+EXPORTED = ("id", *COLUMNS, "state", "created_at", "confirmed_at", "consent_at", "consent_version")
+
+
 class ExportFormat(StrEnum):
     CSV = "csv"
     JSON = "json"
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row of a file that could not be imported."""
-
-    row: int
-    reason: str
 
 
 @subscribers.command()
@@ -101,14 +100,14 @@ def import_readers(
     Exit code 1 if a row was skipped.
     """
     with output.open_application() as app:
-        added, skipped = _import(app, _rows(file), quiet=as_json)
+        added, skipped = _import(app, _read_csv(file), quiet=as_json)
     if as_json:
-        rejections = [{"file": str(file), "row": row.row, "reason": row.reason} for row in skipped]
+        rejections = [{"file": str(file), "row": row, "reason": reason} for row, reason in skipped]
         output.print_json({"added": added, "rejected": len(skipped), "rejections": rejections})
     else:
         output.out().print(f"Subscribers added: {added}. Rows skipped: {len(skipped)}.")
         if skipped:
-            output.table(["row", "reason"], [(row.row, row.reason) for row in skipped])
+            output.table(["row", "reason"], skipped)
     if skipped:
         raise typer.Exit(1)
 
@@ -127,7 +126,12 @@ def export(
         if as_json or (as_ is ExportFormat.JSON and not as_csv):
             output.print_json(list(rows))
         else:
-            _write_csv(rows, sys.stdout)
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(EXPORTED)
+            for row in rows:
+                row |= {name: f"{SEPARATOR} ".join(row[name]) for name in ("interests", "muted")}
+                cells = ("" if row[name] is None else str(row[name]) for name in EXPORTED)
+                writer.writerow(["'" + cell if cell.startswith(_FORMULA) else cell for cell in cells])
 
 
 @subscribers.command()
@@ -190,26 +194,24 @@ def _preferences(app: Application, interests: Sequence[str], options: dict[str, 
     return Preferences(interests=tuple(Interest(text) for text in interests), **values)
 
 
-def _rows(file: Path) -> list[dict[str, str]]:
+def _read_csv(file: Path) -> list[dict[str, str]]:
     try:
         # Spreadsheet programs write a byte order mark, and choose the separator by locale.
-        return _parse_csv(file, file.read_text("utf-8-sig"))
+        text = file.read_text("utf-8-sig")
+        separator = max(",;\t", key=text.partition("\n")[0].count)
+        rows = list(csv.DictReader(text.splitlines(keepends=True), delimiter=separator, strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{file} cannot be read as CSV in UTF-8: {error}") from None
-
-
-def _parse_csv(file: Path, text: str) -> list[dict[str, str]]:
-    first = text.partition("\n")[0]
-    separator = max(",;\t", key=first.count)
-    rows = list(csv.DictReader(text.splitlines(keepends=True), delimiter=separator, strict=True))
     if not rows or not {"email", "interests"} <= set(rows[0]):
         raise InvalidInput(f"{file} needs a first line that names its columns, including email and interests")
     return rows
 
 
-def _import(app: Application, rows: Sequence[dict[str, str]], *, quiet: bool) -> tuple[int, list[BadRow]]:
-    """Add each row in its own transaction. Return how many were added, and the rows that were skipped."""
-    added, skipped, now = 0, [], clock.utcnow()
+def _import(
+    app: Application, rows: Sequence[dict[str, str]], *, quiet: bool
+) -> tuple[int, list[tuple[int, str]]]:
+    """Add each row in its own transaction. Return how many were added, and skipped rows with the reason."""
+    added, skipped, now = 0, list[tuple[int, str]](), clock.utcnow()
     console = output.err()
     hidden = quiet or not console.is_terminal
     for number, row in enumerate(track(rows, "Importing", console=console, disable=hidden), start=2):
@@ -219,7 +221,7 @@ def _import(app: Application, rows: Sequence[dict[str, str]], *, quiet: bool) ->
                 readers.add(session, row["email"] or "", preferences, now)
             added += 1
         except PaperboyError as error:
-            skipped.append(BadRow(number, str(error)))
+            skipped.append((number, str(error)))
     with app.db.write() as session:
         audit_log.record(
             session, output.ACTOR, "subscriber.import", f"{added} readers", now, skipped=len(skipped)
@@ -227,25 +229,10 @@ def _import(app: Application, rows: Sequence[dict[str, str]], *, quiet: bool) ->
     return added, skipped
 
 
-def _split(cell: str) -> tuple[str, ...]:
-    return tuple(text for part in cell.split(SEPARATOR) if (text := part.strip()))
-
-
 def _options(row: dict[str, str]) -> dict[str, Any]:
     """Parse the optional columns. Empty cells are ignored."""
-    parsers: dict[str, Callable[[str], Any]] = {
-        "cadence": Cadence,
-        "weekday": int,
-        "hour": int,
-        "zone": str,
-        "min_papers": int,
-        "max_papers": int,
-        "when_empty": EmptyDigestPolicy,
-        "max_trending": int,
-        "muted": _split,
-    }
     options = {}
-    for name, parse in parsers.items():
+    for name, parse in _PARSERS.items():
         cell = (row.get(name) or "").strip()
         try:
             if cell:
@@ -272,17 +259,3 @@ def _exported(app: Application) -> Iterator[dict[str, Any]]:
         if not rows:
             return
         last_id = rows[-1].id or 0
-
-
-def _write_csv(rows: Iterator[dict[str, Any]], file: TextIO) -> None:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(EXPORTED)
-    for row in rows:
-        for name in ("interests", "muted"):
-            row[name] = f"{SEPARATOR} ".join(row[name])
-        writer.writerow([_cell(row[name]) for name in EXPORTED])
-
-
-def _cell(value: object) -> str:
-    text = "" if value is None else str(value)
-    return "'" + text if text.startswith(_FORMULA) else text

@@ -26,13 +26,11 @@ def list_suppressions(as_json: output.AsJson = False) -> None:
     if as_json:
         output.print_json([row.model_dump(exclude={"id"}) | {"email": email} for row, email in rows])
         return
-    output.table(
-        ["address", "since", "reason"],
-        [
-            (email or f"{row.address_hash[:12]}…", output.format_time(row.since), row.reason)
-            for row, email in rows
-        ],
-    )
+    cells = [
+        (email or f"{row.address_hash[:12]}…", output.format_time(row.since), row.reason)
+        for row, email in rows
+    ]
+    output.table(["address", "since", "reason"], cells)
 
 
 @suppressions.command()

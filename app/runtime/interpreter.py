@@ -31,14 +31,6 @@ def tuned_for_throughput() -> Iterator[None]:
     Connections that wait for the interpreter while a claim runs took as much. Blocks may overlap: the first
     one changes the settings, and the last one restores them.
     """
-    _tune()
-    try:
-        yield
-    finally:
-        _restore()
-
-
-def _tune() -> None:
     global _users, _saved
     with _lock:
         _users += 1
@@ -46,15 +38,14 @@ def _tune() -> None:
             _saved = gc.get_threshold(), sys.getswitchinterval()
             gc.set_threshold(COLLECT_AFTER, *_saved[0][1:])
             sys.setswitchinterval(SWITCH_AFTER)
-
-
-def _restore() -> None:
-    global _users
-    with _lock:
-        _users -= 1
-        if _users == 0:
-            gc.set_threshold(*_saved[0])
-            sys.setswitchinterval(_saved[1])
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                gc.set_threshold(*_saved[0])
+                sys.setswitchinterval(_saved[1])
 
 
 def freeze_live_objects() -> None:

@@ -56,20 +56,19 @@ class _Pool:
         if not self._free.acquire(timeout=SECONDS * WALL_SECONDS_PER_CPU_SECOND):
             raise ParsingTooExpensive("Too many files are being read at the moment: please try again later.")
         try:
-            return self._ask(self._take(), pickle.dumps((SECONDS, function, args, options)))
+            message = pickle.dumps((SECONDS, function, args, options))
+            child = self._take()
+            try:
+                succeeded, result = child.ask(message)
+                if isinstance(result, ParsingTooExpensive):
+                    raise result
+            except BaseException:
+                child.end()
+                raise
+            with self._lock:
+                self._idle.append(child)
         finally:
             self._free.release()
-
-    def _ask(self, child: _Child, message: bytes) -> Any:
-        try:
-            succeeded, result = child.ask(message)
-            if isinstance(result, ParsingTooExpensive):
-                raise result
-        except BaseException:
-            child.end()
-            raise
-        with self._lock:
-            self._idle.append(child)
         if not succeeded:
             raise result
         return result
@@ -160,9 +159,12 @@ _pool = _Pool()
 
 def main() -> None:
     """Answer calls from standard input until it ends."""
+    import resource  # not on Windows, where this is not called
+
     calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # so that output of a library is not taken for an answer
-    _limit_memory()
+    with suppress(ValueError, OSError):  # some systems do not support this limit
+        resource.setrlimit(resource.RLIMIT_AS, (MEGABYTES * 1_000_000, resource.RLIM_INFINITY))
     _write(answers, b"")
     while size := calls.read(_SIZE):
         succeeded, result = _run_call(calls.read(int.from_bytes(size, "big")))
@@ -175,31 +177,20 @@ def main() -> None:
 
 def _run_call(message: bytes) -> tuple[bool, Any]:
     """Run a pickled call. Return (True, its result) or (False, its exception)."""
+    import resource
+
     try:
         seconds, function, args, options = pickle.loads(message)  # noqa: S301  # the parent wrote it
-        _limit_time(seconds)
+        # Have the system kill this process after it uses so many more seconds of CPU time.
+        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + seconds, hard))
         return True, function(*args, **options)
     except MemoryError:
         return False, ParsingTooExpensive()
     except Exception as error:
         return False, error
-
-
-def _limit_memory() -> None:
-    import resource  # not on Windows, where this is not called
-
-    with suppress(ValueError, OSError):  # some systems do not support this limit
-        resource.setrlimit(resource.RLIMIT_AS, (MEGABYTES * 1_000_000, resource.RLIM_INFINITY))
-
-
-def _limit_time(seconds: int) -> None:
-    """Have the system kill this process after it uses so many more seconds of CPU time."""
-    import resource
-
-    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + seconds, hard))
 
 
 if __name__ == "__main__":

@@ -259,25 +259,16 @@ def _make_engine(url: URL) -> Engine:
         event.listen(engine, "begin", _begin_postgresql)
         return engine
     if url.database and url.database != ":memory:":
-        _create_private(Path(url.database))
-    engine = create_engine(
-        url,
-        **_JSON,
-        connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
-    )
+        # Only the owner gets access. SQLite gives its -wal and -shm files the mode of the database.
+        path = Path(url.database)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError, PermissionError):  # SQLite reports a file that it cannot open
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    arguments = {"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000}
+    engine = create_engine(url, **_JSON, connect_args=arguments)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
-
-
-def _create_private(path: Path) -> None:
-    """Create a file and its folder with access for the owner only, unless they exist.
-
-    SQLite gives its -wal and -shm files the mode of the database.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(FileExistsError, PermissionError):  # SQLite reports a file that it cannot open
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _load_json(text: str | bytes) -> Any:
@@ -297,12 +288,8 @@ _JSON: dict[str, Any] = {
 def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # the driver's BEGIN would come too late: see _begin_sqlite
     cursor = connection.cursor()
-    for pragma in (
-        "journal_mode=WAL",
-        "foreign_keys=ON",
-        "synchronous=NORMAL",
-        f"busy_timeout={BUSY_TIMEOUT_MS}",
-    ):
+    timeout = f"busy_timeout={BUSY_TIMEOUT_MS}"
+    for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=NORMAL", timeout):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

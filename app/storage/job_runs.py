@@ -66,17 +66,13 @@ def record(db: Database, job: str, now: datetime) -> Iterator[JobRunRecorder]:
         recorder.errors.append(f"{prefix}{error}")
         raise
     finally:
-        _end(db, job, recorder, now + timedelta(seconds=time.monotonic() - began))
-
-
-def _end(db: Database, job: str, recorder: JobRunRecorder, at: datetime) -> None:
-    error = "\n".join(recorder.errors)
-    with db.write() as session:
-        row = session.get_one(JobRun, recorder.id)
-        row.ended_at, row.error = at, error
-        row.counts, row.rejections = dict(recorder.counts), recorder.rejections
-        session.add(row)
-    if error:
-        log.error("run failed", job=job, run=recorder.id, error=error)
-    else:
-        log.info("run ended", job=job, run=recorder.id, counts=dict(recorder.counts))
+        message = "\n".join(recorder.errors)
+        with db.write() as session:
+            row = session.get_one(JobRun, recorder.id)
+            row.ended_at, row.error = now + timedelta(seconds=time.monotonic() - began), message
+            row.counts, row.rejections = dict(recorder.counts), recorder.rejections
+            session.add(row)
+        if message:
+            log.error("run failed", job=job, run=recorder.id, error=message)
+        else:
+            log.info("run ended", job=job, run=recorder.id, counts=dict(recorder.counts))

@@ -50,16 +50,12 @@ log = structlog.get_logger(__name__)
 
 def new_holder() -> str:
     """Return a name for a holder of leases. It is unique on all machines, and contains this process's id."""
-    return f"{socket.gethostname()[:60]}:{os.getpid()}:{_process()}:{uuid.uuid4().hex[:12]}"
-
-
-def _process() -> str:
-    return _process_of(os.getpid())  # by its pid, because a forked child is another process
+    return f"{socket.gethostname()[:60]}:{os.getpid()}:{_process(os.getpid())}:{uuid.uuid4().hex[:12]}"
 
 
 @cache
-def _process_of(_pid: int) -> str:
-    return uuid.uuid4().hex[:12]
+def _process(_pid: int) -> str:
+    return uuid.uuid4().hex[:12]  # one for each pid, because a forked child is another process
 
 
 def is_alive(session: Session, holder: str) -> bool | None:
@@ -68,14 +64,22 @@ def is_alive(session: Session, holder: str) -> bool | None:
     Return None for this process, too: it is alive, but its thread that was the holder may have ended.
     """
     parts = holder.split(":")
-    if len(parts) != 4 or not _PROCESS.fullmatch(parts[2]) or parts[2] == _process():
+    if len(parts) != 4 or not _PROCESS.fullmatch(parts[2]) or parts[2] == _process(os.getpid()):
         return None
     engine = session.get_bind().engine
     if engine.dialect.name == "postgresql":
         key = _key(parts[2])
         return bool(session.execute(_IS_HELD, {"high": key >> 32, "low": key & 0xFFFFFFFF}).scalar())
     folder = _folder(engine)
-    return None if folder is None else _any_locked(folder, parts[2])
+    if folder is None:
+        return None
+    try:
+        if any(_is_locked(path) for path in folder.glob(f"{parts[2]}-*.lock")):
+            return True
+        # Without a lock file of its own, this process could not lock one.
+        return False if any(folder.glob(f"{_process(os.getpid())}-*.lock")) else None
+    except OSError:  # a file system without locks
+        return None
 
 
 def _key(process: str) -> int:
@@ -86,16 +90,6 @@ def _folder(engine: Engine) -> Path | None:
     """Return the folder for the lock files of processes that use an SQLite database."""
     database = engine.url.database
     return Path(f"{database}-processes") if database and database != ":memory:" else None
-
-
-def _any_locked(folder: Path, process: str) -> bool | None:
-    """Return whether a process holds a lock, or None if this process could not lock a file either."""
-    try:
-        if any(_is_locked(path) for path in folder.glob(f"{process}-*.lock")):
-            return True
-        return False if any(folder.glob(f"{_process()}-*.lock")) else None
-    except OSError:  # a file system without locks
-        return None
 
 
 def _is_locked(path: Path) -> bool:
@@ -124,8 +118,7 @@ class Presence:
         """Take the lock, or take it again if the connection was lost."""
         with self._lock:
             if self._engine.dialect.name == "postgresql":
-                if not self._is_connected():
-                    self._connect()
+                self._ensure_connected()
             elif self._file is None and self._lockable and (folder := _folder(self._engine)):
                 self._file = _lock_new_file(folder)
                 self._lockable = self._file is not None
@@ -140,21 +133,19 @@ class Presence:
                 os.close(file)
                 self._file = None
 
-    def _is_connected(self) -> bool:
+    def _ensure_connected(self) -> None:
         try:
-            return self._connection is not None and bool(self._connection.scalar(text("SELECT 1")))
+            if self._connection is not None and self._connection.scalar(text("SELECT 1")):
+                return
         except SQLAlchemyError:
             self._disconnect()
-            return False
-
-    def _connect(self) -> None:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()  # so that the pool does not reuse it, and closing it releases the lock
         self._connection = connection
         try:
             for setting in _KEEPALIVES:
                 connection.exec_driver_sql(setting)
-            connection.execute(_LOCK, {"key": _key(_process())})
+            connection.execute(_LOCK, {"key": _key(_process(os.getpid()))})
         except BaseException:
             self._disconnect()
             raise
@@ -168,34 +159,23 @@ class Presence:
 
 def _lock_new_file(folder: Path) -> tuple[int, Path] | None:
     """Lock a new file for this process. The file gets its name after it is locked."""
-    name = f"{_process()}-{uuid.uuid4().hex[:6]}"
+    name = f"{_process(os.getpid())}-{uuid.uuid4().hex[:6]}"
     path, unnamed = folder / f"{name}.lock", folder / f"{name}.new"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        _remove_dead(folder)
-        return _lock_then_rename(unnamed, path), path
+        for other in folder.glob("*.lock"):
+            if not _is_locked(other):  # its process is dead
+                other.unlink(missing_ok=True)
+        file = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            unnamed.rename(path)
+        except OSError:
+            os.close(file)
+            unnamed.unlink(missing_ok=True)
+            raise
+        return file, path
     except OSError as error:
-        log.warning(
-            "no lock file: other processes cannot see that this one is alive",
-            folder=str(folder),
-            error=str(error),
-        )
+        problem = "no lock file: other processes cannot see that this one is alive"
+        log.warning(problem, folder=str(folder), error=str(error))
         return None
-
-
-def _lock_then_rename(unnamed: Path, path: Path) -> int:
-    file = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        unnamed.rename(path)
-    except OSError:
-        os.close(file)
-        unnamed.unlink(missing_ok=True)
-        raise
-    return file
-
-
-def _remove_dead(folder: Path) -> None:
-    for path in folder.glob("*.lock"):
-        if not _is_locked(path):
-            path.unlink(missing_ok=True)

@@ -59,14 +59,12 @@ def acquire(
     row = connection.execute(current.with_for_update(skip_locked=True)).first()
     if row is None:  # the row does not exist, or another process is acquiring the lock
         return bool(insert_or_ignore(session, Lock, ["name"], name=name, edition="", **lease))
-    if (edition and row.edition == edition) or not _is_free(session, row.holder, row.until, now):
+    if edition and row.edition == edition:
+        return False
+    if row.holder and row.until > now and live_processes.is_alive(session, row.holder) is not False:
         return False
     connection.execute(named.values(lease))
     return True
-
-
-def _is_free(session: Session, holder: str, until: datetime, now: datetime) -> bool:
-    return not holder or until <= now or live_processes.is_alive(session, holder) is False
 
 
 def release(session: Session, name: str, holder: str, edition: str = "") -> None:

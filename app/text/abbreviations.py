@@ -23,23 +23,9 @@ _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
 _CLAUSE = re.compile(r"[.;:!?,]\s|[()]")
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9]+")
 _SMALL_WORDS = {
-    "a",
-    "an",
-    "and",
-    "are",
-    "as",
-    "at",
-    "by",
-    "for",
-    "from",
-    "in",
-    "into",
-    "is",
-    "it",
-    "of",
-    "on",
-}
-_SMALL_WORDS |= {"or", "the", "that", "to", "via", "with"}
+    "a", "an", "and", "are", "as", "at", "by", "for", "from", "in", "into", "is", "it", "of", "on", "or",
+    "the", "that", "to", "via", "with",
+}  # fmt: skip
 _LOOK_BACK = 120  # characters before the bracket in which the long form is searched
 
 Part = TypeVar("Part")
@@ -69,17 +55,14 @@ def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
     letters = "".join(char for char in short.lower() if char.isalnum())
     for size in range(min(len(before), len(letters) + 3), 1, -1):
         words = [word.lower() for word in before[-size:]]
-        if words[0] not in _SMALL_WORDS and _spells(letters, words):
+        if words[0] in _SMALL_WORDS:
+            continue
+        spelled = {0}  # how many letters the words so far may have contributed
+        for word in words:
+            spelled = {used + more for used in spelled for more in _letter_counts(word, letters[used:])}
+        if len(letters) in spelled:
             return before[-size:]
     return ()
-
-
-def _spells(letters: str, words: Sequence[str]) -> bool:
-    """Return whether the words contribute these letters, in order."""
-    spelled = {0}  # how many letters the words so far may have contributed
-    for word in words:
-        spelled = {used + more for used in spelled for more in _letter_counts(word, letters[used:])}
-    return len(letters) in spelled
 
 
 def _letter_counts(word: str, letters: str) -> Iterator[int]:
@@ -99,48 +82,31 @@ def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
     with_compounds = Abbreviations(compounds, {})
     counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for text in texts:
-        definitions = {
-            (_short_stem(short), tuple(with_compounds.fold(_long_stems(long))))
-            for short, long in find_definitions(text)
-        }
-        for short, long in sorted(definitions):
-            if short and len(long) > 1:
-                counts[short][long] += 1
-    return _with_nested_forms(_agreed_definitions(counts))
+        definitions = set()
+        for short, long in find_definitions(text):
+            short_stems, long_stems = content_stems(short), content_stems(long)
+            words = [word for word in long.lower().split() if word not in _SMALL_WORDS]
+            # A long form that contains a stop word, such as "computer use agent", is not learned.
+            if len(short_stems) == 1 and len(long_stems) == len(words):
+                definitions.add((short_stems[0], tuple(with_compounds.fold(long_stems))))
+        for short_stem, run in sorted(definitions):
+            if len(run) > 1:
+                counts[short_stem][run] += 1
 
-
-def _with_nested_forms(table: Table) -> dict[tuple[str, ...], str]:
-    """Return the table with each long form added as it reads when a part of it is short: "multimodal LLM"."""
-    nested = dict(table)
-    for long, short in table.items():
-        parts = {run: name for run, name in table.items() if len(run) < len(long)}
-        nested.setdefault(tuple(Abbreviations({}, parts).fold(long)), short)
-    return {long: short for long, short in sorted(nested.items()) if len(long) > 1}
-
-
-def _long_stems(long: str) -> tuple[str, ...]:
-    """Return the stems of a long form, or () if one of its words is a stop word: "computer use agent"."""
-    stems = content_stems(long)
-    words = [word for word in long.lower().split() if word not in _SMALL_WORDS]
-    return tuple(stems) if len(stems) == len(words) else ()
-
-
-def _short_stem(short: str) -> str:
-    stems = content_stems(short)
-    return stems[0] if len(stems) == 1 else ""
-
-
-def _agreed_definitions(counts: Mapping[str, Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], str]:
-    """Return the definitions on which enough papers agree.
-
-    Of several short forms for one long form, the one that most papers define wins.
-    """
+    # Of several short forms for one long form, the one that most papers define wins.
     best: dict[tuple[str, ...], tuple[int, str]] = {}
     for short, longs in counts.items():
-        long, papers = longs.most_common(1)[0]
+        run, papers = longs.most_common(1)[0]
         if papers >= MIN_PAPERS and papers >= MIN_AGREEMENT * longs.total():
-            best[long] = max(best.get(long, (0, "")), (papers, short))
-    return {long: short for long, (_, short) in sorted(best.items())}
+            best[run] = max(best.get(run, (0, "")), (papers, short))
+    agreed = {run: short for run, (_, short) in sorted(best.items())}
+
+    # Add each long form as it reads when a part of it is short: "multimodal LLM".
+    nested = dict(agreed)
+    for run, short in agreed.items():
+        parts = {other: name for other, name in agreed.items() if len(other) < len(run)}
+        nested.setdefault(tuple(Abbreviations({}, parts).fold(run)), short)
+    return {run: short for run, short in sorted(nested.items()) if len(run) > 1}
 
 
 def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table, frozenset[str]]:
@@ -153,19 +119,19 @@ def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table,
         stem for document in documents for stem in {stem for text in document for stem in text}
     )
     words = {stem for stem, papers in stem_papers.items() if papers >= MIN_PAPERS and stem.isalpha()}
-    pair_papers = Counter(pair for document in documents for pair in _joinable_pairs(document, words))
+    pair_papers = Counter[tuple[str, str]]()
+    for document in documents:
+        pair_papers.update(
+            {
+                (first, second)
+                for text in document
+                for first, second in itertools.pairwise(text)
+                if len(first) > 1 and len(second) > 1 and _joined(first, second, words)
+            }
+        )
     pairs = [pair for pair, papers in sorted(pair_papers.items()) if papers >= MIN_PAPERS]
     table: Table = {pair: _joined(*pair, words) for pair in pairs}
     return table, frozenset(table[pair] for pair in pairs if pair_papers[pair] >= stem_papers[table[pair]])
-
-
-def _joinable_pairs(document: Sequence[Sequence[str]], words: Set[str]) -> set[tuple[str, str]]:
-    return {
-        (first, second)
-        for text in document
-        for first, second in itertools.pairwise(text)
-        if len(first) > 1 and len(second) > 1 and _joined(first, second, words)
-    }
 
 
 def _joined(first: str, second: str, words: Set[str]) -> str:
@@ -206,18 +172,21 @@ class Abbreviations:
         return pairs_of | {short: tuple(sorted(terms)) for short, terms in implied.items()}
 
     @cached_property
-    def _passes(self) -> tuple[Starts, ...]:
+    def _passes(self) -> Sequence[tuple[Table, Starts]]:
+        """Return each table to replace by, with its runs by their first two stems, longest first."""
+        passes = list[tuple[Table, Starts]]()
+        for table in (self.compounds, self.shorts):
+            starts: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
+            for run in sorted(table, key=lambda run: (-len(run), run)):
+                starts[run[:2]].append(run)
+            passes.append((table, dict(starts)))
         # The second pass over `shorts` finds long forms that contain a short form: "multimodal LLM".
-        return tuple(_by_start(table) for table in (self.compounds, self.shorts, self.shorts))
-
-    @cached_property
-    def _tables(self) -> tuple[Table, ...]:
-        return self.compounds, self.shorts, self.shorts
+        return (*passes, passes[-1])
 
     def fold(self, text: Sequence[str]) -> list[str]:
         """Return the stems with every long form replaced by its short form."""
         folded = list(text)
-        for table, starts in zip(self._tables, self._passes, strict=True):
+        for table, starts in self._passes:
             if spans := _spans(folded, starts):
                 folded = _replace_spans(folded, spans, [table[tuple(folded[a:b])] for a, b in spans])
         return folded
@@ -225,7 +194,7 @@ class Abbreviations:
     def fold_tokens(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the tokens folded. The token of a short form spans its whole long form."""
         folded = [token for token in tokens if without_stopwords([token.stem])]
-        for table, starts in zip(self._tables, self._passes, strict=True):
+        for table, starts in self._passes:
             run = [token.stem for token in folded]
             spans = _spans(run, starts)
             merged = [Token(table[tuple(run[a:b])], folded[a].start, folded[b - 1].end) for a, b in spans]
@@ -241,27 +210,19 @@ class Abbreviations:
         return self.fold_tokens(tokenise(text))
 
 
-def _by_start(table: Table) -> Starts:
-    """Return the runs by their first two stems, longest first."""
-    starts: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
-    for run in sorted(table, key=lambda run: (-len(run), run)):
-        starts[run[:2]].append(run)
-    return dict(starts)
-
-
 def _spans(text: Sequence[str], starts: Starts) -> list[tuple[int, int]]:
     """Return the (start, end) of the known runs in a text: leftmost first, then longest, not overlapping."""
     spans, past = list[tuple[int, int]](), 0
     candidates = [(at, pair) for at, pair in enumerate(itertools.pairwise(text)) if pair in starts]
     for at, pair in candidates:
-        if at >= past and (size := _longest(text, at, starts[pair])):
-            past = at + size
-            spans.append((at, past))
+        if at < past:
+            continue
+        for run in starts[pair]:
+            if tuple(text[at : at + len(run)]) == run:
+                past = at + len(run)
+                spans.append((at, past))
+                break
     return spans
-
-
-def _longest(text: Sequence[str], at: int, runs: Sequence[tuple[str, ...]]) -> int:
-    return next((len(run) for run in runs if tuple(text[at : at + len(run)]) == run), 0)
 
 
 def _replace_spans(

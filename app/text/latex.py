@@ -36,6 +36,7 @@ _SKIPPED = re.compile(
 _TIGHT = re.compile(r"(?<=\S)(\\times|\\cdot)\s+(?=\d|[A-Za-z]\b|[\\{])")
 # `x_\mathrm{max}`: LaTeX takes only the macro as the script, without its argument.
 _SCRIPTED = re.compile(r"([_^])\s*(\\(?:math|text|oper)[a-z]*(?![a-z])\s*(?:\{[^{}]*\}|\w))")
+_NO_LETTERS = re.compile(r"\\href\s*\{[^{}]*\}|\\[A-Za-z]+|[^A-Za-z]")
 _UNSLASHED = re.compile(r"\{(times|sim|approx|circ|pm|rightarrow|alpha|beta|pi)\}")
 _REPAIRS = (
     (_BARE_SIGN, r"\\\1"),
@@ -85,16 +86,11 @@ _LEFTOVERS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
 
 def latex_to_unicode(text: str) -> str:
     """Return a text with its LaTeX as Unicode, or nearly unchanged if it is not LaTeX or not well-formed."""
-    converted = _convert_math(text) if len(text) <= LONGEST and _is_latex(text) else text
-    return converted if "\\" in converted or not _ODD.search(converted) else _clean_leftovers(converted)
-
-
-def _is_latex(text: str) -> bool:
-    return "\\" in text or bool(_MATH.search(text) or _UNSLASHED.search(text))
-
-
-def _clean_leftovers(text: str) -> str:
-    """Return a text without the remains of macros that lost their backslash. URLs are not changed."""
+    if len(text) <= LONGEST and ("\\" in text or _MATH.search(text) or _UNSLASHED.search(text)):
+        text = _convert_math(text)
+    if "\\" in text or not _ODD.search(text):
+        return text
+    # Remove what is left of macros that lost their backslash. URLs are not changed.
     parts = _ADDRESS.split(_LABELLED.sub(r"\1", text if "{" in text else text.replace("}", "")))
     for pattern, by in _LEFTOVERS:
         parts[::2] = [pattern.sub(by, part) for part in parts[::2]]
@@ -108,16 +104,15 @@ def _convert_math(text: str) -> str:
     if not _MATH.search(text):
         source = _BARE_DOLLAR.sub(r"\\$", source)
     try:
-        converted = _parse_and_write(source)
+        budget = _Budget(source)
+        nodes, _, _ = _Walker(source, budget).get_latex_nodes()
+        converted = str(_Writer(budget).nodelist_to_text(nodes))
     except Exception:  # on text that is not LaTeX, the parser fails in many ways
         return text
     for pattern, by in _GAPS:
         converted = pattern.sub(by, converted)
-    return converted if len(converted) * 2 >= len(_letters(text)) else text
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"\\href\s*\{[^{}]*\}|\\[A-Za-z]+|[^A-Za-z]", "", text)
+    letters = _NO_LETTERS.sub("", text)
+    return converted if len(converted) * 2 >= len(letters) else text
 
 
 def _script(sign: str, text: str) -> str:
@@ -235,16 +230,27 @@ _WORDS = {
 }
 
 
-def _build_grammar() -> Any:
-    """Return pylatexenc's grammar with our macros and with scripts."""
-    grammar = latexwalker.get_default_latex_context_db()
-    grammar.add_context_category(
-        "paperboy",
-        macros=[MacroSpec(name, arguments) for name, (arguments, _) in _WITH_ARGUMENTS.items()],
-        specials=[SpecialsSpec(sign, MacroStandardArgsParser("{")) for sign in _SCRIPTS],
-        prepend=True,
-    )
-    return grammar
+# pylatexenc's grammar with our macros and with scripts.
+_GRAMMAR = latexwalker.get_default_latex_context_db()
+_GRAMMAR.add_context_category(
+    "paperboy",
+    macros=[MacroSpec(name, arguments) for name, (arguments, _) in _WITH_ARGUMENTS.items()],
+    specials=[SpecialsSpec(sign, MacroStandardArgsParser("{")) for sign in _SCRIPTS],
+    prepend=True,
+)
+# pylatexenc's rules for writing macros as text, with ours.
+_WRITER_CONTEXT = latex2text.get_default_latex_context_db()
+_WRITER_CONTEXT.add_context_category(
+    "paperboy",
+    macros=[
+        *(MacroTextSpec(name, simplify_repl=write) for name, (_, write) in _WITH_ARGUMENTS.items()),
+        *(MacroTextSpec(name, simplify_repl=_constant(text)) for name, text in _WORDS.items()),
+    ],
+    specials=[SpecialsTextSpec(sign, simplify_repl=_scripted) for sign in _SCRIPTS],
+    prepend=True,
+)
+_WRITER_CONTEXT.set_unknown_macro_spec(MacroTextSpec("", simplify_repl=_unknown_macro))
+_PLAIN = LatexNodes2Text(math_mode="text")
 
 
 class _BudgetExceeded(Exception):
@@ -252,7 +258,7 @@ class _BudgetExceeded(Exception):
 
 
 class _Budget:
-    """Counts the characters that are read and written for one text. Raises _Exceeded over the limit."""
+    """Counts the characters that are read and written for one text. Raises _BudgetExceeded over the limit."""
 
     def __init__(self, text: str) -> None:
         self._left = len(text) * WORK + LEAST_WORK
@@ -296,28 +302,3 @@ class _Writer(LatexNodes2Text):  # type: ignore[misc]  # it has no types
         text = str(super().node_to_text(*args, **options))
         self._budget.spend(len(text))
         return text
-
-
-def _parse_and_write(source: str) -> str:
-    budget = _Budget(source)
-    nodes, _, _ = _Walker(source, budget).get_latex_nodes()
-    return str(_Writer(budget).nodelist_to_text(nodes))
-
-
-def _build_writer_context() -> Any:
-    """Return pylatexenc's rules for writing macros as text, with ours."""
-    context = latex2text.get_default_latex_context_db()
-    functions = {name: write for name, (_, write) in _WITH_ARGUMENTS.items()}
-    functions |= {name: _constant(text) for name, text in _WORDS.items()}
-    context.add_context_category(
-        "paperboy",
-        macros=[MacroTextSpec(name, simplify_repl=write) for name, write in functions.items()],
-        specials=[SpecialsTextSpec(sign, simplify_repl=_scripted) for sign in _SCRIPTS],
-        prepend=True,
-    )
-    context.set_unknown_macro_spec(MacroTextSpec("", simplify_repl=_unknown_macro))
-    return context
-
-
-_PLAIN = LatexNodes2Text(math_mode="text")
-_GRAMMAR, _WRITER_CONTEXT = _build_grammar(), _build_writer_context()

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import Stemmer
 
@@ -84,15 +84,12 @@ def _stem(word: str) -> str:
     return stem[:-1] if _SHORT_FORMS.fullmatch(stem) and stem not in _SINGULAR.split() else stem
 
 
+_STOP_STEMS = frozenset(_stem(word) for word in _STOPWORDS.split())
+
+
 def without_stopwords(stems: Iterable[str]) -> list[str]:
     """Return the stems that are not stop words, so that "text to image" and "text-image" are one pair."""
-    common = _stop_stems()
-    return [stem for stem in stems if stem not in common]
-
-
-@cache
-def _stop_stems() -> frozenset[str]:
-    return frozenset(_stem(word) for word in _STOPWORDS.split())
+    return [stem for stem in stems if stem not in _STOP_STEMS]
 
 
 def bigrams(stems: Sequence[str]) -> Iterator[str]:

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from app import clock
-from app.application import Application
 from app.cli.demo import replay
 from app.cli.demo.report import MailboxSummary
 from app.cli.demo.sample_subscribers import SUBSCRIBERS
@@ -54,12 +53,6 @@ class MailboxView:
 
 def install(site: FastAPI, mail_server: DemoMailServer, mailboxes: Sequence[MailboxSummary]) -> None:
     """Add the inbox to the web app, and a link to it on every page."""
-    site.include_router(_router(site.state.paperboy, mail_server, mailboxes))
-    site.state.templates.globals["mailboxes"] = INBOX
-
-
-def _router(app: Application, mail_server: DemoMailServer, mailboxes: Sequence[MailboxSummary]) -> APIRouter:
-    """Make the routes of the inbox."""
     routes = APIRouter(prefix="/demo", include_in_schema=False)
 
     @routes.get("/inbox")
@@ -71,7 +64,7 @@ def _router(app: Application, mail_server: DemoMailServer, mailboxes: Sequence[M
     def pass_a_day() -> RedirectResponse:
         """Move the clock on by a day, and send what is due, also to people who signed up in the demo."""
         start, end = clock.utcnow(), clock.utcnow() + DAY
-        replay.deliver_between(app, start, end)
+        replay.deliver_between(site.state.paperboy, start, end)
         clock.travel(end)
         return RedirectResponse(INBOX, status_code=303)
 
@@ -89,7 +82,8 @@ def _router(app: Application, mail_server: DemoMailServer, mailboxes: Sequence[M
     def eml(number: int) -> Response:
         return Response(_find(mail_server, number).raw, media_type="message/rfc822")
 
-    return routes
+    site.include_router(routes)
+    site.state.templates.globals["mailboxes"] = INBOX
 
 
 def _find(mail_server: DemoMailServer, number: int) -> ReceivedMail:

@@ -15,21 +15,16 @@ AFTERWARDS = timedelta(hours=2)  # after the last file, for mails that are retri
 
 def deliver_between(app: Application, start: datetime, end: datetime) -> None:
     """Run the send job at each moment at which a mail is due, without waiting."""
+    due = select(func.min(Subscriber.next_due_at)).where(Subscriber.state == SubscriberState.ACTIVE)
+    sendable = col(Delivery.state).in_((DeliveryState.PENDING, DeliveryState.DEFERRED))
+    retry = select(func.min(Delivery.next_attempt_at)).where(sendable)
     moment = start
-    while (next_moment := _next_moment(app, moment)) is not None and next_moment <= end:
-        moment = next_moment
+    while True:
+        with app.db.read() as session:
+            next_due = session.exec(due.where(col(Subscriber.next_due_at) > moment)).one()
+            next_retry = session.exec(retry.where(col(Delivery.next_attempt_at) > moment)).one()
+        moments = [at for at in (next_due, next_retry) if at is not None and at <= end]
+        if not moments:
+            return
+        moment = min(moments)
         pipeline.send_due(app, moment)
-
-
-def _next_moment(app: Application, after: datetime) -> datetime | None:
-    """Return when the next subscriber, or the next pending or deferred mail, is due."""
-    due = select(func.min(Subscriber.next_due_at)).where(
-        Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) > after
-    )
-    retry = select(func.min(Delivery.next_attempt_at)).where(
-        col(Delivery.state).in_((DeliveryState.PENDING, DeliveryState.DEFERRED)),
-        col(Delivery.next_attempt_at) > after,
-    )
-    with app.db.read() as session:
-        moments = [session.exec(query).one() for query in (due, retry)]
-    return min((moment for moment in moments if moment is not None), default=None)

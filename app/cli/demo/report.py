@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -68,21 +67,21 @@ def gather(
     session: Session, now: datetime, summaries: Mapping[str, IngestSummary], mails: Sequence[ReceivedMail]
 ) -> Report:
     """Read the report from the database."""
+    of_several_sources = (
+        select(Listing.paper_id)
+        .group_by(col(Listing.paper_id))
+        .having(func.count(col(Listing.source_id).distinct()) > 1)
+    )
     newest, *_, oldest = [(now + DAY).date().isoformat(), *ledger.editions(session, MAX_DAYS)]
     return Report(
         summaries=summaries,
         papers=session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one(),
-        shared=session.exec(select(func.count()).select_from(_papers_of_several_sources().subquery())).one(),
+        shared=session.exec(select(func.count()).select_from(of_several_sources.subquery())).one(),
         errors=session.exec(select(JobRun.error).where(JobRun.error != "")).all(),
         mailboxes=[_mailbox(session, subscriber.email) for subscriber in SUBSCRIBERS],
         balance=reconciliation.reconcile(session, now, oldest, newest),
         mails=len(mails),
     )
-
-
-def _papers_of_several_sources() -> Any:
-    query = select(Listing.paper_id).group_by(col(Listing.paper_id))
-    return query.having(func.count(col(Listing.source_id).distinct()) > 1)
 
 
 def _mailbox(session: Session, email: str) -> MailboxSummary:
@@ -109,7 +108,11 @@ def _mailbox(session: Session, email: str) -> MailboxSummary:
 
 def print_report(report: Report, console: Console) -> None:
     """Print tables of sources and subscribers, the state of the ledger, rejections and problems."""
-    console.print(_source_table(report), _subscriber_table(report), _ledger_line(report))
+    states = {state.value: count for state, count in sorted(report.balance.states.items()) if count}
+    total = " + ".join(f"{count} {name}" for name, count in states.items())
+    verdict = report.balance.describe_faults() or "every due digest is in exactly one state"
+    ledger_line = f"\nThe ledger: {report.balance.due} due = {total}: {verdict}.\n"
+    console.print(_source_table(report), _subscriber_table(report), ledger_line)
     rejections = (rejection for summary in report.summaries.values() for rejection in summary.rejections)
     for rejection in rejections:
         row = f", row {rejection.row}" if rejection.row else ""
@@ -133,9 +136,8 @@ def _source_table(report: Report) -> Table:
 
 
 def _subscriber_table(report: Report) -> Table:
-    table = Table(
-        title="Subscribers, and what each of them shows", title_justify="left", box=SIMPLE, pad_edge=False
-    )
+    title = "Subscribers, and what each of them shows"
+    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
     table.add_column("to", no_wrap=True)
     table.add_column("mails", justify="right")
     table.add_column("papers", justify="right")
@@ -147,10 +149,3 @@ def _subscriber_table(report: Report) -> Table:
             shows += f"\n[dim]Last skipped digest: {escape(mailbox.skip_reason)}[/dim]"
         table.add_row(mailbox.email, str(mailbox.sent), str(mailbox.papers), shows)
     return table
-
-
-def _ledger_line(report: Report) -> str:
-    states = {state.value: count for state, count in sorted(report.balance.states.items()) if count}
-    total = " + ".join(f"{count} {name}" for name, count in states.items())
-    verdict = report.balance.describe_faults() or "every due digest is in exactly one state"
-    return f"\nThe ledger: {report.balance.due} due = {total}: {verdict}.\n"

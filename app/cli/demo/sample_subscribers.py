@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
@@ -17,30 +18,9 @@ class SampleSubscriber:
     preferences: Preferences
 
 
-def _preferences(
-    *interests: str | Interest,
-    zone: str,
-    hour: int,
-    cadence: Cadence = Cadence.DAILY,
-    weekday: int = 0,
-    min_papers: int = 1,
-    max_papers: int = 6,
-    when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP,
-    max_trending: int = 3,
-    muted: tuple[str, ...] = (),
-) -> Preferences:
-    return Preferences(
-        cadence=cadence,
-        weekday=weekday,
-        hour=hour,
-        zone=zone,
-        min_papers=min_papers,
-        max_papers=max_papers,
-        when_empty=when_empty,
-        max_trending=max_trending,
-        muted=muted,
-        interests=tuple(item if isinstance(item, Interest) else Interest(item) for item in interests),
-    )
+def _preferences(*interests: str | Interest, **options: Any) -> Preferences:
+    given = tuple(item if isinstance(item, Interest) else Interest(item) for item in interests)
+    return Preferences(interests=given, **{"max_papers": 6, "max_trending": 3, **options})
 
 
 UNKNOWN = "trent@example.org"  # the mail server has no such mailbox

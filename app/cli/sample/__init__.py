@@ -27,18 +27,15 @@ class SampleFile:
 
 def sample_files() -> list[SampleFile]:
     """Return all files of the sample, in the order in which they are read."""
-    return sorted(
-        SampleFile(_read_at(path), path)
-        for path in FOLDER.rglob("*")
-        if path.suffix in (".json", ".xml", ".txt")
-    )
-
-
-def _read_at(path: Path) -> datetime:
-    day = day_in(path.name)
-    if day is None:
-        raise ValueError(f"{path.name} has no day in its name")
-    hours = {"arxiv_feed": ARXIV_ANNOUNCEMENT, "pages": SAVED_PAGE}.get(path.parent.name, MORNING)
-    if path.stem.endswith("-next-morning"):
-        hours = NEXT_MORNING
-    return datetime.combine(day, time(), UTC) + timedelta(hours=hours)
+    files = []
+    for path in FOLDER.rglob("*"):
+        if path.suffix not in (".json", ".xml", ".txt"):
+            continue
+        day = day_in(path.name)
+        if day is None:
+            raise ValueError(f"{path.name} has no day in its name")
+        hours = {"arxiv_feed": ARXIV_ANNOUNCEMENT, "pages": SAVED_PAGE}.get(path.parent.name, MORNING)
+        if path.stem.endswith("-next-morning"):
+            hours = NEXT_MORNING
+        files.append(SampleFile(datetime.combine(day, time(), UTC) + timedelta(hours=hours), path))
+    return sorted(files)
