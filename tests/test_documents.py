@@ -47,7 +47,9 @@ def test_every_make_target_that_is_named_exists(document: str) -> None:
 @pytest.mark.parametrize("document", [*DOCUMENTS, "compose.yaml", "Dockerfile"])
 def test_every_setting_that_is_named_exists(document: str) -> None:
     """A setting that was renamed is renamed everywhere."""
-    assert set(re.findall(r"PAPERBOY_[A-Z_]*[A-Z]", (ROOT / document).read_text())) <= SETTINGS | FOR_TESTS
+    text = (ROOT / document).read_text()
+    current = re.sub(r"(?m)^  \|[^|]*\|[^|]*\|", "", text)  # the changelog's table of names has the old ones
+    assert set(re.findall(r"PAPERBOY_[A-Z_]*[A-Z]", current)) <= SETTINGS | FOR_TESTS
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
