@@ -37,12 +37,7 @@ def observe(
     else:
         added = (new_row(at=at, upvotes=largest[0], comments=largest[1], stars=largest[2]),)
         series.insert(len(earlier), added[0])
-    return Change(True, added, _raise_later(series, at, largest))
-
-
-def _raise_later(series: list[VoteCount], at: datetime, largest: Figures) -> tuple[VoteCount, ...]:
-    """Raise the figures of later rows. Remove and return the rows that have become redundant."""
-    removed = []
+    removed = []  # later rows that have become redundant
     for row in [row for row in series if row.at > at]:
         raised = _largest(_figures(row), largest)
         if raised == largest:
@@ -50,7 +45,7 @@ def _raise_later(series: list[VoteCount], at: datetime, largest: Figures) -> tup
             removed.append(row)
         _set_figures(row, raised)
         largest = raised
-    return tuple(removed)
+    return Change(True, added, tuple(removed))
 
 
 def _figures(row: VoteCount) -> Figures:
