@@ -137,7 +137,10 @@ def _is_near_title(a: Title, b: Title) -> bool:
     if a.subtitle and b.subtitle:
         if not _both_have(LONG_SUBTITLE, a.subtitle, b.subtitle) or a.subtitle.marks != b.subtitle.marks:
             return False
-        texts = map(_expand_abbreviations, (a.subtitle.normalized, b.subtitle.normalized))
+        texts = [
+            " ".join(_ABBREVIATIONS.get(word, word) for word in subtitle.normalized.split())
+            for subtitle in (a.subtitle, b.subtitle)
+        ]
         return fuzz.ratio(*texts, score_cutoff=TITLE_RATIO_NAME_DIFFERS) > 0
     subtitle, other = (a.subtitle, b) if a.subtitle else (b.subtitle, a)
     return (
@@ -153,10 +156,6 @@ def _is_similar(a: Title, b: Title, ratio: float) -> bool:
 
 def _both_have(chars: int, a: Title, b: Title) -> bool:
     return min(len(a.text), len(b.text)) >= chars
-
-
-def _expand_abbreviations(normalized: str) -> str:
-    return " ".join(_ABBREVIATIONS.get(word, word) for word in normalized.split())
 
 
 @dataclass(frozen=True, slots=True)

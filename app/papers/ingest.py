@@ -300,8 +300,15 @@ class _Batch:
             return None, ""
         rows = self.by_key[identity.title_key]
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
+        # The candidates found before the lock, and rows stored since.
+        keys = self.candidates.get(number)
+        if keys is None:  # the record seemed to be in the archive already
+            self.titles.load(self.session, with_id=True)
+            keys = self.titles.find_near(record)
+        near = [key if key > 0 else self.identities.get(-key, 0) for key in keys]
+        recent = self.titles.find_near(record, recent=True)
         record_identity = identity_of(record)
-        for paper_id in dict.fromkeys(same_title + self._near_titles(number, record)):
+        for paper_id in dict.fromkeys([*same_title, *filter(None, near), *recent]):
             row = self._get(paper_id)
             root = self._root(row)
             if root is identity:
@@ -310,15 +317,6 @@ class _Batch:
             if reason and not merging.was_unmerged(self.session, identity, root):
                 return root, reason
         return None, ""
-
-    def _near_titles(self, number: int, record: PaperRecord) -> list[int]:
-        """Return the rows with near titles: the candidates found before the lock, and rows stored since."""
-        keys = self.candidates.get(number)
-        if keys is None:  # the record seemed to be in the archive already
-            self.titles.load(self.session, with_id=True)
-            keys = self.titles.find_near(record)
-        candidates = (key if key > 0 else self.identities.get(-key) for key in keys)
-        return [key for key in candidates if key] + self.titles.find_near(record, recent=True)
 
     def _update_fields(self, identity: Paper, record: PaperRecord) -> bool:
         """Combine the record's fields with those of the row and of all rows that absorbed it."""

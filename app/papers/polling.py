@@ -70,7 +70,10 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
         due = source_registry.sources_to_poll(session, now, source_id)
-        groups = [group for group in _groups(context, now, due) if group.claim(session)]
+        # Sources that are polled alone begin when all others have ended.
+        groups = [
+            group for group in _groups(context, now, due) if group.claim(session, begin=not group.alone)
+        ]
         if source_id and not groups:
             due[0].next_poll_at = now  # the holder of the lease ends soon
     if not groups:
@@ -104,16 +107,13 @@ class _LeaseGroup:
         """Take or renew the lease. Return False if another process has it."""
         return locks.acquire(session, self.lease, self.holder, self._moment(), REFRESH_LEASE)
 
-    def claim(self, session: Session) -> bool:
-        """Take the lease. Sources that are polled alone begin when all others have ended."""
-        return self.renew_lease(session) if self.alone else self.begin(session)
-
-    def begin(self, session: Session) -> bool:
-        """Take the lease and postpone the next polls. Commit before the sources are polled."""
+    def claim(self, session: Session, *, begin: bool) -> bool:
+        """Take the lease. To `begin`, postpone the next polls; commit before the sources are polled."""
         if not self.renew_lease(session):
             return False
-        for source in self.sources:
-            source_registry.begin(session.get_one(Source, source.id), self._moment())
+        if begin:
+            for source in self.sources:
+                source_registry.begin(session.get_one(Source, source.id), self._moment())
         return True
 
     def end(self) -> None:
@@ -175,7 +175,7 @@ def _begin_alone(group: _LeaseGroup) -> bool:
     if group.context.stopping.is_set() or monotonic() - group.started > POLL_DEADLINE.total_seconds():
         return False
     with group.context.db.write() as session:
-        return group.begin(session)
+        return group.claim(session, begin=True)
 
 
 async def _poll_group(group: _LeaseGroup, client: http_client.Client) -> list[_Poll]:

@@ -111,6 +111,15 @@ def _item(parsed: Entry, strings: Mapping[str, str], row: int) -> Item:
     kind = next((texts[name] for name in _EPRINT_KIND_FIELDS if name in texts), "arxiv")
     eprint = texts.get("eprint", "").partition(" ")[0] if kind.lower() == "arxiv" else ""
     others = (texts.get(name, "").removeprefix("abs/") for name in _ID_FIELDS)
+    authors = []  # given name first; unlike in `entry.names`, "Jr." precedes it, and braces hide commas
+    listed = split_multiple_persons_names(" ".join(fields.get("author", "").split()))
+    for person in listed[: entry.AUTHORS_READ]:
+        name = person[: sanitize.NAME_CHARS]
+        if parts := dict(_NAME_PART.findall(name)):
+            name = " ".join(filter(None, map(parts.get, ("given", "prefix", "family", "suffix"))))
+        else:
+            name = parse_single_name_into_parts(name, strict=False).merge_first_name_first
+        authors.append(_prose(name, sanitize.NAME_CHARS))
     titles = filter(None, (fields.get("title"), fields.get("subtitle")))
     return entry.to_item(
         "a BibTeX entry",
@@ -118,26 +127,10 @@ def _item(parsed: Entry, strings: Mapping[str, str], row: int) -> Item:
         parsed.key,
         title=_prose(": ".join(titles), sanitize.TITLE_CHARS),
         abstract=_prose(fields.get("abstract", ""), entry.ABSTRACT_CHARS),
-        authors=_authors(fields.get("author", "")),
+        authors=tuple(name for name in authors if name and name.lower() != "others"),
         doi=fields.get("doi", ""),
         id_texts=[eprint, *others, entry.arxiv_note(texts.get("note", ""))],
     )
-
-
-def _authors(value: str) -> tuple[str, ...]:
-    """Return names with the given name first: “Knuth, Donald E.” becomes Donald E. Knuth.
-
-    Unlike in `entry.names`, "Jr." comes before the given name, and braces hide commas.
-    """
-    authors = []
-    for listed in split_multiple_persons_names(" ".join(value.split()))[: entry.AUTHORS_READ]:
-        name = listed[: sanitize.NAME_CHARS]
-        if parts := dict(_NAME_PART.findall(name)):
-            name = " ".join(filter(None, map(parts.get, ("given", "prefix", "family", "suffix"))))
-        else:
-            name = parse_single_name_into_parts(name, strict=False).merge_first_name_first
-        authors.append(_prose(name, sanitize.NAME_CHARS))
-    return tuple(name for name in authors if name and name.lower() != "others")
 
 
 def _prose(value: str, limit: int) -> str:

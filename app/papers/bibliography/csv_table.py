@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from app.papers.bibliography import entry
 from app.papers.bibliography.entry import Item
@@ -30,7 +30,20 @@ def parse(text: str) -> Iterator[Item]:
         columns, first = _column_names(next(lines)), lines.line_num + 1
         for line in lines:
             if any(line):
-                yield _item(dict(zip(columns, line, strict=False)), first)
+                row = dict(zip(columns, line, strict=False))
+                texts = (row.get("url", ""), row.get("number", ""), row.get("archive location", ""))
+                yield entry.to_item(
+                    "a row of the table",
+                    first,
+                    row.get("key", ""),
+                    title=entry.prose(row.get("title"), sanitize.TITLE_CHARS),
+                    abstract=entry.prose(
+                        row.get("abstract note") or row.get("abstract"), entry.ABSTRACT_CHARS
+                    ),
+                    authors=entry.names((row.get("author") or row.get("authors") or "").split(";")),
+                    doi=row.get("doi", ""),
+                    id_texts=[*texts, entry.arxiv_note(row.get("extra", ""))],
+                )
             first = lines.line_num + 1
     except csv.Error:
         yield Rejection("a table that is broken from here on", first)
@@ -38,17 +51,3 @@ def parse(text: str) -> Iterator[Item]:
 
 def _column_names(header: Iterable[str]) -> list[str]:
     return [name.strip().lower() for name in header]
-
-
-def _item(row: Mapping[str, str], first: int) -> Item:
-    texts = (row.get("url", ""), row.get("number", ""), row.get("archive location", ""))
-    return entry.to_item(
-        "a row of the table",
-        first,
-        row.get("key", ""),
-        title=entry.prose(row.get("title"), sanitize.TITLE_CHARS),
-        abstract=entry.prose(row.get("abstract note") or row.get("abstract"), entry.ABSTRACT_CHARS),
-        authors=entry.names((row.get("author") or row.get("authors") or "").split(";")),
-        doi=row.get("doi", ""),
-        id_texts=[*texts, entry.arxiv_note(row.get("extra", ""))],
-    )

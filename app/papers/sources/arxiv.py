@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
@@ -166,37 +165,31 @@ def query_of(state: SourceState) -> str:
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Yield the announcements since the watermark, from the query API or from the daily feed."""
-    today = now.date()
-    if state.kind is SourceKind.ARXIV_FEED:
-        async for page in _fetch_feed(client, state, today):
-            yield page
-        return
-    for day in days_to_fetch(state, today):
-        announces = calendar.announces(day)
-        parsed = await _fetch_announcement(client, state, day) if announces else ParseResult()
-        yield FetchedPage(parsed, watermark=min(day, today - timedelta(days=2)))
+    """Yield the announcements since the watermark, from the query API or from the daily feed.
 
-
-async def _fetch_feed(client: Client, state: SourceState, today: date) -> AsyncIterator[FetchedPage]:
-    """Yield the announcements since the watermark. The feed has only the newest, the query API the others.
-
-    If the query API fails, the newest announcement is still stored, and the next poll requests both again.
+    The feed has only the newest, the query API the others. If the query API fails, the newest announcement is
+    still stored, and the next poll requests both again.
     """
+    today = now.date()
+    if state.kind is SourceKind.ARXIV:
+        for day in days_to_fetch(state, today):
+            announces = calendar.announces(day)
+            parsed = await _fetch_announcement(client, state, day) if announces else ParseResult()
+            yield FetchedPage(parsed, watermark=min(day, today - timedelta(days=2)))
+        return
     names = "+".join(str(name) for name in state.config.get("categories", ()))
     response = await client.get(FEED_URL + names, etag=state.etag, last_modified=state.last_modified)
-    parsed = parse_feed(response.body) if response.changed else ParseResult()
-    newest = FetchedPage(parsed, etag=response.etag, last_modified=response.last_modified)
-    days_in_feed = {record.listed_on for record in parsed.records if record.listed_on}
-    yesterday = today - timedelta(days=1)
+    newest = parse_feed(response.body) if response.changed else ParseResult()
+    days_in_feed = {record.listed_on for record in newest.records if record.listed_on}
     try:
         for day in unread_days(state, today):
             if calendar.announces(day) and day not in days_in_feed:
                 yield FetchedPage(await _fetch_announcement(client, state, day), watermark=day)
     except SourceError:
-        yield FetchedPage(parsed)
+        yield FetchedPage(newest)
         raise
-    yield replace(newest, watermark=max(days_in_feed | {yesterday}))
+    watermark = max(days_in_feed | {today - timedelta(days=1)})
+    yield FetchedPage(newest, watermark, response.etag, response.last_modified)
 
 
 async def _fetch_announcement(client: Client, state: SourceState, day: date) -> ParseResult:

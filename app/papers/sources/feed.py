@@ -106,7 +106,10 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
         people = sanitize.names([person.get("name") for person in entry.get("authors", ())])
         if len(people) == 1:  # one comma-joined string
             people = tuple(name for part in people[0].split(",") if (name := part.strip()))
-        published_on = sanitize.utc_day(entry.get("published")) or _parsed_day(entry) or day
+        # dict.get avoids feedparser's lookup, which replaces a missing field by the other one, and warns.
+        moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed") or (0, 0, 0)
+        parsed_day = sanitize.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
+        published_on = sanitize.utc_day(entry.get("published")) or parsed_day or day
         announce_type = sanitize.one_line(entry.get("arxiv_announce_type")) or "new"
         return PaperRecord(
             title=title,
@@ -135,15 +138,6 @@ def _links(entry: Any) -> Iterator[str]:
         yield str(entry.get(name) or "").removeprefix("oai:")
     for link in entry.get("links", ()):
         yield str(link.get("href") or "")
-
-
-def _parsed_day(entry: Any) -> date | None:
-    # dict.get avoids feedparser's own lookup, which replaces a missing field by the other one, and warns.
-    moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed")
-    try:
-        return date(*moment[:3]) if moment else None
-    except ValueError:
-        return None
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:

@@ -44,6 +44,7 @@ ARXIV_PAUSE = timedelta(seconds=3)
 ARXIV_STOP = timedelta(minutes=10)
 REDIRECTS = (301, 302, 303, 307, 308)
 TOO_MANY, UNAVAILABLE = 429, 503
+_RETRY = stamina.AsyncRetryingCaller(ATTEMPTS, timeout=None, wait_initial=1, wait_max=10)
 
 Sleep = Callable[[float], Awaitable[None]]
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -118,15 +119,10 @@ class Client:
             if until := self._closed_until.get(service):
                 raise SourceError(f"{service} asked for fewer requests.", retry_at=until)
             try:
-                async for attempt in stamina.retry_context(
-                    on=_TransientError, attempts=ATTEMPTS, timeout=None, wait_initial=1, wait_max=10
-                ):
-                    with attempt:
-                        return await self._get_once(url, headers, public_only)
+                return await _RETRY(_TransientError, self._get_once, url, headers, public_only)
             except _TransientError as fault:
                 retry_at = self._after(fault.wait) if fault.wait else None
                 raise SourceError(f"{service}: {fault}", retry_at=retry_at) from None
-        raise AssertionError("stamina ends by returning or by raising")  # pragma: no cover
 
     async def post(self, url: str, content: dict[str, object], token: str = "") -> HttpResponse:
         """Send a POST request with JSON, without retries or redirects, which could leak the token.

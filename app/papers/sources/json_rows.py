@@ -81,7 +81,12 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
             while between := _BETWEEN.match(text, position):  # it matches "", too
                 value, position = _DECODER.raw_decode(text, between.end())
                 rows.append((len(rows) + 1, value))
-        if rows and not _is_json_lines(start):
+        first, _, rest = start.partition("\n")
+        try:
+            is_json_lines = isinstance(json.loads(first), dict) and bool(rest.strip())
+        except (ValueError, RecursionError):
+            is_json_lines = False
+        if rows and not is_json_lines:
             reason = BROKEN if text.rstrip().endswith("]" if start[0] == "[" else "}") else CUT_OFF
             return rows, [Rejection(reason, None, f"{len(rows)} complete rows were read")]
         rows = []
@@ -91,14 +96,6 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
         except (ValueError, RecursionError) as error:
             rejections.append(Rejection(NOT_JSON, number, str(error)[:200]))
     return rows, rejections
-
-
-def _is_json_lines(start: str) -> bool:
-    first, _, rest = start.partition("\n")
-    try:
-        return isinstance(json.loads(first), dict) and bool(rest.strip())
-    except (ValueError, RecursionError):
-        return False
 
 
 def collect(rows: Iterable[PaperRecord | Rejection], rejections: Sequence[Rejection] = ()) -> ParseResult:

@@ -57,11 +57,24 @@ def parse(data: bytes | str, day: date | None = None, *, today: date) -> ParseRe
     rows: list[PaperRecord | Rejection] = []
     rank = 0
     for number, paper in enumerate(_papers(body), 1):
-        if paper.abstract or paper.author_count:
-            rank += 1
-            rows.append(_record(paper, listed_on, rank))
-        else:
+        if not (paper.abstract or paper.author_count):
             rows.append(Rejection(NO_ABSTRACT, number, paper.title[:100]))
+            continue
+        rank += 1
+        published_on = comments = None
+        if match := paper.date_match:
+            year, comments = match.group(3) or (listed_on.year if listed_on else None), match.group(4)
+            published_on = _day(match, int(year)) if year else None
+        record = PaperRecord(
+            title=paper.title,
+            abstract=sanitize.clean_text(" ".join(paper.abstract)),
+            author_count=paper.author_count,
+            published_on=published_on,
+            listed_on=listed_on,
+            rank=rank if listed_on else None,
+            comments=int(comments) if comments else None,
+        )
+        rows.append(record)
     return json_rows.collect(rows)
 
 
@@ -91,22 +104,6 @@ def _is_title(part: str, following: list[str]) -> bool:
     if "\n" in part or len(part) > LONGEST_TITLE or not following or _AUTHORS.match(following[0]):
         return False
     return len(following[0]) > len(part) and not part.endswith((".", ":", ";", ","))
-
-
-def _record(paper: _PartialPaper, listed_on: date | None, rank: int) -> PaperRecord:
-    published_on = comments = None
-    if match := paper.date_match:
-        year, comments = match.group(3) or (listed_on.year if listed_on else None), match.group(4)
-        published_on = _day(match, int(year)) if year else None
-    return PaperRecord(
-        title=paper.title,
-        abstract=sanitize.clean_text(" ".join(paper.abstract)),
-        author_count=paper.author_count,
-        published_on=published_on,
-        listed_on=listed_on,
-        rank=rank if listed_on else None,
-        comments=int(comments) if comments else None,
-    )
 
 
 def _listing_day(header: list[str], body: list[str], today: date) -> date | None:
