@@ -83,15 +83,6 @@ def _latex_name(char: str) -> str:
     return _LATEX_NAMES.get(char, char)
 
 
-def version_marks(title: str) -> tuple[str, ...]:
-    """Return the numbers and version words of a title. They must be equal in two titles of one paper."""
-    text = unicodedata.normalize("NFKD", title).casefold()
-    numbers = _NUMBER.findall(text)
-    words = _normalize(title).split()
-    romans = [word for word in words if word != "i" and _ROMAN.fullmatch(word)]
-    return tuple(sorted(numbers + romans + [word for word in words if word in _RESPONSE_WORDS]))
-
-
 def same_title(a: str, b: str) -> bool:
     """Return whether two titles belong to one paper, by the titles alone."""
     return _is_same_title(Title(a), Title(b))
@@ -111,8 +102,13 @@ class Title:
 
     @property
     def marks(self) -> tuple[str, ...]:
+        """The numbers and version words. They must be equal in two titles of one paper."""
         if self._marks is None:
-            self._marks = version_marks(self.text)
+            numbers = _NUMBER.findall(unicodedata.normalize("NFKD", self.text).casefold())
+            words = self.normalized.split()
+            romans = [word for word in words if word != "i" and _ROMAN.fullmatch(word)]
+            responses = [word for word in words if word in _RESPONSE_WORDS]
+            self._marks = tuple(sorted(numbers + romans + responses))
         return self._marks
 
     @property

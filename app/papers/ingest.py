@@ -142,27 +142,7 @@ class _Batch:
     reserved_ids: Iterator[int] = field(default_factory=lambda: iter(()))  # for new papers
 
     def store(self, rows: Sequence[Row]) -> IngestSummary:
-        self._load(rows)
-        summary = sum(
-            (self._store_one(number, record) for number, record in rows), IngestSummary(rows=len(rows))
-        )
-        self._flush()
-        return summary
-
-    def _flush(self) -> None:
-        """Insert all new rows, with one statement per table."""
-        self.session.flush()
-        for table in (Listing, VoteCount):
-            rows = [row for row in self.new_rows if isinstance(row, table)]
-            for row, row_id in zip(rows, reserve_ids(self.session, table, len(rows)), strict=True):
-                row.id = row_id
-        self.session.add_all(self.new_rows)
-        self.new_rows.clear()
-        self.session.flush()
-
-    # --- rows that exist already
-
-    def _load(self, rows: Sequence[Row]) -> None:
+        """Load the rows that the records may be, and store the records."""
         for index in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
             index.clear()
         self.new_rows.clear()
@@ -187,6 +167,25 @@ class _Batch:
                 select(Paper).where(in_array(self.session, col(Paper.id), missing))
             ):
                 self.papers[id_of(paper)] = paper
+
+        summary = sum(
+            (self._store_one(number, record) for number, record in rows), IngestSummary(rows=len(rows))
+        )
+        self._flush()
+        return summary
+
+    def _flush(self) -> None:
+        """Insert all new rows, with one statement per table."""
+        self.session.flush()
+        for table in (Listing, VoteCount):
+            rows = [row for row in self.new_rows if isinstance(row, table)]
+            for row, row_id in zip(rows, reserve_ids(self.session, table, len(rows)), strict=True):
+                row.id = row_id
+        self.session.add_all(self.new_rows)
+        self.new_rows.clear()
+        self.session.flush()
+
+    # --- rows that exist already
 
     def _index_paper(self, paper: Paper) -> None:
         self.papers[id_of(paper)] = paper

@@ -127,16 +127,11 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
 
 def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
     """Return the sources to poll: the due ones, or the given one. Raises Conflict if it cannot be polled."""
-    if source_id is None:
-        return due_sources(session, now)
-    source = get(session, source_id)
-    if source.kind not in sources.POLLED:
-        raise Conflict(f"“{source.name}” is read from files, not polled")
-    return [source]
-
-
-def due_sources(session: Session, now: datetime) -> Sequence[Source]:
-    """Return the sources whose next poll is due."""
+    if source_id is not None:
+        source = get(session, source_id)
+        if source.kind not in sources.POLLED:
+            raise Conflict(f"“{source.name}” is read from files, not polled")
+        return [source]
     due = select(Source).where(
         col(Source.paused).is_(False),
         col(Source.kind).in_(sources.POLLED),

@@ -158,12 +158,6 @@ def _cutoff(day: date) -> datetime:
     return datetime.combine(closing, _CUTOFF, _EASTERN).astimezone(UTC)
 
 
-def query_of(state: SourceState) -> str:
-    """Return a source's query for the query API: its own one, or any of its categories."""
-    own = state.config.get("query")
-    return str(own) if own else " OR ".join(f"cat:{name}" for name in state.config.get("categories", ()))
-
-
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
     """Yield the announcements since the watermark, from the query API or from the daily feed.
 
@@ -194,13 +188,15 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
 
 async def _fetch_announcement(client: Client, state: SourceState, day: date) -> ParseResult:
     since, until = window(day)
+    categories = " OR ".join(f"cat:{name}" for name in state.config.get("categories", ()))
+    query = state.config.get("query") or categories
     span = f"submittedDate:[{since:%Y%m%d%H%M} TO {until:%Y%m%d%H%M}]"
     parsed = ParseResult()
     for start in range(0, PAGE_ENTRIES * MOST_PAGES, PAGE_ENTRIES):
         response = await client.get(
             QUERY_URL,
             params={
-                "search_query": f"({query_of(state)}) AND {span}",
+                "search_query": f"({query}) AND {span}",
                 "sortBy": "submittedDate",
                 "sortOrder": "ascending",
                 "start": start,
