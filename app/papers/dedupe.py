@@ -44,16 +44,6 @@ _LATEX_NAMES = {
     "∞": "infty",
     "→": "rightarrow",
 }
-
-
-def _latex_name(char: str) -> str:
-    """Return the LaTeX name of a Greek letter or sign: sources show either the sign or its name."""
-    name = unicodedata.name(char, "")
-    if name.startswith("GREEK") and " LETTER " in name:
-        return name.rpartition(" LETTER ")[2].partition(" ")[0].lower().replace("lamda", "lambda")
-    return _LATEX_NAMES.get(char, char)
-
-
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _ROMAN = re.compile(r"(?:x{0,3})(?:ix|iv|v?i{0,3})")
@@ -85,13 +75,12 @@ def _normalize(title: str) -> str:
     return _NOT_WORD.sub(" ", text).strip()
 
 
-def version_marks(title: str) -> tuple[str, ...]:
-    """Return the numbers and version words of a title. They must be equal in two titles of one paper."""
-    text = unicodedata.normalize("NFKD", title).casefold()
-    numbers = _NUMBER.findall(text)
-    words = _normalize(title).split()
-    romans = [word for word in words if word != "i" and _ROMAN.fullmatch(word)]
-    return tuple(sorted(numbers + romans + [word for word in words if word in _RESPONSE_WORDS]))
+def _latex_name(char: str) -> str:
+    """Return the LaTeX name of a Greek letter or sign: sources show either the sign or its name."""
+    name = unicodedata.name(char, "")
+    if name.startswith("GREEK") and " LETTER " in name:
+        return name.rpartition(" LETTER ")[2].partition(" ")[0].lower().replace("lamda", "lambda")
+    return _LATEX_NAMES.get(char, char)
 
 
 def same_title(a: str, b: str) -> bool:
@@ -113,8 +102,13 @@ class Title:
 
     @property
     def marks(self) -> tuple[str, ...]:
+        """The numbers and version words. They must be equal in two titles of one paper."""
         if self._marks is None:
-            self._marks = version_marks(self.text)
+            numbers = _NUMBER.findall(unicodedata.normalize("NFKD", self.text).casefold())
+            words = self.normalized.split()
+            romans = [word for word in words if word != "i" and _ROMAN.fullmatch(word)]
+            responses = [word for word in words if word in _RESPONSE_WORDS]
+            self._marks = tuple(sorted(numbers + romans + responses))
         return self._marks
 
     @property
@@ -137,7 +131,13 @@ def _is_near_title(a: Title, b: Title) -> bool:
     if _is_similar(a, b, TITLE_RATIO):
         return True
     if a.subtitle and b.subtitle:
-        return _is_renamed(a.subtitle, b.subtitle)
+        if not _both_have(LONG_SUBTITLE, a.subtitle, b.subtitle) or a.subtitle.marks != b.subtitle.marks:
+            return False
+        texts = [
+            " ".join(_ABBREVIATIONS.get(word, word) for word in subtitle.normalized.split())
+            for subtitle in (a.subtitle, b.subtitle)
+        ]
+        return fuzz.ratio(*texts, score_cutoff=TITLE_RATIO_NAME_DIFFERS) > 0
     subtitle, other = (a.subtitle, b) if a.subtitle else (b.subtitle, a)
     return (
         subtitle is not None
@@ -150,20 +150,8 @@ def _is_similar(a: Title, b: Title, ratio: float) -> bool:
     return fuzz.ratio(a.normalized, b.normalized, score_cutoff=ratio) > 0 and a.marks == b.marks
 
 
-def _is_renamed(a: Title, b: Title) -> bool:
-    """Return whether two subtitles are those of one paper under two names."""
-    if not _both_have(LONG_SUBTITLE, a, b) or a.marks != b.marks:
-        return False
-    texts = (_expand_abbreviations(a.normalized), _expand_abbreviations(b.normalized))
-    return fuzz.ratio(*texts, score_cutoff=TITLE_RATIO_NAME_DIFFERS) > 0
-
-
 def _both_have(chars: int, a: Title, b: Title) -> bool:
     return min(len(a.text), len(b.text)) >= chars
-
-
-def _expand_abbreviations(normalized: str) -> str:
-    return " ".join(_ABBREVIATIONS.get(word, word) for word in normalized.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,25 +171,19 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
         return "same arXiv id" if a.arxiv_id == b.arxiv_id else ""
     if a.doi and a.doi == b.doi:
         return "same DOI"
-    details_agree = _details_agree(a, b)
-    if details_agree is False:
+    agreements = []  # of the fields that both records have
+    if a.authors and b.authors:
+        agreements.append(bool(_surnames(a.authors) & _surnames(b.authors)))
+    if a.abstract and b.abstract:
+        agreements.append(fuzz.ratio(a.abstract[:600], b.abstract[:600]) >= ABSTRACT_RATIO)
+    if agreements and not any(agreements):
         return ""
     title, other = Title(a.title), Title(b.title)
     if title.key and title.key == other.key:
-        return "same title" if details_agree or len(title.key) >= SHORT_KEY else ""
+        return "same title" if any(agreements) or len(title.key) >= SHORT_KEY else ""
     if min(len(title.key), len(other.key)) >= SHORT_KEY and _is_near_title(title, other):
         return "nearly the same title"
     return ""
-
-
-def _details_agree(a: PaperIdentity, b: PaperIdentity) -> bool | None:
-    """Return whether authors or abstracts agree, or None if there is no field that both records have."""
-    votes = []
-    if a.authors and b.authors:
-        votes.append(bool(_surnames(a.authors) & _surnames(b.authors)))
-    if a.abstract and b.abstract:
-        votes.append(fuzz.ratio(a.abstract[:600], b.abstract[:600]) >= ABSTRACT_RATIO)
-    return any(votes) if votes else None
 
 
 def _surnames(authors: Iterable[str]) -> set[str]:
@@ -214,8 +196,7 @@ def _surnames(authors: Iterable[str]) -> set[str]:
 class TitleIndex:
     """An index that finds similar titles by the rarest words that they share.
 
-    A search compares at most MAX_COMPARED titles, those that share the most of these words. So the time of a
-    search stays bounded in an archive with many similar titles.
+    A search compares at most MAX_COMPARED titles, those that share the most of these words.
     """
 
     def __init__(self) -> None:
@@ -239,21 +220,17 @@ class TitleIndex:
     def find_near(self, title: str, limit: int | None = None) -> list[int]:
         """Return the keys of titles that are the same or nearly the same, nearest first."""
         query = Title(title)
-        texts = {key: self._titles[key].normalized for key in self._candidates(query)}
-        scored = process.extract(
-            query.normalized, texts, scorer=fuzz.ratio, score_cutoff=MIN_RATIO, limit=None
-        )
-        ranked = sorted((-score, key) for _, score, key in scored)
-        return list(islice((key for _, key in ranked if _is_same_title(query, self._titles[key])), limit))
-
-    def _candidates(self, title: Title) -> list[int]:
-        """Return the keys of titles that share enough of the rarest words."""
-        by_word = [self._by_word[word] for word in set(title.normalized.split()) if word in self._by_word]
+        by_word = [self._by_word[word] for word in set(query.normalized.split()) if word in self._by_word]
         rare = (keys for keys in by_word if 0 < len(keys) <= MAX_TITLES_PER_WORD)
         rarest = sorted(rare, key=len)[:MAX_BLOCK_WORDS]
         shared = Counter(chain.from_iterable(rarest))
         min_shared = (min(len(rarest), 3) + 1) // 2
         candidates = [key for key, count in shared.items() if count >= min_shared]
-        if len(candidates) <= MAX_COMPARED:
-            return candidates
-        return nsmallest(MAX_COMPARED, candidates, key=lambda key: (-shared[key], key))
+        if len(candidates) > MAX_COMPARED:
+            candidates = nsmallest(MAX_COMPARED, candidates, key=lambda key: (-shared[key], key))
+        texts = {key: self._titles[key].normalized for key in candidates}
+        scored = process.extract(
+            query.normalized, texts, scorer=fuzz.ratio, score_cutoff=MIN_RATIO, limit=None
+        )
+        ranked = sorted((-score, key) for _, score, key in scored)
+        return list(islice((key for _, key in ranked if _is_same_title(query, self._titles[key])), limit))

@@ -7,8 +7,7 @@ write transaction. Rows that other processes store in between are compared when 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,46 +32,67 @@ class TitleCache:
     loaded only for records without one.
     """
 
-    _without_id: dedupe.TitleIndex | None = None
-    _with_id: dedupe.TitleIndex | None = None
-    _last_id: int = 0  # of the indexed rows
-    _recent: dict[bool, dedupe.TitleIndex] = field(default_factory=dict)  # by whether a row has an arXiv id
+    # By whether the rows have an arXiv id: those that are loaded, and those that the last `catch_up` added.
+    _loaded: dict[bool, dedupe.TitleIndex] = field(default_factory=dict)
+    _recent: dict[bool, dedupe.TitleIndex] = field(default_factory=dict)
+    _last_id: int = 0  # of the loaded rows
 
     def candidates(self, session: Session, rows: Sequence[Row]) -> dict[int, list[int]]:
         """Find the papers with near titles, nearest first, for each record that seems to be new.
 
         A record of `rows` itself is given as its negated number.
         """
-        new = list(_seemingly_new(session, rows))
+        identities = _Identities.load(session, [record for _, record in rows])
+        new: list[Row] = []
+        for number, record in rows:
+            if not identities.has(record):
+                identities.add(record)
+                new.append((number, record))
         if not new:
             return {}
-        self._load(session, with_id=any(not record.arxiv_id for _, record in new))
+        self.load(session, with_id=any(not record.arxiv_id for _, record in new))
         candidates = {}
-        with self._as_if_stored() as store:
+        indexed: list[
+            tuple[dedupe.TitleIndex, int]
+        ] = []  # meanwhile, so that later records find earlier ones
+        try:
             for number, record in new:
                 candidates[number] = self.find_near(record)
-                store(number, record)
+                if (with_id := bool(record.arxiv_id)) in self._loaded:
+                    self._loaded[with_id].add(-number, record.title)
+                    indexed.append((self._loaded[with_id], -number))
+        finally:
+            for index, key in indexed:
+                index.remove(key)
         return candidates
 
-    def find_near(self, record: PaperRecord) -> list[int]:
-        """Return the papers with near titles among the loaded ones, nearest first."""
-        indices = (self._without_id,) if record.arxiv_id else (self._without_id, self._with_id)
-        return [key for index in indices if index for key in index.find_near(record.title, MAX_NEAR)]
-
-    def load_all(self, session: Session) -> None:
-        """Load the titles of rows with arXiv ids, too."""
-        self._load(session, with_id=True)
-
-    def find_near_recent(self, record: PaperRecord) -> list[int]:
-        """Return the papers with near titles among those that the last `catch_up` added, nearest first."""
+    def find_near(self, record: PaperRecord, *, recent: bool = False) -> list[int]:
+        """Return the papers with near titles, nearest first, among all that are loaded or the recent ones."""
+        indices = self._recent if recent else self._loaded
         kinds = (False,) if record.arxiv_id else (False, True)
-        indices = (self._recent[kind] for kind in kinds if kind in self._recent)
-        return [key for index in indices for key in index.find_near(record.title, MAX_NEAR)]
+        return [
+            key
+            for kind in kinds
+            if kind in indices
+            for key in indices[kind].find_near(record.title, MAX_NEAR)
+        ]
+
+    def load(self, session: Session, *, with_id: bool) -> None:
+        """Load the titles of rows without an arXiv id, and of those with one if asked to."""
+        if not self._loaded:
+            self._last_id = session.exec(select(func.max(Paper.id))).one() or 0
+        for kind in (False, True) if with_id else (False,):
+            if kind not in self._loaded:
+                index = dedupe.TitleIndex()
+                has_id = col(Paper.arxiv_id).is_not(None) if kind else col(Paper.arxiv_id).is_(None)
+                for paper_id, title in session.exec(select(Paper.id, Paper.title).where(has_id)):
+                    index.add(paper_id or 0, title)
+                self._loaded[kind] = index
 
     def catch_up(self, session: Session) -> None:
         """Add the titles that other processes have stored since the last call."""
         self._recent = {}
-        if self._without_id is None:
+        if not self._loaded:
             return
         newer = select(Paper.id, Paper.title, Paper.arxiv_id).where(col(Paper.id) > self._last_id)
         for paper_id, title, arxiv_id in session.exec(newer):
@@ -81,51 +101,9 @@ class TitleCache:
 
     def add(self, paper_id: int, title: str, *, with_id: bool) -> None:
         """Add a title, or replace it."""
-        index = self._with_id if with_id else self._without_id
-        if index is not None:
-            index.add(paper_id, title)
+        if with_id in self._loaded:
+            self._loaded[with_id].add(paper_id, title)
         self._last_id = max(self._last_id, paper_id)
-
-    @contextmanager
-    def _as_if_stored(self) -> Iterator[Callable[[int, PaperRecord], None]]:
-        """Index the records of one batch while it is processed, so that later records find earlier ones."""
-        entries: list[tuple[dedupe.TitleIndex, int]] = []
-
-        def store(number: int, record: PaperRecord) -> None:
-            index = self._with_id if record.arxiv_id else self._without_id
-            if index is not None:
-                index.add(-number, record.title)
-                entries.append((index, -number))
-
-        try:
-            yield store
-        finally:
-            for index, key in entries:
-                index.remove(key)
-
-    def _load(self, session: Session, *, with_id: bool) -> None:
-        if self._without_id is None:
-            self._last_id = session.exec(select(func.max(Paper.id))).one() or 0
-            self._without_id = _index(session, with_id=False)
-        if with_id and self._with_id is None:
-            self._with_id = _index(session, with_id=True)
-
-
-def _index(session: Session, *, with_id: bool) -> dedupe.TitleIndex:
-    has_id = col(Paper.arxiv_id).is_not(None) if with_id else col(Paper.arxiv_id).is_(None)
-    index = dedupe.TitleIndex()
-    for paper_id, title in session.exec(select(Paper.id, Paper.title).where(has_id)):
-        index.add(paper_id or 0, title)
-    return index
-
-
-def _seemingly_new(session: Session, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the records that have no row in the archive yet, each once."""
-    stored = _Identities.load(session, [record for _, record in rows])
-    for number, record in rows:
-        if not stored.has(record):
-            stored.add(record)
-            yield number, record
 
 
 @dataclass

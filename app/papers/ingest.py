@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 
@@ -28,6 +28,7 @@ from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
 DATABASE_REJECTED = "the database refused the row"
 NO_IDENTITY = "the row has no title, arXiv id or DOI to recognise a paper by"
 COMMON_TITLE = "too many papers have this title: an arXiv id or a DOI is needed to tell this one from them"
+NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
 BATCH = 50  # records: stored in some tens of milliseconds, during which all other writers wait
 
 
@@ -141,8 +142,32 @@ class _Batch:
     reserved_ids: Iterator[int] = field(default_factory=lambda: iter(()))  # for new papers
 
     def store(self, rows: Sequence[Row]) -> IngestSummary:
-        self._load([record for _, record in rows])
-        self._load_candidates([number for number, _ in rows])
+        """Load the rows that the records may be, and store the records."""
+        for index in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
+            index.clear()
+        self.new_rows.clear()
+        records = [record for _, record in rows]
+        keys = {dedupe.title_key(record.title) for record in records}
+        any_of = or_(
+            col(Paper.arxiv_id).in_({record.arxiv_id for record in records if record.arxiv_id}),
+            col(Paper.doi).in_({record.doi for record in records if record.doi}),
+            col(Paper.id).in_(ids_by_title(self.session, keys)),
+        )
+        for paper in self.session.exec(select(Paper).where(any_of).order_by(col(Paper.id))):
+            self._index_paper(paper)
+        of_source = col(Listing.original_paper_id).in_(self.papers), Listing.source_id == self.source.id
+        for listing in self.session.exec(select(Listing).where(*of_source)):
+            self.listings[listing.original_paper_id, listing.listed_on] = listing
+        of_source = col(VoteCount.original_paper_id).in_(self.papers), VoteCount.source_id == self.source.id
+        for row in self.session.exec(select(VoteCount).where(*of_source).order_by(col(VoteCount.at))):
+            self.votes.setdefault(row.original_paper_id, []).append(row)
+        candidates = {key for number, _ in rows for key in self.candidates.get(number, ()) if key > 0}
+        if missing := candidates - self.papers.keys():
+            for paper in self.session.exec(
+                select(Paper).where(in_array(self.session, col(Paper.id), missing))
+            ):
+                self.papers[id_of(paper)] = paper
+
         summary = sum(
             (self._store_one(number, record) for number, record in rows), IngestSummary(rows=len(rows))
         )
@@ -161,35 +186,6 @@ class _Batch:
         self.session.flush()
 
     # --- rows that exist already
-
-    def _load(self, records: Sequence[PaperRecord]) -> None:
-        for index in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
-            index.clear()
-        self.new_rows.clear()
-        keys = {dedupe.title_key(record.title) for record in records}
-        any_of = or_(
-            col(Paper.arxiv_id).in_({record.arxiv_id for record in records if record.arxiv_id}),
-            col(Paper.doi).in_({record.doi for record in records if record.doi}),
-            col(Paper.id).in_(ids_by_title(self.session, keys)),
-        )
-        for paper in self.session.exec(select(Paper).where(any_of).order_by(col(Paper.id))):
-            self._index_paper(paper)
-        of_source = col(Listing.original_paper_id).in_(self.papers), Listing.source_id == self.source.id
-        for listing in self.session.exec(select(Listing).where(*of_source)):
-            self.listings[listing.original_paper_id, listing.listed_on] = listing
-        of_source = col(VoteCount.original_paper_id).in_(self.papers), VoteCount.source_id == self.source.id
-        for row in self.session.exec(select(VoteCount).where(*of_source).order_by(col(VoteCount.at))):
-            self.votes.setdefault(row.original_paper_id, []).append(row)
-
-    def _load_candidates(self, numbers: Sequence[int]) -> None:
-        """Load the candidates that are not loaded yet, with one statement."""
-        candidate_ids = {key for number in numbers for key in self.candidates.get(number, ()) if key > 0}
-        missing = candidate_ids - self.papers.keys()
-        if missing:
-            for paper in self.session.exec(
-                select(Paper).where(in_array(self.session, col(Paper.id), missing))
-            ):
-                self.papers[id_of(paper)] = paper
 
     def _index_paper(self, paper: Paper) -> None:
         self.papers[id_of(paper)] = paper
@@ -219,24 +215,28 @@ class _Batch:
     def _store_one(self, number: int, record: PaperRecord) -> IngestSummary:
         if not (record.arxiv_id or record.doi or dedupe.title_key(record.title)):
             return IngestSummary(rejections=(Rejection(NO_IDENTITY, number, record.title),))
-        merged = False
         identity = self._find_row(record)
         new = identity is None
         if identity is None:
-            if self._has_common_title(record):
+            has_id = record.arxiv_id or record.doi
+            if not has_id and len(self._rows_without_id(record)) >= MAX_SAME_TITLE:
                 return IngestSummary(rejections=(Rejection(COMMON_TITLE, number, record.title),))
             identity = self._create(record)
-            merged = self._merge_duplicate(identity, number, record)
-        elif other := self._same_by_doi(identity, record):
-            self._merge(identity, other, "same DOI")
-            merged = True
+        other, reason = self._find_duplicate(identity, number, record, by_title=new)
+        if other is not None:
+            self._flush()  # merging moves listings and votes with UPDATE statements
+            merging.merge(self.session, self._root(identity), other, reason, self.now)
         self.identities[number] = id_of(identity)
         changed = self._update_fields(identity, record)
         listing_change = self._add_listing(identity, record)
         votes_changed = self._add_votes(identity, record)
+        listings = int(listing_change == NEW_LISTING)
+        if other is not None:
+            return IngestSummary(papers_merged=1, listings=listings)
+        if new:
+            return IngestSummary(papers_new=1, listings=listings)
         changed = changed or votes_changed or listing_change != NO_CHANGE
-        outcome = _outcome(new=new, merged=merged, changed=changed)
-        return replace(outcome, listings=int(listing_change == NEW_LISTING))
+        return IngestSummary(changed=int(changed), unchanged=int(not changed), listings=listings)
 
     def _find_row(self, record: PaperRecord) -> Paper | None:
         """Return the row that has the record's identity, or None."""
@@ -255,30 +255,17 @@ class _Batch:
         rows = self.by_key.get(dedupe.title_key(record.title), ())
         return [row for row in rows if not (row.arxiv_id or row.doi)]
 
-    def _has_common_title(self, record: PaperRecord) -> bool:
-        """Return whether too many rows without an id have the record's title already."""
-        return not (record.arxiv_id or record.doi) and len(self._rows_without_id(record)) >= MAX_SAME_TITLE
-
-    def _same_by_doi(self, identity: Paper, record: PaperRecord) -> Paper | None:
-        """Return another paper with the record's DOI, but not if both papers have an arXiv id."""
-        other = self.by_doi.get(record.doi) if record.doi else None
-        if other is None:
-            return None
-        root, own_root = self._root(other), self._root(identity)
-        if (
-            root is own_root
-            or (root.arxiv_id and own_root.arxiv_id)
-            or merging.was_unmerged(self.session, own_root, root)
-        ):
-            return None
-        return root
-
     def _create(self, record: PaperRecord) -> Paper:
+        # Rows are inserted at the end of the batch, all at once, so their ids are reserved.
+        paper_id = next(self.reserved_ids, None)
+        if paper_id is None:
+            self.reserved_ids = reserve_ids(self.session, Paper, len(self.candidates) or 1)
+            paper_id = next(self.reserved_ids)
         new = fields.from_record(record, self.source.kind)
         # All fields are passed: looking up how to call a default factory takes pydantic longer than all else
         # that is done for a row.
         paper = Paper(
-            id=self._reserve_id(),
+            id=paper_id,
             arxiv_id=record.arxiv_id or None,
             doi=record.doi if record.doi and record.doi not in self.by_doi else None,
             title_key=dedupe.title_key(record.title),
@@ -295,29 +282,32 @@ class _Batch:
         self.retitled.append(paper)
         return paper
 
-    def _reserve_id(self) -> int:
-        """Return the id of a new row, which is inserted at the end of the batch with all others."""
-        paper_id = next(self.reserved_ids, None)
-        if paper_id is None:
-            self.reserved_ids = reserve_ids(self.session, Paper, len(self.candidates) or 1)
-            paper_id = next(self.reserved_ids)
-        return paper_id
-
-    def _merge_duplicate(self, identity: Paper, number: int, record: PaperRecord) -> bool:
-        """Merge a new row with an older row of the same paper. Return whether there was one."""
-        other, reason = self._same_by_doi(identity, record), "same DOI"
-        if other is None:
-            other, reason = self._same_by_title(identity, number, record)
-        if other is None:
-            return False
-        self._merge(identity, other, reason)
-        return True
-
-    def _same_by_title(self, identity: Paper, number: int, record: PaperRecord) -> tuple[Paper | None, str]:
+    def _find_duplicate(
+        self, identity: Paper, number: int, record: PaperRecord, *, by_title: bool
+    ) -> tuple[Paper | None, str]:
+        """Return another paper that is the same, by DOI or else, if asked to, `by_title`, and the reason."""
+        if record.doi and (same_doi := self.by_doi.get(record.doi)) is not None:
+            root, own_root = self._root(same_doi), self._root(identity)
+            both_on_arxiv = root.arxiv_id and own_root.arxiv_id
+            if (
+                root is not own_root
+                and not both_on_arxiv
+                and not merging.was_unmerged(self.session, own_root, root)
+            ):
+                return root, "same DOI"
+        if not by_title:
+            return None, ""
         rows = self.by_key[identity.title_key]
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
+        # The candidates found before the lock, and rows stored since.
+        keys = self.candidates.get(number)
+        if keys is None:  # the record seemed to be in the archive already
+            self.titles.load(self.session, with_id=True)
+            keys = self.titles.find_near(record)
+        near = [key if key > 0 else self.identities.get(-key, 0) for key in keys]
+        recent = self.titles.find_near(record, recent=True)
         record_identity = identity_of(record)
-        for paper_id in dict.fromkeys(same_title + self._near_titles(number, record)):
+        for paper_id in dict.fromkeys([*same_title, *filter(None, near), *recent]):
             row = self._get(paper_id)
             root = self._root(row)
             if root is identity:
@@ -326,19 +316,6 @@ class _Batch:
             if reason and not merging.was_unmerged(self.session, identity, root):
                 return root, reason
         return None, ""
-
-    def _near_titles(self, number: int, record: PaperRecord) -> list[int]:
-        """Return the rows with near titles: the candidates found before the lock, and rows stored since."""
-        keys = self.candidates.get(number)
-        if keys is None:  # the record seemed to be in the archive already
-            self.titles.load_all(self.session)
-            keys = self.titles.find_near(record)
-        candidates = (key if key > 0 else self.identities.get(-key) for key in keys)
-        return [key for key in candidates if key] + self.titles.find_near_recent(record)
-
-    def _merge(self, a: Paper, b: Paper, reason: str) -> None:
-        self._flush()  # merging moves listings and votes with UPDATE statements
-        merging.merge(self.session, self._root(a), self._root(b), reason, self.now)
 
     def _update_fields(self, identity: Paper, record: PaperRecord) -> bool:
         """Combine the record's fields with those of the row and of all rows that absorbed it."""
@@ -402,7 +379,11 @@ class _Batch:
             original_paper_id=id_of(identity),
             source_id=id_of(self.source),
         )
-        change = vote_history.observe(series, self._observed_at(record), figures, new_row)
+        at = self.now
+        if record.listed_on is not None and not self.polled:
+            end_of_day = datetime.combine(record.listed_on + timedelta(days=1), time(), UTC)
+            at = min(self.now, end_of_day)
+        change = vote_history.observe(series, at, figures, new_row)
         self.new_rows += change.added
         for row in change.removed:
             if row in self.new_rows:
@@ -410,23 +391,6 @@ class _Batch:
             else:
                 self.session.delete(row)
         return change.changed
-
-    def _observed_at(self, record: PaperRecord) -> datetime:
-        if self.polled or record.listed_on is None:
-            return self.now
-        end_of_day = datetime.combine(record.listed_on + timedelta(days=1), time(), UTC)
-        return min(self.now, end_of_day)
-
-
-NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
-
-
-def _outcome(*, new: bool, merged: bool, changed: bool) -> IngestSummary:
-    if merged:
-        return IngestSummary(papers_merged=1)
-    if new:
-        return IngestSummary(papers_new=1)
-    return IngestSummary(changed=1) if changed else IngestSummary(unchanged=1)
 
 
 def _row_identity(row: Paper, root: Paper) -> dedupe.PaperIdentity:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import takewhile
 from threading import Event
 
@@ -73,7 +73,10 @@ class RunResult:
 
 def papers_to_summarize(session: Session, now: datetime, days: int) -> list[PaperToSummarize]:
     """Return the papers to ask about now, the most voted first, or none while the endpoint is backed off."""
-    if now < _endpoint_available_at(session):
+    newest = select(JobRun).where(JobRun.job == JOB).order_by(col(JobRun.id).desc()).limit(10)
+    failed = list(takewhile(lambda run: run.error or run.ended_at is None, session.exec(newest).all()))
+    back_off = min(ENDPOINT_BACK_OFF * 2.0 ** (len(failed) - 1), MAX_BACK_OFF)
+    if failed and now < failed[0].started_at + back_off:
         return []
     upvotes = (
         select(func.max(VoteCount.upvotes)).where(col(VoteCount.paper_id) == col(Paper.id)).scalar_subquery()
@@ -94,17 +97,6 @@ def papers_to_summarize(session: Session, now: datetime, days: int) -> list[Pape
     )
     rows = session.exec(papers.limit(PAPERS_PER_RUN))
     return [PaperToSummarize(paper_id or 0, title, abstract) for paper_id, title, abstract in rows]
-
-
-def _endpoint_available_at(session: Session) -> datetime:
-    """Return when the endpoint may be used again, after the latest runs that failed in a row."""
-    newest = session.exec(
-        select(JobRun).where(JobRun.job == JOB).order_by(col(JobRun.id).desc()).limit(10)
-    ).all()
-    failed = list(takewhile(lambda run: run.error or run.ended_at is None, newest))
-    if not failed:
-        return datetime.min.replace(tzinfo=UTC)
-    return failed[0].started_at + min(ENDPOINT_BACK_OFF * 2.0 ** (len(failed) - 1), MAX_BACK_OFF)
 
 
 async def write(
@@ -139,9 +131,14 @@ class _SummaryWriter:
         for paper in queue:
             if self.result.endpoint_error:
                 return
+            body = chat_request(self.settings.summary_model, paper.title, paper.abstract)
+            request = self.client.post(
+                f"{self.settings.summary_url}/chat/completions", body, self.settings.summary_key
+            )
             summary: str | Rejection = ""
             try:
-                summary = await self._request_summary(paper)
+                response = await deadlines.wait_for(request, REQUEST_TIMEOUT.total_seconds(), self.stopping)
+                summary = summary_in(response.body)
             except Stopping:
                 return
             except (SourceError, TimeoutError) as error:
@@ -151,15 +148,6 @@ class _SummaryWriter:
                 summary = ""
             self.result.written += bool(summary)
             await asyncio.to_thread(self._store, paper, summary)
-
-    async def _request_summary(self, paper: PaperToSummarize) -> str | Rejection:
-        request = self.client.post(
-            f"{self.settings.summary_url}/chat/completions",
-            chat_request(self.settings.summary_model, paper.title, paper.abstract),
-            self.settings.summary_key,
-        )
-        response = await deadlines.wait_for(request, REQUEST_TIMEOUT.total_seconds(), self.stopping)
-        return summary_in(response.body)
 
     def _store(self, paper: PaperToSummarize, text: str) -> None:
         """Store a summary, or when to ask again.

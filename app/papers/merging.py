@@ -7,9 +7,8 @@ absorbed row keeps its own fields and points to the row that stays, so that an o
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Any
 
-from sqlalchemy import ColumnElement, func, update
+from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, NotFound
@@ -22,16 +21,17 @@ from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> None:
     """Merge two papers. The one with an arXiv id stays, else the one with a DOI, else the older."""
     survivor, absorbed = sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
-    session.add(
-        Merge(
-            survivor_id=id_of(survivor),
-            absorbed_id=id_of(absorbed),
-            reason=reason,
-            before=_snapshot(survivor),
-            at=now,
-        )
-    )
-    write_fields(survivor, fields.combine(read_fields(survivor), read_fields(absorbed)))
+    stored = read_fields(survivor)
+    before = {
+        "values": dict(stored.values),
+        "versions": dict(stored.versions),
+        "author_count": stored.author_count,
+        "published_on": stored.published_on.isoformat() if stored.published_on else None,
+        "withdrawn_at": survivor.withdrawn_at.isoformat() if survivor.withdrawn_at else None,
+    }
+    survivor_id, absorbed_id = id_of(survivor), id_of(absorbed)
+    session.add(Merge(survivor_id=survivor_id, absorbed_id=absorbed_id, reason=reason, before=before, at=now))
+    write_fields(survivor, fields.combine(stored, read_fields(absorbed)))
     survivor.withdrawn_at = survivor.withdrawn_at or absorbed.withdrawn_at
     for day in (absorbed.first_listed_on, absorbed.last_listed_on):
         note_listing(survivor, day)
@@ -39,7 +39,8 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
     absorbed.merged_into_id = survivor.id
     session.flush()
     for table in (Listing, VoteCount):
-        _move(session, table, col(table.paper_id) == absorbed.id, id_of(survivor))
+        of_absorbed = col(table.paper_id) == absorbed.id
+        session.execute(update(table).where(of_absorbed).values(paper_id=survivor.id))
 
 
 def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
@@ -60,9 +61,10 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
     session.flush()
     for table in (Listing, VoteCount):
         originals = col(table.original_paper_id).in_(_with_absorbed(session, id_of(absorbed)))
-        _move(session, table, originals, id_of(absorbed))
-    before = _fields_in(row.before)
-    withdrawn = row.before["withdrawn_at"]
+        session.execute(update(table).where(originals).values(paper_id=absorbed.id))
+    day, withdrawn = row.before["published_on"], row.before["withdrawn_at"]
+    published_on = date.fromisoformat(day) if day else None
+    before = Fields(row.before["values"], row.before["versions"], row.before["author_count"], published_on)
     paper: Paper | None = session.get_one(Paper, row.survivor_id)
     while paper is not None:
         write_fields(paper, _without_absorbed(read_fields(paper), read_fields(absorbed), before))
@@ -121,24 +123,6 @@ def note_listing(paper: Paper, day: date | None) -> None:
             paper.last_listed_on = day
 
 
-def _snapshot(paper: Paper) -> dict[str, Any]:
-    stored = read_fields(paper)
-    published_on = stored.published_on.isoformat() if stored.published_on else None
-    return {
-        "values": dict(stored.values),
-        "versions": dict(stored.versions),
-        "author_count": stored.author_count,
-        "published_on": published_on,
-        "withdrawn_at": paper.withdrawn_at.isoformat() if paper.withdrawn_at else None,
-    }
-
-
-def _fields_in(snapshot: dict[str, Any]) -> Fields:
-    day = snapshot["published_on"]
-    published_on = date.fromisoformat(day) if day else None
-    return Fields(snapshot["values"], snapshot["versions"], snapshot["author_count"], published_on)
-
-
 def _without_absorbed(merged: Fields, absorbed: Fields, before: Fields) -> Fields:
     """Replace the values that came from the absorbed paper by those from before the merge."""
     values, versions = dict(merged.values), dict(merged.versions)
@@ -162,12 +146,6 @@ def _with_absorbed(session: Session, paper_id: int) -> set[int]:
         new = {child for child in children if child is not None} - ids
         ids |= new
     return ids
-
-
-def _move(
-    session: Session, table: type[Listing] | type[VoteCount], rows: ColumnElement[bool], paper_id: int
-) -> None:
-    session.execute(update(table).where(rows).values(paper_id=paper_id))
 
 
 def _update_listing_days(session: Session, paper: Paper) -> None:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -69,7 +70,10 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
         due = source_registry.sources_to_poll(session, now, source_id)
-        groups = [group for group in _groups(context, now, due) if group.claim(session)]
+        # Sources that are polled alone begin when all others have ended.
+        groups = [
+            group for group in _groups(context, now, due) if group.claim(session, begin=not group.alone)
+        ]
         if source_id and not groups:
             due[0].next_poll_at = now  # the holder of the lease ends soon
     if not groups:
@@ -103,16 +107,13 @@ class _LeaseGroup:
         """Take or renew the lease. Return False if another process has it."""
         return locks.acquire(session, self.lease, self.holder, self._moment(), REFRESH_LEASE)
 
-    def claim(self, session: Session) -> bool:
-        """Take the lease. Sources that are polled alone begin when all others have ended."""
-        return self.renew_lease(session) if self.alone else self.begin(session)
-
-    def begin(self, session: Session) -> bool:
-        """Take the lease and postpone the next polls. Commit before the sources are polled."""
+    def claim(self, session: Session, *, begin: bool) -> bool:
+        """Take the lease. To `begin`, postpone the next polls; commit before the sources are polled."""
         if not self.renew_lease(session):
             return False
-        for source in self.sources:
-            source_registry.begin(session.get_one(Source, source.id), self._moment())
+        if begin:
+            for source in self.sources:
+                source_registry.begin(session.get_one(Source, source.id), self._moment())
         return True
 
     def end(self) -> None:
@@ -140,17 +141,13 @@ class _Poll:
 def _groups(context: PollContext, now: datetime, due: Sequence[Source]) -> list[_LeaseGroup]:
     """Group the sources that share a lease. Sources whose last poll never ended are polled alone."""
     holder = live_processes.new_holder()
-    shared: dict[str, list[Source]] = {}
+    grouped: dict[tuple[str, int | None], list[Source]] = {}
     for source in due:
-        if not source_registry.is_unfinished(source):
-            shared.setdefault(source_registry.lease_of(source), []).append(source)
-    together = [
-        _LeaseGroup(context, now, lease, holder, group, alone=False) for lease, group in shared.items()
-    ]
-    unfinished = filter(source_registry.is_unfinished, due)
-    return together + [
-        _LeaseGroup(context, now, source_registry.lease_of(source), holder, [source], alone=True)
-        for source in unfinished
+        alone = source.id if source_registry.is_unfinished(source) else None
+        grouped.setdefault((source_registry.lease_of(source), alone), []).append(source)
+    return [
+        _LeaseGroup(context, now, lease, holder, group, alone=alone is not None)
+        for (lease, alone), group in grouped.items()
     ]
 
 
@@ -178,7 +175,7 @@ def _begin_alone(group: _LeaseGroup) -> bool:
     if group.context.stopping.is_set() or monotonic() - group.started > POLL_DEADLINE.total_seconds():
         return False
     with group.context.db.write() as session:
-        return group.begin(session)
+        return group.claim(session, begin=True)
 
 
 async def _poll_group(group: _LeaseGroup, client: http_client.Client) -> list[_Poll]:
@@ -189,10 +186,19 @@ async def _poll_group(group: _LeaseGroup, client: http_client.Client) -> list[_P
 
 
 async def _poll_source(group: _LeaseGroup, client: http_client.Client, source: Source) -> _Poll:
-    """Poll one source, page by page. Its failure does not stop other sources."""
+    """Poll one source, page by page, until its end, the deadline or the end of the service.
+
+    Its failure does not stop other sources.
+    """
     poll = _Poll(source)
+    deadline = monotonic() + POLL_DEADLINE.total_seconds()
+    stopping = group.context.stopping
     try:
-        await _fetch_pages(group, client, poll)
+        state = source_registry.state_of(source, group.context.settings.backfill_days)
+        pages = sources.fetch(client, state, group.now)
+        while page := await deadlines.wait_for(anext(pages, None), deadline - monotonic(), stopping):
+            poll.summary += await asyncio.to_thread(_store_page, group, source, page)
+            poll.pages += 1
     except Stopping:
         poll.interrupted = True
     except TimeoutError:
@@ -206,20 +212,6 @@ async def _poll_source(group: _LeaseGroup, client: http_client.Client, source: S
     return poll
 
 
-async def _fetch_pages(group: _LeaseGroup, client: http_client.Client, poll: _Poll) -> None:
-    """Fetch and store the pages of a source, until its end, the deadline or the end of the service."""
-    deadline = monotonic() + POLL_DEADLINE.total_seconds()
-    state = source_registry.state_of(poll.source, group.context.settings.backfill_days)
-    pages = sources.fetch(client, state, group.now)
-    while True:
-        seconds_left = deadline - monotonic()
-        page = await deadlines.wait_for(anext(pages, None), seconds_left, group.context.stopping)
-        if page is None:
-            return
-        poll.summary += await asyncio.to_thread(_store_page, group, poll.source, page)
-        poll.pages += 1
-
-
 def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> IngestSummary:
     """Store the records of one page. Its last transaction also records the source's progress."""
 
@@ -228,15 +220,12 @@ def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> Ingest
             raise SourceError("Another process has taken over the polling of this source.")
         return session.get_one(Source, source.id)
 
-    def record_progress(row: Source) -> None:
-        source_registry.record_progress(row, page)
-
     return ingest.store_in_batches(
         group.context.db,
         page.parsed,
         group.now,
         load_source,
-        record_progress,
+        partial(source_registry.record_progress, page=page),
         polled=True,
         origin=source.name,
     )
@@ -277,7 +266,10 @@ def read_files(
             files += 1
             try:
                 file = sources.parse_file(path.name, path.read_bytes(), now.date(), kind=kind, day=day)
-                summary += _store_file(context, path, file, now, titles)
+                source_of = partial(source_registry.source_for_files, kind=file.kind, now=now)
+                summary += ingest.store_in_batches(
+                    context.db, file.parsed, now, source_of, titles=titles, origin=str(path)
+                )
             except (SourceError, OSError) as fault:
                 unreadable.append(str(path))
                 rejection = Rejection(UNREADABLE, None, str(fault), str(path))
@@ -285,16 +277,3 @@ def read_files(
         run.add({"files": files} | summary.counts())
         run.reject(summary.rejections)
     return FileImportResult(files, summary, tuple(unreadable))
-
-
-def _store_file(
-    context: PollContext,
-    path: Path,
-    file: sources.ParsedFile,
-    now: datetime,
-    titles: duplicate_candidates.TitleCache,
-) -> IngestSummary:
-    def source_of(session: Session) -> Source:
-        return source_registry.source_for_files(session, file.kind, now)
-
-    return ingest.store_in_batches(context.db, file.parsed, now, source_of, titles=titles, origin=str(path))

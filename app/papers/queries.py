@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, NamedTuple
@@ -82,11 +82,7 @@ def in_given_order(session: Session, ids: Sequence[int]) -> list[PaperView]:
 def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
     """Return the current row of each paper by the given id. Ids that do not exist are left out."""
     canonical = canonical_ids(session, ids)
-    rows = {
-        row.id: row
-        for part in _slices(sorted(set(canonical.values())))
-        for row in session.exec(select(Paper).where(col(Paper.id).in_(part)))
-    }
+    rows = {row.id: row for row in _rows(session, select(Paper), Paper.id, sorted({*canonical.values()}))}
     return {paper_id: rows[canonical_id] for paper_id, canonical_id in canonical.items()}
 
 
@@ -95,20 +91,16 @@ def canonical_ids(session: Session, ids: Collection[int]) -> dict[int, int]:
     merged_into: dict[int, int | None] = {}
     unread = set(ids)
     while unread:
-        rows = [
-            row
-            for part in _slices(sorted(unread))
-            for row in session.exec(select(Paper.id, Paper.merged_into_id).where(col(Paper.id).in_(part)))
-        ]
-        merged_into.update({paper_id: target for paper_id, target in rows if paper_id is not None})
-        unread = {target for _, target in rows if target is not None} - merged_into.keys()
-    return {paper_id: _follow(merged_into, paper_id) for paper_id in ids if paper_id in merged_into}
-
-
-def _follow(merged_into: dict[int, int | None], paper_id: int) -> int:
-    while (target := merged_into[paper_id]) is not None:
-        paper_id = target
-    return paper_id
+        targets = dict(_rows(session, select(Paper.id, Paper.merged_into_id), Paper.id, sorted(unread)))
+        merged_into |= targets
+        unread = {target for target in targets.values() if target is not None} - merged_into.keys()
+    canonical = {}
+    for paper_id in ids:
+        if paper_id in merged_into:
+            canonical[paper_id] = paper_id
+            while (target := merged_into[canonical[paper_id]]) is not None:
+                canonical[paper_id] = target
+    return canonical
 
 
 def earliest_unmerge(session: Session, ids: Collection[int]) -> datetime | None:
@@ -200,11 +192,7 @@ def search(
 
 def filter_ids(session: Session, only: PaperFilter, ids: Sequence[int]) -> list[int]:
     """Return the ids of the papers that pass a filter, in the given order."""
-    passing = {
-        paper_id
-        for part in _slices(ids)
-        for paper_id in session.exec(select(Paper.id).where(*_conditions(only), col(Paper.id).in_(part)))
-    }
+    passing = {*_rows(session, select(Paper.id).where(*_conditions(only)), Paper.id, ids)}
     return [paper_id for paper_id in ids if paper_id in passing]
 
 
@@ -291,10 +279,22 @@ def source_names(session: Session) -> list[str]:
 
 def _views(session: Session, papers: Sequence[Paper]) -> list[PaperView]:
     ids = [paper.id for paper in papers if paper.id is not None]
-    votes = _votes(session, ids)
-    listings = _listings(session, ids)
+    votes: dict[int, list[VoteRow]] = defaultdict(list)
+    # Plain rows: creating an ORM object for each would take most of the time.
+    columns = select(*(getattr(VoteCount, name) for name in VoteRow._fields))
+    by_time = columns.order_by(col(VoteCount.at), col(VoteCount.id))
+    for row in _rows(session, by_time, VoteCount.paper_id, ids):
+        votes[row.paper_id].append(VoteRow(*row))
+    listings: dict[int, set[tuple[date, str]]] = defaultdict(set)
+    names = dict(session.exec(select(Source.id, Source.name)).all())
+    listed = select(col(Listing.paper_id), col(Listing.listed_on), col(Listing.source_id))
+    for paper_id, day, source_id in _rows(session, listed, Listing.paper_id, ids):
+        listings[paper_id].add((day, names[source_id]))
     without_tldr = [paper.id for paper in papers if paper.id is not None and not paper.tldr]
-    generated = _generated_summaries(session, without_tldr)
+    with_text = select(GeneratedSummary).where(GeneratedSummary.text != "")
+    generated = {
+        row.paper_id: row for row in _rows(session, with_text, GeneratedSummary.paper_id, without_tldr)
+    }
     return [
         _view(paper, votes[paper.id or 0], listings[paper.id or 0], generated.get(paper.id or 0))
         for paper in papers
@@ -309,6 +309,9 @@ def _view(
 ) -> PaperView:
     points = tuple(series(votes))
     days, sources = {day for day, _ in listings}, {name for _, name in listings}
+    url, pdf_url = paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else ""), paper.pdf_url
+    if paper.arxiv_id:  # so that no source decides where the links lead
+        url, pdf_url = f"{ARXIV}/abs/{paper.arxiv_id}", f"{ARXIV}/pdf/{paper.arxiv_id}"
     return PaperView(
         id=paper.id or 0,
         title=paper.title,
@@ -320,8 +323,8 @@ def _view(
         tldr=generated.text if generated else paper.tldr,
         tldr_by=generated.model if generated else "",
         arxiv_id=paper.arxiv_id or "",
-        url=_page_url(paper),
-        pdf_url=f"{ARXIV}/pdf/{paper.arxiv_id}" if paper.arxiv_id else paper.pdf_url,
+        url=url,
+        pdf_url=pdf_url,
         code_url=paper.code_url,
         project_url=paper.project_url,
         published_on=paper.published_on,
@@ -354,13 +357,6 @@ def as_of(paper: PaperView, at: datetime) -> PaperView:
     )
 
 
-def _page_url(paper: Paper) -> str:
-    """Return the URL of a paper's page, built from its arXiv id if it has one, so that no source decides."""
-    if paper.arxiv_id:
-        return f"{ARXIV}/abs/{paper.arxiv_id}"
-    return paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else "")
-
-
 def series(votes: Sequence[VoteRow]) -> list[VoteSample]:
     """Return the sum of the votes of all sources at each moment, from rows ordered by time."""
     latest: dict[int, int] = {}  # by source
@@ -375,40 +371,7 @@ def series(votes: Sequence[VoteRow]) -> list[VoteSample]:
     return points
 
 
-def _votes(session: Session, ids: Sequence[int]) -> dict[int, list[VoteRow]]:
-    votes: dict[int, list[VoteRow]] = defaultdict(list)
-    for part in _slices(ids):
-        # Plain rows: creating an ORM object for each would take most of the time.
-        rows = select(*(getattr(VoteCount, name) for name in VoteRow._fields))
-        of_part = rows.where(col(VoteCount.paper_id).in_(part)).order_by(col(VoteCount.at), col(VoteCount.id))
-        for row in session.execute(of_part):
-            votes[row.paper_id].append(VoteRow(*row))
-    return votes
-
-
-def _listings(session: Session, ids: Sequence[int]) -> dict[int, set[tuple[date, str]]]:
-    """Return the days on which papers were listed, with the names of the sources."""
-    listings: dict[int, set[tuple[date, str]]] = defaultdict(set)
-    names = dict(session.exec(select(Source.id, Source.name)).all())
-    for part in _slices(ids):
-        rows = select(col(Listing.paper_id), col(Listing.listed_on), col(Listing.source_id))
-        for paper_id, day, source_id in session.exec(rows.where(col(Listing.paper_id).in_(part))):
-            listings[paper_id].add((day, names[source_id]))
-    return listings
-
-
-def _generated_summaries(session: Session, ids: Sequence[int]) -> dict[int, GeneratedSummary]:
-    """Return the summaries that a language model wrote of these papers, by paper."""
-    return {
-        row.paper_id: row
-        for part in _slices(ids)
-        for row in session.exec(
-            select(GeneratedSummary).where(
-                col(GeneratedSummary.paper_id).in_(part), GeneratedSummary.text != ""
-            )
-        )
-    }
-
-
-def _slices(ids: Sequence[int]) -> Iterable[Sequence[int]]:
-    return (ids[start : start + IDS_PER_STATEMENT] for start in range(0, len(ids), IDS_PER_STATEMENT))
+def _rows(session: Session, statement: Any, column: Any, ids: Sequence[int]) -> Iterator[Any]:
+    """Yield the rows of a statement in which a column is one of `ids`, or their values if it selects one."""
+    for start in range(0, len(ids), IDS_PER_STATEMENT):
+        yield from session.exec(statement.where(col(column).in_(ids[start : start + IDS_PER_STATEMENT])))

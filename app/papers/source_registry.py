@@ -62,8 +62,10 @@ def get_by_name(session: Session, name: str) -> Source:
 
 def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> Source:
     """Add a source, due at once. Raises InvalidInput or Conflict."""
-    if kind is SourceKind.HUGGINGFACE:
-        _refuse_another(session, kind)
+    if kind is SourceKind.HUGGINGFACE:  # with two sources its votes would count twice
+        existing = session.exec(select(Source).where(Source.kind == kind)).first()
+        if existing is not None:
+            raise Conflict(f"“{existing.name}” is this source already: pause it, resume it or rename it")
     source = Source(name="", kind=kind, config=_checked(kind, config), next_poll_at=now, created_at=now)
     _rename(session, source, name)
     session.add(source)
@@ -125,16 +127,11 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
 
 def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
     """Return the sources to poll: the due ones, or the given one. Raises Conflict if it cannot be polled."""
-    if source_id is None:
-        return due_sources(session, now)
-    source = get(session, source_id)
-    if source.kind not in sources.POLLED:
-        raise Conflict(f"“{source.name}” is read from files, not polled")
-    return [source]
-
-
-def due_sources(session: Session, now: datetime) -> Sequence[Source]:
-    """Return the sources whose next poll is due."""
+    if source_id is not None:
+        source = get(session, source_id)
+        if source.kind not in sources.POLLED:
+            raise Conflict(f"“{source.name}” is read from files, not polled")
+        return [source]
     due = select(Source).where(
         col(Source.paused).is_(False),
         col(Source.kind).in_(sources.POLLED),
@@ -145,14 +142,8 @@ def due_sources(session: Session, now: datetime) -> Sequence[Source]:
 
 def state_of(source: Source, backfill_days: int) -> SourceState:
     """Return the state that `sources.fetch` needs."""
-    return SourceState(
-        source.kind,
-        backfill_days,
-        source.config,
-        source.etag,
-        source.last_modified,
-        source.watermark,
-    )
+    progress = (source.etag, source.last_modified, source.watermark)
+    return SourceState(source.kind, backfill_days, source.config, *progress)
 
 
 def lease_of(source: Source) -> str:
@@ -213,13 +204,6 @@ def record_failure(
             other.next_poll_at = retry_at
 
 
-def _refuse_another(session: Session, kind: SourceKind) -> None:
-    """Raise Conflict if there is a source of this kind. With two sources its votes would count twice."""
-    existing = session.exec(select(Source).where(Source.kind == kind)).first()
-    if existing is not None:
-        raise Conflict(f"“{existing.name}” is this source already: pause it, resume it or rename it")
-
-
 def _rename(session: Session, source: Source, name: str) -> None:
     name = name.strip()
     if not 0 < len(name) <= MAX_NAME or not name.isprintable():
@@ -234,22 +218,21 @@ def _checked(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration as it is stored. Raises InvalidInput with what the kind needs."""
     if kind not in sources.POLLED:
         raise InvalidInput(f"a source of the kind “{kind}” is read from files, not polled", field="kind")
+    if kind is SourceKind.FEED and "allow_private" in config:
+        raise InvalidInput(
+            "allow_private is not part of a source: the setting PAPERBOY_ALLOW_PRIVATE_SOURCES names the "
+            "private hosts and networks that feeds may be fetched from",
+            field="config",
+        )
+    checked: dict[str, Any] = {}
     if kind is SourceKind.FEED:
-        if "allow_private" in config:
-            raise InvalidInput(
-                "allow_private is not part of a source: the setting PAPERBOY_ALLOW_PRIVATE_SOURCES names the "
-                "private hosts and networks that feeds may be fetched from",
-                field="config",
-            )
-        return _without_unknown_keys(config, {"url": _web_address(config.get("url"))})
-    if kind is SourceKind.HUGGINGFACE:
-        return _without_unknown_keys(config, {})
-    if kind is SourceKind.ARXIV and config.get("query"):
-        return _without_unknown_keys(config, {"query": _query(config["query"])})
-    return _without_unknown_keys(config, {"categories": _categories(config.get("categories"))})
-
-
-def _without_unknown_keys(config: Mapping[str, Any], checked: dict[str, Any]) -> dict[str, Any]:
+        checked["url"] = _web_address(config.get("url"))
+    elif kind is SourceKind.ARXIV and config.get("query"):
+        checked["query"] = " ".join(str(config["query"]).split())
+        if len(checked["query"]) > 500 or not checked["query"].isprintable():
+            raise InvalidInput("an arXiv query has at most 500 characters, all printable", field="config")
+    elif kind in OF_ARXIV:
+        checked["categories"] = _categories(config.get("categories"))
     if unknown := sorted(set(config) - set(checked)):
         allowed = ", ".join(sorted(checked)) or "nothing"
         raise InvalidInput(
@@ -270,13 +253,6 @@ def _web_address(value: object) -> str:
             "a feed needs its address: {“url”: “https://…”}, without a user name or password in it",
             field="config",
         )
-    return text
-
-
-def _query(value: object) -> str:
-    text = " ".join(str(value).split())
-    if len(text) > 500 or not text.isprintable():
-        raise InvalidInput("an arXiv query has at most 500 characters, all printable", field="config")
     return text
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from app.storage.models import VoteCount
 
-Figures = tuple[int, int, int]  # upvotes, comments, stars
+Figures = tuple[int, ...]  # upvotes, comments, stars
 
 
 class Change(NamedTuple):
@@ -28,7 +28,7 @@ def observe(
     """
     earlier = [row for row in series if row.at <= at]
     last = _figures(earlier[-1]) if earlier else None
-    largest = _largest(figures, last or (0, 0, 0))
+    largest = tuple(map(max, figures, last or (0, 0, 0)))
     if largest == last:
         return Change(changed=False)
     added: tuple[VoteCount, ...] = ()
@@ -37,20 +37,15 @@ def observe(
     else:
         added = (new_row(at=at, upvotes=largest[0], comments=largest[1], stars=largest[2]),)
         series.insert(len(earlier), added[0])
-    return Change(True, added, _raise_later(series, at, largest))
-
-
-def _raise_later(series: list[VoteCount], at: datetime, largest: Figures) -> tuple[VoteCount, ...]:
-    """Raise the figures of later rows. Remove and return the rows that have become redundant."""
-    removed = []
+    removed = []  # later rows that have become redundant
     for row in [row for row in series if row.at > at]:
-        raised = _largest(_figures(row), largest)
+        raised = tuple(map(max, _figures(row), largest))
         if raised == largest:
             series.remove(row)
             removed.append(row)
         _set_figures(row, raised)
         largest = raised
-    return tuple(removed)
+    return Change(True, added, tuple(removed))
 
 
 def _figures(row: VoteCount) -> Figures:
@@ -59,7 +54,3 @@ def _figures(row: VoteCount) -> Figures:
 
 def _set_figures(row: VoteCount, figures: Figures) -> None:
     row.upvotes, row.comments, row.stars = figures
-
-
-def _largest(a: Figures, b: Figures) -> Figures:
-    return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2])

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
 
 from app.errors import InvalidInput
 from app.papers.bibliography import bibtex, csl_json, csv_table, ris
-from app.papers.bibliography.entry import Item
 from app.types import PaperRecord, ParseResult, Rejection
 
 MOST_PAPERS = 200
@@ -46,58 +44,49 @@ def parse(text: str) -> ParseResult:
 
 
 def parse_file(data: bytes) -> ParseResult:
-    """Return the papers in a file. Raises InvalidInput if it is too long or not a text."""
+    """Return the papers in a file: UTF-16 with a byte order mark, UTF-8, or else Windows-1252.
+
+    Raises InvalidInput if it is too long or not a text.
+    """
     if len(data) > MOST_FILE_BYTES:
         raise InvalidInput(
             f"This file is larger than {MOST_FILE_BYTES // 1000} kB: please export fewer papers at once, "
             "a collection for example.",
             "file",
         )
-    return _parse_text(_decode(data))
-
-
-def _decode(data: bytes) -> str:
-    """Decode UTF-16 with a byte order mark, UTF-8, or else Windows-1252."""
     if data.startswith(_UTF16):
-        return data.decode("utf-16", "replace")
+        return _parse_text(data.decode("utf-16", "replace"))
     if b"\0" in data or data.startswith(b"%PDF"):
         raise InvalidInput("This is not a text file: please choose BibTeX, RIS, CSL JSON or CSV.", "file")
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return data.decode("cp1252", "replace")
+        text = data.decode("cp1252", "replace")
+    return _parse_text(text)
 
 
 def _parse_text(text: str) -> ParseResult:
-    records: list[PaperRecord] = []
-    rejections: list[Rejection] = []
-    for item in _items(text.removeprefix("\ufeff")):
-        if reason := _limit_reached(item, len(records), len(rejections)):
-            rejections.insert(0, Rejection(reason))  # first, because only the first rejections are shown
-            break
-        if isinstance(item, Rejection):
-            rejections.append(item)
-        else:
-            records.append(item)
-    return ParseResult(len(records) + len(rejections), tuple(records), tuple(rejections))
-
-
-def _limit_reached(item: Item, records: int, rejections: int) -> str:
-    """Return the limit because of which reading stops before this item, or ""."""
-    if isinstance(item, Rejection):
-        full = rejections >= MOST_REJECTIONS
-        return f"after {MOST_REJECTIONS} that were not understood, the rest was not read" if full else ""
-    full = records >= MOST_PAPERS
-    return f"only {MOST_PAPERS} papers are read at once: the rest is left out" if full else ""
-
-
-def _items(text: str) -> Iterator[Item]:
-    """Return the records and rejections of a text in order, read as the first format that it may be."""
+    """Parse a text as the first format that it may be."""
+    text = text.removeprefix("\ufeff")
     if _MARKUP.match(text):
         reason = "XML, RDF or a web page: please export BibTeX, RIS or CSL JSON instead"
-        return iter([Rejection(reason)])
-    if csl_json.looks_like(text):
-        return csl_json.parse(text)
-    if ris.looks_like(text):
-        return ris.parse(text)
-    return csv_table.parse(text) if csv_table.looks_like(text) else bibtex.parse(text)
+        return ParseResult(1, (), (Rejection(reason),))
+    formats = (csl_json, ris, csv_table)
+    parse_items = next((format_.parse for format_ in formats if format_.looks_like(text)), bibtex.parse)
+    records: list[PaperRecord] = []
+    rejections: list[Rejection] = []
+    limit = ""
+    for item in parse_items(text):
+        if isinstance(item, PaperRecord):
+            if len(records) == MOST_PAPERS:
+                limit = f"only {MOST_PAPERS} papers are read at once: the rest is left out"
+                break
+            records.append(item)
+        else:
+            if len(rejections) == MOST_REJECTIONS:
+                limit = f"after {MOST_REJECTIONS} that were not understood, the rest was not read"
+                break
+            rejections.append(item)
+    if limit:
+        rejections.insert(0, Rejection(limit))  # first, because only the first rejections are shown
+    return ParseResult(len(records) + len(rejections), tuple(records), tuple(rejections))

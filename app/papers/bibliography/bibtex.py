@@ -13,7 +13,7 @@ from bibtexparser.splitter import Splitter
 from app.papers.bibliography import entry, plain_lines
 from app.papers.bibliography.entry import SHOWN_CHARS, Item
 from app.text import sanitize
-from app.types import PaperRecord, Rejection
+from app.types import Rejection
 
 MACRO_CHARS = 300
 MOST_STRINGS = 1_000  # parts of a text that are searched for macros
@@ -26,6 +26,7 @@ _STRING = re.compile(r"@string[ \t]*[{(]", re.IGNORECASE)
 _UNBRACED = str.maketrans({"{": None, "}": None, "~": " "})
 # Zotero writes these signs as macros, which would be dropped.
 _SIGNS = (("{\\textless}", "<"), ("{\\textgreater}", ">"))
+# Links, Google Scholar's journal, DBLP's volume `abs/…`. Zotero's note may have an id, too.
 _ID_FIELDS = ("url", "journal", "journaltitle", "volume", "number", "howpublished")
 _EPRINT_KIND_FIELDS = ("eprinttype", "archiveprefix")
 _FIELDS = {
@@ -37,7 +38,13 @@ _NAME_PART = re.compile(r"(?:^|,)\s*(given|prefix|family|suffix)\s*=\s*([^,=]*)"
 
 def parse(text: str) -> Iterator[Item]:
     """Yield the records and rejections of a text in order. Stop iterating to stop parsing."""
-    strings = _strings(text)
+    strings: dict[str, str] = {}  # the values of macros by name
+    definitions = (piece for _, piece in _pieces(text) if _STRING.search(piece))
+    for piece in itertools.islice(definitions, MOST_STRINGS):
+        for block in _blocks(piece) or ():
+            if isinstance(block, String):
+                # Truncated: otherwise a small text could expand to any size.
+                strings.setdefault(block.key.lower(), block.value[:MACRO_CHARS])
     for row, piece in _pieces(text):
         if _BLOCK.search(piece):
             yield from _parse_piece(piece, row, strings)
@@ -68,18 +75,6 @@ def _split(text: str, before: re.Pattern[str]) -> Iterator[str]:
     yield text[end:]
 
 
-def _strings(text: str) -> dict[str, str]:
-    """Return the values of the first MOST_STRINGS macros that a text defines, by name."""
-    definitions = (piece for _, piece in _pieces(text) if _STRING.search(piece))
-    strings: dict[str, str] = {}
-    for piece in itertools.islice(definitions, MOST_STRINGS):
-        for block in _blocks(piece) or ():
-            if isinstance(block, String):
-                # Truncated: otherwise a small text could expand to any size.
-                strings.setdefault(block.key.lower(), block.value[:MACRO_CHARS])
-    return strings
-
-
 def _blocks(piece: str) -> list[Block] | None:
     try:
         return list(Splitter(piece).split().blocks)
@@ -94,69 +89,51 @@ def _parse_piece(piece: str, first: int, strings: Mapping[str, str]) -> Iterator
         return
     for block in blocks:
         row = first + (block.start_line or 0)
+        # Duplicate keys and fields are accepted: the failed block has the entry.
+        content = block.ignore_error_block if isinstance(block, ParsingFailedBlock) else block
         if isinstance(block, ImplicitComment):
             yield from plain_lines.parse(block.comment.splitlines(), row)
-        elif parsed := _entry(block):
-            yield _item(parsed, strings, row)
-        elif isinstance(block, ParsingFailedBlock) and block.ignore_error_block is None:
+        elif isinstance(content, Entry):
+            yield _item(content, strings, row)
+        elif content is None:
             reason = "a BibTeX entry that lacks a brace, quotation mark or comma"
             yield Rejection(reason, row, sanitize.one_line(block.raw, SHOWN_CHARS))
 
 
-def _entry(block: Block) -> Entry | None:
-    """Return the entry in a block, or None. Duplicate keys and fields are accepted."""
-    content = block.ignore_error_block if isinstance(block, ParsingFailedBlock) else block
-    return content if isinstance(content, Entry) else None
-
-
 def _item(parsed: Entry, strings: Mapping[str, str], row: int) -> Item:
-    used = [field for field in parsed.fields if field.key.lower() in _FIELDS]
-    fields = {field.key.lower(): _value(field.value, strings) for field in reversed(used)}
-    arxiv_id, doi = entry.find_ids(fields.get("doi", ""), _id_texts(fields))
-    titles = (fields.get("title"), fields.get("subtitle"))
-    record = PaperRecord(
-        title=_prose(": ".join(filter(None, titles)), sanitize.TITLE_CHARS),
-        arxiv_id=arxiv_id,
-        doi=doi,
+    fields: dict[str, str] = {}
+    for field in parsed.fields:
+        if (name := field.key.lower()) in _FIELDS:
+            value = strings.get(field.value.lower(), field.value)
+            unquoted = value[1:-1] if value[:1] + value[-1:] in ("{}", '""') else value
+            fields.setdefault(name, unquoted)
+    texts = {name: value.translate(_UNBRACED).strip() for name, value in fields.items()}
+    kind = next((texts[name] for name in _EPRINT_KIND_FIELDS if name in texts), "arxiv")
+    eprint = texts.get("eprint", "").partition(" ")[0] if kind.lower() == "arxiv" else ""
+    others = (texts.get(name, "").removeprefix("abs/") for name in _ID_FIELDS)
+    authors = []  # given name first; unlike in `entry.names`, "Jr." precedes it, and braces hide commas
+    listed = split_multiple_persons_names(" ".join(fields.get("author", "").split()))
+    for person in listed[: entry.AUTHORS_READ]:
+        name = person[: sanitize.NAME_CHARS]
+        if parts := dict(_NAME_PART.findall(name)):
+            name = " ".join(filter(None, map(parts.get, ("given", "prefix", "family", "suffix"))))
+        else:
+            name = parse_single_name_into_parts(name, strict=False).merge_first_name_first
+        authors.append(_prose(name, sanitize.NAME_CHARS))
+    titles = filter(None, (fields.get("title"), fields.get("subtitle")))
+    return entry.to_item(
+        "a BibTeX entry",
+        row,
+        parsed.key,
+        title=_prose(": ".join(titles), sanitize.TITLE_CHARS),
         abstract=_prose(fields.get("abstract", ""), entry.ABSTRACT_CHARS),
-        authors=_authors(fields.get("author", "")),
+        authors=tuple(name for name in authors if name and name.lower() != "others"),
+        doi=fields.get("doi", ""),
+        id_texts=[eprint, *others, entry.arxiv_note(texts.get("note", ""))],
     )
-    return entry.checked_item(entry.EntryLocation("a BibTeX entry", row, parsed.key), record)
-
-
-def _value(raw: str, strings: Mapping[str, str]) -> str:
-    value = strings.get(raw.lower(), raw)
-    return value[1:-1] if value[:1] + value[-1:] in ("{}", '""') else value
 
 
 def _prose(value: str, limit: int) -> str:
     for macro, sign in _SIGNS:
         value = value.replace(macro, sign)
     return entry.prose(value, limit).translate(_UNBRACED).strip()
-
-
-def _id_texts(fields: Mapping[str, str]) -> list[str]:
-    """Return the texts that may be ids, the likeliest first.
-
-    These are the eprint, a link, Google Scholar's journal, DBLP's volume `abs/…` and Zotero's note.
-    """
-    values = {name: value.translate(_UNBRACED).strip() for name, value in fields.items()}
-    kind = next((values[name] for name in _EPRINT_KIND_FIELDS if name in values), "arxiv")
-    eprint = values.get("eprint", "").partition(" ")[0] if kind.lower() == "arxiv" else ""
-    others = (values.get(name, "").removeprefix("abs/") for name in _ID_FIELDS)
-    return [eprint, *others, entry.arxiv_note(values.get("note", ""))]
-
-
-def _authors(value: str) -> tuple[str, ...]:
-    """Return names with the given name first: “Knuth, Donald E.” becomes Donald E. Knuth."""
-    names = split_multiple_persons_names(" ".join(value.split()))[: entry.AUTHORS_READ]
-    authors = (_prose(_given_name_first(name[: sanitize.NAME_CHARS]), sanitize.NAME_CHARS) for name in names)
-    return tuple(name for name in authors if name and name.lower() != "others")
-
-
-def _given_name_first(name: str) -> str:
-    """Reorder a name. Unlike in `entry.names`, "Jr." comes before the given name, and braces hide commas."""
-    parts = dict(_NAME_PART.findall(name))
-    if parts:
-        return " ".join(filter(None, map(parts.get, ("given", "prefix", "family", "suffix"))))
-    return str(parse_single_name_into_parts(name, strict=False).merge_first_name_first)

@@ -11,7 +11,7 @@ from app.papers.bibliography import entry
 from app.papers.bibliography.entry import Item
 from app.papers.sources import json_rows
 from app.text import sanitize
-from app.types import PaperRecord, Rejection
+from app.types import Rejection
 
 _BEGINS = re.compile(r'\s*(?:\[\s*)?\{\s*"')
 _ID_FIELDS = ("URL", "number", "archive_location", "container-title")
@@ -30,37 +30,28 @@ def parse(text: str) -> Iterator[Item]:
     except UnreadableAnswer:
         yield Rejection("JSON that cannot be read")
         return
-    for number, row in rows:
-        yield _item(row if isinstance(row, dict) else {}, number)
+    for number, value in rows:
+        row = value if isinstance(value, dict) else {}
+        listed = row.get("author")
+        people = [person for person in listed if isinstance(person, dict)] if isinstance(listed, list) else []
+        names = (
+            _text(person, "literal") or " ".join(filter(None, (_text(person, part) for part in _NAME_PARTS)))
+            for person in people[: entry.AUTHORS_READ]
+        )
+        yield entry.to_item(
+            "a CSL JSON entry",
+            None,
+            _text(row, "id") or f"number {number}",
+            title=entry.prose(row.get("title"), sanitize.TITLE_CHARS),
+            abstract=entry.prose(row.get("abstract"), entry.ABSTRACT_CHARS),
+            authors=tuple(filter(None, map(sanitize.one_line, names))),
+            doi=_text(row, "DOI"),
+            id_texts=[*(_text(row, name) for name in _ID_FIELDS), entry.arxiv_note(_text(row, "note"))],
+        )
     for rejection in broken:
         yield Rejection("JSON that is broken or ends too early", None, rejection.detail)
-
-
-def _item(row: Mapping[str, Any], number: int) -> Item:
-    arxiv_id, doi = entry.find_ids(
-        _text(row, "DOI"), [*(_text(row, name) for name in _ID_FIELDS), entry.arxiv_note(_text(row, "note"))]
-    )
-    record = PaperRecord(
-        title=entry.prose(row.get("title"), sanitize.TITLE_CHARS),
-        arxiv_id=arxiv_id,
-        doi=doi,
-        abstract=entry.prose(row.get("abstract"), entry.ABSTRACT_CHARS),
-        authors=_authors(row.get("author")),
-    )
-    return entry.checked_item(
-        entry.EntryLocation("a CSL JSON entry", None, _text(row, "id") or f"number {number}"), record
-    )
 
 
 def _text(row: Mapping[str, Any], name: str) -> str:
     value = row.get(name)
     return value if isinstance(value, str) else ""
-
-
-def _authors(value: object) -> tuple[str, ...]:
-    people = [person for person in value if isinstance(person, dict)] if isinstance(value, list) else []
-    names = (
-        _text(person, "literal") or " ".join(filter(None, (_text(person, part) for part in _NAME_PARTS)))
-        for person in people[: entry.AUTHORS_READ]
-    )
-    return tuple(filter(None, map(sanitize.one_line, names)))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from app.papers.bibliography import entry
 from app.papers.bibliography.entry import Item
 from app.text import sanitize
-from app.types import PaperRecord, Rejection
+from app.types import Rejection
 
 _OTHER_COLUMNS = {"doi", "url", "author", "authors", "abstract note", "abstract"}
 
 
 def looks_like(text: str) -> bool:
     """Return whether the first line has the column names of a table of papers."""
-    columns = _columns(text)
+    header = text[:2_000].partition("\n")[0]
+    try:
+        columns = _column_names(next(csv.reader([header]), []))
+    except csv.Error:
+        return False
     return "title" in columns and bool(_OTHER_COLUMNS & {*columns})
 
 
@@ -26,32 +30,24 @@ def parse(text: str) -> Iterator[Item]:
         columns, first = _column_names(next(lines)), lines.line_num + 1
         for line in lines:
             if any(line):
-                yield _item(dict(zip(columns, line, strict=False)), first)
+                row = dict(zip(columns, line, strict=False))
+                texts = (row.get("url", ""), row.get("number", ""), row.get("archive location", ""))
+                yield entry.to_item(
+                    "a row of the table",
+                    first,
+                    row.get("key", ""),
+                    title=entry.prose(row.get("title"), sanitize.TITLE_CHARS),
+                    abstract=entry.prose(
+                        row.get("abstract note") or row.get("abstract"), entry.ABSTRACT_CHARS
+                    ),
+                    authors=entry.names((row.get("author") or row.get("authors") or "").split(";")),
+                    doi=row.get("doi", ""),
+                    id_texts=[*texts, entry.arxiv_note(row.get("extra", ""))],
+                )
             first = lines.line_num + 1
     except csv.Error:
         yield Rejection("a table that is broken from here on", first)
 
 
-def _columns(text: str) -> list[str]:
-    header = text[:2_000].partition("\n")[0]
-    try:
-        return _column_names(next(csv.reader([header]), []))
-    except csv.Error:
-        return []
-
-
 def _column_names(header: Iterable[str]) -> list[str]:
     return [name.strip().lower() for name in header]
-
-
-def _item(row: Mapping[str, str], first: int) -> Item:
-    texts = (row.get("url", ""), row.get("number", ""), row.get("archive location", ""))
-    arxiv_id, doi = entry.find_ids(row.get("doi", ""), [*texts, entry.arxiv_note(row.get("extra", ""))])
-    record = PaperRecord(
-        title=entry.prose(row.get("title"), sanitize.TITLE_CHARS),
-        arxiv_id=arxiv_id,
-        doi=doi,
-        abstract=entry.prose(row.get("abstract note") or row.get("abstract"), entry.ABSTRACT_CHARS),
-        authors=entry.names((row.get("author") or row.get("authors") or "").split(";")),
-    )
-    return entry.checked_item(entry.EntryLocation("a row of the table", first, row.get("key", "")), record)

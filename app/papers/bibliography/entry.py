@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from app.text import characters, sanitize
 from app.types import PaperRecord, Rejection
@@ -21,21 +20,29 @@ _BLOCK = re.compile(r"</?(?:p|jats:[a-z-]{1,20})(?:\s[^<>]{0,80})?>", re.IGNOREC
 Item = PaperRecord | Rejection
 
 
-@dataclass(frozen=True, slots=True)
-class EntryLocation:
-    """The location of an entry, for messages."""
+def to_item(
+    kind: str,
+    row: int | None,
+    name: str,
+    *,
+    title: str,
+    abstract: str,
+    authors: tuple[str, ...],
+    doi: str,
+    id_texts: Iterable[str],
+) -> Item:
+    """Return the record of an entry, or a rejection if it has no title, arXiv id or DOI.
 
-    kind: str
-    row: int | None = None
-    name: str = ""
-
-
-def checked_item(location: EntryLocation, record: PaperRecord) -> Item:
-    """Return the record if it has a title, an arXiv id or a DOI, or else a rejection."""
-    if record.title or record.arxiv_id or record.doi:
-        return record
-    reason = f"{location.kind} without title, DOI or arXiv id"
-    return Rejection(reason, location.row, sanitize.one_line(location.name, SHOWN_CHARS))
+    `id_texts` are the fields besides `doi` in which exporters put ids, the likeliest first. `kind`, `row` and
+    `name` are for messages.
+    """
+    texts = [text for text in id_texts if text]
+    doi = sanitize.doi(doi.replace("\\", "")) or next(filter(None, map(sanitize.doi, texts)), "")
+    of_arxiv = sanitize.arxiv_id_of_doi(doi) or next(filter(None, map(arxiv_id, texts)), "")
+    if not (title or of_arxiv or doi):
+        reason = f"{kind} without title, DOI or arXiv id"
+        return Rejection(reason, row, sanitize.one_line(name, SHOWN_CHARS))
+    return PaperRecord(title=title, arxiv_id=of_arxiv, doi=doi, abstract=abstract, authors=authors)
 
 
 def prose(value: object, limit: int) -> str:
@@ -49,26 +56,11 @@ def prose(value: object, limit: int) -> str:
 
 def names(values: Iterable[str]) -> tuple[str, ...]:
     """Return names with the given name first: “Knuth, Donald E.” becomes Donald E. Knuth."""
-    authors = (
-        sanitize.one_line(_given_name_first(value[: sanitize.NAME_CHARS]))
-        for value in [*values][:AUTHORS_READ]
-    )
-    return tuple(name for name in authors if name)
-
-
-def _given_name_first(name: str) -> str:
-    last, *given = (part.strip() for part in name.split(","))
-    return " ".join([*given[:1], last, *given[1:]])
-
-
-def find_ids(doi: str, texts: Iterable[str]) -> tuple[str, str]:
-    """Return the arXiv id and the DOI of an entry.
-
-    `texts` are the other fields in which exporters put ids, the likeliest first.
-    """
-    texts = [text for text in texts if text]
-    clean_doi = sanitize.doi(doi.replace("\\", "")) or next(filter(None, map(sanitize.doi, texts)), "")
-    return sanitize.arxiv_id_of_doi(clean_doi) or next(filter(None, map(arxiv_id, texts)), ""), clean_doi
+    authors = []
+    for value in [*values][:AUTHORS_READ]:
+        last, *given = (part.strip() for part in value[: sanitize.NAME_CHARS].split(","))
+        authors.append(sanitize.one_line(" ".join([*given[:1], last, *given[1:]])))
+    return tuple(filter(None, authors))
 
 
 def arxiv_id(text: str) -> str:

@@ -17,27 +17,26 @@ _NO_TITLE = re.compile(r"[!-~]{41,}|(?:doi:\s*)?10\.\d*/\S*", re.IGNORECASE)
 
 
 def parse(lines: Iterable[str], first: int) -> Iterator[Item]:
-    """Yield the records and rejections of lines; `first` is the number of the first line."""
+    """Yield a record for each id in a line; a line without ids is a title.
+
+    `first` is the number of the first line.
+    """
     for row, typed in enumerate(lines, first):
         line = _BULLET.sub("", sanitize.one_line(typed, len(typed)))
-        if line and not line.startswith(_REMARKS):
-            yield from _parse_line(line, row)
-
-
-def _parse_line(line: str, row: int) -> Iterator[Item]:
-    """Yield a record for each id in a line. A line without ids is a title."""
-    records = [record for word in _BETWEEN_IDS.split(line) if (record := _record_of_id(word))]
-    if records:
-        yield from records
-    elif is_link(line.lstrip("<([")):
-        yield Rejection("a link without an arXiv id or DOI", row, line[:SHOWN_CHARS])
-    elif sum(map(str.isalpha, title := sanitize.title(line))) >= 2 and not _NO_TITLE.fullmatch(line):
-        yield PaperRecord(title=title)
-    else:
-        yield Rejection("neither a title nor a link or id", row, line[:SHOWN_CHARS])
-
-
-def _record_of_id(word: str) -> PaperRecord | None:
-    doi = sanitize.doi(word)
-    of_arxiv = sanitize.arxiv_id_of_doi(doi) or arxiv_id(word)
-    return PaperRecord(title="", arxiv_id=of_arxiv, doi=doi) if of_arxiv or doi else None
+        if not line or line.startswith(_REMARKS):
+            continue
+        has_ids = False
+        for word in _BETWEEN_IDS.split(line):
+            doi = sanitize.doi(word)
+            of_arxiv = sanitize.arxiv_id_of_doi(doi) or arxiv_id(word)
+            if of_arxiv or doi:
+                has_ids = True
+                yield PaperRecord(title="", arxiv_id=of_arxiv, doi=doi)
+        if has_ids:
+            continue
+        if is_link(line.lstrip("<([")):
+            yield Rejection("a link without an arXiv id or DOI", row, line[:SHOWN_CHARS])
+        elif sum(map(str.isalpha, title := sanitize.title(line))) >= 2 and not _NO_TITLE.fullmatch(line):
+            yield PaperRecord(title=title)
+        else:
+            yield Rejection("neither a title nor a link or id", row, line[:SHOWN_CHARS])

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from app.papers.bibliography import entry, plain_lines
 from app.papers.bibliography.entry import Item
 from app.text import sanitize
-from app.types import PaperRecord
 
 _BEGINS = re.compile(r"^TY  -", re.MULTILINE)
 _TAG_LINE = re.compile(r"([A-Z][A-Z0-9])  - ?(.*)", re.DOTALL)
@@ -55,12 +54,13 @@ def _item(fields: Fields, row: int) -> Item:
     def values(tags: Sequence[str]) -> list[str]:
         return [" ".join(value) for tag in tags for value in fields.get(tag, ())]
 
-    arxiv_id, doi = entry.find_ids("".join(values(["DO"])[:1]), values(_ID_TAGS))
-    record = PaperRecord(
+    return entry.to_item(
+        "a RIS entry",
+        row,
+        "".join(values(["ID"])[:1]),
         title=entry.prose("".join(values(_TITLE)[:1]), sanitize.TITLE_CHARS),
-        arxiv_id=arxiv_id,
-        doi=doi,
         abstract=entry.prose("".join(values(_ABSTRACT)[:1]), entry.ABSTRACT_CHARS),
         authors=entry.names(values(_AUTHOR)),
+        doi="".join(values(["DO"])[:1]),
+        id_texts=values(_ID_TAGS),
     )
-    return entry.checked_item(entry.EntryLocation("a RIS entry", row, "".join(values(["ID"])[:1])), record)

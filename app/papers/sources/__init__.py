@@ -91,33 +91,29 @@ def _unwrap_recording(text: str) -> str:
         answer: Any = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    if not isinstance(answer, dict) or not isinstance(answer.get("body"), str):
+    if not isinstance(answer, dict) or not isinstance(body := answer.get("body"), str):
         return text
     status = answer.get("status_code")
     if isinstance(status, int) and status >= 400:
-        raise UnreadableAnswer(f"The recorded answer is an error: HTTP {status}{_feed_error(answer['body'])}")
-    return str(answer["body"])
-
-
-def _feed_error(body: str) -> str:
-    """Return the error message in an error feed of arXiv, or ""."""
-    try:
-        arxiv.parse(body)
-    except UnreadableAnswer as error:
-        return f". {error}"
-    return ""
+        message = f"The recorded answer is an error: HTTP {status}"
+        try:
+            arxiv.parse(body)
+        except UnreadableAnswer as error:  # with the message, if it is an error feed of arXiv
+            message += f". {error}"
+        raise UnreadableAnswer(message)
+    return body
 
 
 def _detect(text: str) -> SourceKind | None:
     start = text.lstrip()[:5_000]
-    if start.startswith("<"):
-        return _detect_feed(start)
     if start.startswith(("{", "[")):
-        return _detect_rows(start)
-    return SourceKind.PAGE if saved_pages.looks_like(text) else None
-
-
-def _detect_feed(start: str) -> SourceKind | None:
+        # Only Hugging Face has an inner paper, and votes.
+        is_huggingface = re.search(
+            r"""["']paper["']\s*:\s*\{|"upvotes"\s*:|"submittedOnDailyAt"\s*:""", start
+        )
+        return SourceKind.HUGGINGFACE if is_huggingface else SourceKind.JSONL
+    if not start.startswith("<"):
+        return SourceKind.PAGE if saved_pages.looks_like(text) else None
     json_rows.refuse_markup(start, "a feed")
     if not _ROOT.search(start):
         return None
@@ -125,9 +121,3 @@ def _detect_feed(start: str) -> SourceKind | None:
         return SourceKind.FEED
     is_announcement = "announce_type" in start or "rss.arxiv.org" in start or "Feed error" in start
     return SourceKind.ARXIV_FEED if is_announcement else SourceKind.ARXIV
-
-
-def _detect_rows(start: str) -> SourceKind:
-    """Detect the kind of JSON rows by their fields: only Hugging Face has an inner paper, and votes."""
-    is_huggingface = re.search(r"""["']paper["']\s*:\s*\{|"upvotes"\s*:|"submittedOnDailyAt"\s*:""", start)
-    return SourceKind.HUGGINGFACE if is_huggingface else SourceKind.JSONL

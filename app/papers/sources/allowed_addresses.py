@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 # `is_global` of the standard library is not used: its result differs between releases.
@@ -42,33 +41,21 @@ class Allowed:
     @classmethod
     def parse(cls, entries: Collection[str]) -> Allowed:
         """Parse a list of host names, addresses and networks."""
-        networks = {entry: network for entry in entries if (network := _network(entry))}
-        hosts = frozenset(entry.lower() for entry in entries if entry not in networks)
-        return cls(hosts, tuple(networks.values()))
+        hosts, networks = set(), []
+        for entry in entries:
+            try:
+                networks.append(ip_network(entry, strict=False))
+            except ValueError:
+                hosts.add(entry.lower())
+        return cls(frozenset(hosts), tuple(networks))
 
     def permits(self, address: str) -> bool:
         """Return whether an address is public or in an allowed network."""
-        ip = _unwrap(ip_address(address.partition("%")[0]))
-        return _is_public(ip) or any(ip in network for network in self.networks)
-
-
-def _network(entry: str) -> Network | None:
-    try:
-        return ip_network(entry, strict=False)
-    except ValueError:
-        return None
-
-
-def _unwrap(address: Address) -> Address:
-    """Return the IPv4 address in an IPv6 address (NAT64 or IPv4-mapped), or the address itself."""
-    if isinstance(address, IPv4Address):
-        return address
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address.ipv4_mapped or address
-
-
-def _is_public(address: Address) -> bool:
-    if isinstance(address, IPv4Address):
-        return not any(address in network for network in _SPECIAL_IPV4)
-    return address in _UNICAST_IPV6 and not any(address in network for network in _SPECIAL_IPV6)
+        ip = ip_address(address.partition("%")[0])
+        if isinstance(ip, IPv6Address):  # it may contain an IPv4 address
+            ip = IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else ip.ipv4_mapped or ip
+        if isinstance(ip, IPv4Address):
+            public = not any(ip in network for network in _SPECIAL_IPV4)
+        else:
+            public = ip in _UNICAST_IPV6 and not any(ip in network for network in _SPECIAL_IPV6)
+        return public or any(ip in network for network in self.networks)

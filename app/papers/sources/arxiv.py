@@ -7,8 +7,7 @@ only entry or whose own title says so. It does not become a paper.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
@@ -38,113 +37,62 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _EASTERN = ZoneInfo("America/New_York")
 _CUTOFF = time(14, 0)  # submissions until then are in that evening's announcement
 
-EntryReader = Callable[[Element, date | None], PaperRecord | Rejection]
-
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     """PURE. Return the papers of an answer of the query API, as listed on `day`, if one is given."""
-    return _parse(data, day, _query_record)
+    return _parse(data, day, is_feed=False)
 
 
 def parse_feed(data: bytes | str, day: date | None = None) -> ParseResult:
     """PURE. Return the papers of a daily feed. New versions update a paper and are not listings."""
-    return _parse(data, day, _feed_record)
+    return _parse(data, day, is_feed=True)
 
 
-def _parse(data: bytes | str, day: date | None, to_record: EntryReader) -> ParseResult:
-    entries, broken = _entries(data)
-    records: list[PaperRecord] = []
-    rejections = [broken] if broken else []
+def _parse(data: bytes | str, day: date | None, *, is_feed: bool) -> ParseResult:
+    entries, rejections = _entries(data)
     if len(entries) > MOST_ENTRIES:
         rejections.append(json_rows.too_many(len(entries), MOST_ENTRIES))
-    for number, entry in enumerate(entries[:MOST_ENTRIES], 1):
-        result = to_record(entry, day)
-        if isinstance(result, PaperRecord):
-            records.append(result)
-        else:
-            rejections.append(Rejection(result.reason, number, result.detail))
-    return ParseResult(min(len(entries), MOST_ENTRIES), tuple(records), tuple(rejections))
+    numbered = enumerate(entries[:MOST_ENTRIES], 1)
+    records = (_record(number, entry, day, is_feed=is_feed) for number, entry in numbered)
+    return json_rows.collect(records, rejections)
 
 
-def _entries(data: bytes | str) -> tuple[list[Element], Rejection | None]:
+def _entries(data: bytes | str) -> tuple[list[Element], list[Rejection]]:
+    """Return the complete entries of a feed, and a rejection if it is broken after them."""
     text = _CONTROLS.sub("", json_rows.text_of(data))
     json_rows.refuse_markup(text, "an Atom feed")
     if "<!ENTITY" in text or "<!DOCTYPE" in text[:2_000]:
         raise UnreadableAnswer("The answer declares XML entities, which no feed of arXiv does.")
-    root, entries, fault = _elements(text)
-    if root is None or root.tag != f"{_ATOM}feed":
-        raise UnreadableAnswer("The answer is not an Atom feed.")
-    _refuse_error(root, entries)
-    if fault is None:
-        return entries, None
-    reason, error = fault
-    return entries, Rejection(reason, None, f"{len(entries)} complete entries were read; {error}")
-
-
-def _elements(text: str) -> tuple[Element | None, list[Element], tuple[str, ParseError] | None]:
-    """Return the root, the complete entries, and the fault after them, if any."""
     parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     root: Element | None = None
     entries: list[Element] = []
+    rejections: list[Rejection] = []
+    reason = MALFORMED
     parser.feed(text)
     try:
         for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
             root = element if root is None else root
             if event == "end" and element.tag == f"{_ATOM}entry":
                 entries.append(element)
-    except ParseError as error:
-        return root, entries, (MALFORMED, error)
-    try:
+        reason = json_rows.CUT_OFF
         parser.close()
     except ParseError as error:
-        return root, entries, (json_rows.CUT_OFF, error)
-    return root, entries, None
-
-
-def _refuse_error(root: Element, entries: list[Element]) -> None:
+        rejections = [Rejection(reason, None, f"{len(entries)} complete entries were read; {error}")]
+    if root is None or root.tag != f"{_ATOM}feed":
+        raise UnreadableAnswer("The answer is not an Atom feed.")
+    errors = [
+        _text(entry, f"{_ATOM}summary") for entry in entries if "/api/errors" in _text(entry, f"{_ATOM}id")
+    ]
     title = _text(root, f"{_ATOM}title")
     if title.lower().startswith("feed error"):
-        raise UnreadableAnswer(
-            f"arXiv answered with an error: {title} {_text(root, f'{_ATOM}subtitle')}".strip()
-        )
-    for entry in entries:
-        if "/api/errors" in _text(entry, f"{_ATOM}id"):
-            raise UnreadableAnswer(f"arXiv answered with an error: {_text(entry, f'{_ATOM}summary')}")
+        errors.insert(0, f"{title} {_text(root, f'{_ATOM}subtitle')}".strip())
+    if errors:
+        raise UnreadableAnswer(f"arXiv answered with an error: {errors[0]}")
+    return entries, rejections
 
 
 def _text(element: Element, tag: str) -> str:
     return sanitize.one_line(element.findtext(tag), sanitize.ABSTRACT_CHARS * 2)
-
-
-def _query_record(entry: Element, day: date | None) -> PaperRecord | Rejection:
-    comment = _text(entry, f"{_ARXIV}comment")
-    names = (sanitize.one_line(element.text) for element in entry.findall(f"{_ATOM}author/{_ATOM}name"))
-    return _record(
-        entry,
-        [name for name in names if name],
-        abstract=_text(entry, f"{_ATOM}summary"),
-        doi=sanitize.doi(_text(entry, f"{_ARXIV}doi")),
-        published_on=sanitize.day(_text(entry, f"{_ATOM}published")),
-        withdrawn=sanitize.says_withdrawn(comment),
-        listed_on=day,
-        as_of=sanitize.day(_text(entry, f"{_ATOM}updated")),
-    )
-
-
-def _feed_record(entry: Element, day: date | None) -> PaperRecord | Rejection:
-    announced_on = sanitize.day(_text(entry, f"{_ATOM}published")) or day
-    kind = _text(entry, f"{_ARXIV}announce_type").lower()
-    summary = _text(entry, f"{_ATOM}summary")
-    return _record(
-        entry,
-        [name for part in _text(entry, f"{_DC}creator").split(",") if (name := part.strip())],
-        abstract=feed_abstract(summary),
-        doi=sanitize.doi(_text(entry, f"{_ARXIV}DOI") or _text(entry, f"{_ARXIV}doi")),
-        published_on=announced_on if kind == "new" else None,
-        withdrawn=kind.startswith("replace") and sanitize.says_withdrawn(feed_abstract(summary)[:200]),
-        listed_on=announced_on if kind in LISTED_TYPES else None,
-        as_of=announced_on,
-    )
 
 
 def feed_abstract(summary: str) -> str:
@@ -154,24 +102,33 @@ def feed_abstract(summary: str) -> str:
     return summary
 
 
-def _record(
-    entry: Element,
-    people: list[str],
-    *,
-    abstract: str,
-    doi: str,
-    published_on: date | None,
-    withdrawn: bool,
-    listed_on: date | None,
-    as_of: date | None,
-) -> PaperRecord | Rejection:
+def _record(number: int, entry: Element, day: date | None, *, is_feed: bool) -> PaperRecord | Rejection:
     id_text = _text(entry, f"{_ATOM}id")
-    title = sanitize.title(entry.findtext(f"{_ATOM}title"))
     arxiv_id, version = sanitize.arxiv_id(id_text.removeprefix("oai:"))
     if not arxiv_id:
-        return Rejection(NO_ID, None, id_text[:100])
+        return Rejection(NO_ID, number, id_text[:100])
+    title = sanitize.title(entry.findtext(f"{_ATOM}title"))
     if not title:
-        return Rejection(NO_TITLE, None, arxiv_id)
+        return Rejection(NO_TITLE, number, arxiv_id)
+    published_on = sanitize.day(_text(entry, f"{_ATOM}published"))
+    abstract = _text(entry, f"{_ATOM}summary")
+    doi = _text(entry, f"{_ARXIV}doi")
+    if is_feed:
+        as_of = published_on or day  # the day of the announcement
+        kind = _text(entry, f"{_ARXIV}announce_type").lower()
+        published_on = as_of if kind == "new" else None
+        listed_on = as_of if kind in LISTED_TYPES else None
+        people = [name for part in _text(entry, f"{_DC}creator").split(",") if (name := part.strip())]
+        abstract = feed_abstract(abstract)
+        doi = _text(entry, f"{_ARXIV}DOI") or doi
+        withdrawn = kind.startswith("replace") and sanitize.says_withdrawn(abstract[:200])
+    else:
+        as_of = sanitize.day(_text(entry, f"{_ATOM}updated"))
+        listed_on = day
+        names = (sanitize.one_line(element.text) for element in entry.findall(f"{_ATOM}author/{_ATOM}name"))
+        people = [name for name in names if name]
+        withdrawn = sanitize.says_withdrawn(_text(entry, f"{_ARXIV}comment"))
+    doi = sanitize.doi(doi)
     return PaperRecord(
         title=title,
         arxiv_id=arxiv_id,
@@ -201,60 +158,45 @@ def _cutoff(day: date) -> datetime:
     return datetime.combine(closing, _CUTOFF, _EASTERN).astimezone(UTC)
 
 
-def query_of(state: SourceState) -> str:
-    """Return a source's query for the query API: its own one, or any of its categories."""
-    own = state.config.get("query")
-    return str(own) if own else " OR ".join(f"cat:{name}" for name in state.config.get("categories", ()))
-
-
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Yield the announcements since the watermark, from the query API or from the daily feed."""
-    today = now.date()
-    if state.kind is SourceKind.ARXIV_FEED:
-        async for page in _fetch_feed(client, state, today):
-            yield page
-        return
-    for day in days_to_fetch(state, today):
-        parsed = (
-            await _fetch_announcement(client, state, day) if calendar.announces(day) else ParseResult(0, ())
-        )
-        yield FetchedPage(parsed, watermark=min(day, today - timedelta(days=2)))
+    """Yield the announcements since the watermark, from the query API or from the daily feed.
 
-
-async def _fetch_feed(client: Client, state: SourceState, today: date) -> AsyncIterator[FetchedPage]:
-    """Yield the announcements since the watermark. The feed has only the newest, the query API the others.
-
-    If the query API fails, the newest announcement is still stored, and the next poll requests both again.
+    The feed has only the newest, the query API the others. If the query API fails, the newest announcement is
+    still stored, and the next poll requests both again.
     """
-    newest = await _fetch_newest(client, state)
-    days_in_feed = {record.listed_on for record in newest.parsed.records if record.listed_on}
-    yesterday = today - timedelta(days=1)
+    today = now.date()
+    if state.kind is SourceKind.ARXIV:
+        for day in days_to_fetch(state, today):
+            announces = calendar.announces(day)
+            parsed = await _fetch_announcement(client, state, day) if announces else ParseResult()
+            yield FetchedPage(parsed, watermark=min(day, today - timedelta(days=2)))
+        return
+    names = "+".join(str(name) for name in state.config.get("categories", ()))
+    response = await client.get(FEED_URL + names, etag=state.etag, last_modified=state.last_modified)
+    newest = parse_feed(response.body) if response.changed else ParseResult()
+    days_in_feed = {record.listed_on for record in newest.records if record.listed_on}
     try:
         for day in unread_days(state, today):
             if calendar.announces(day) and day not in days_in_feed:
                 yield FetchedPage(await _fetch_announcement(client, state, day), watermark=day)
     except SourceError:
-        yield FetchedPage(newest.parsed)
+        yield FetchedPage(newest)
         raise
-    yield replace(newest, watermark=max(days_in_feed | {yesterday}))
-
-
-async def _fetch_newest(client: Client, state: SourceState) -> FetchedPage:
-    names = "+".join(str(name) for name in state.config.get("categories", ()))
-    response = await client.get(FEED_URL + names, etag=state.etag, last_modified=state.last_modified)
-    parsed = parse_feed(response.body) if response.changed else ParseResult(0, ())
-    return FetchedPage(parsed, etag=response.etag, last_modified=response.last_modified)
+    watermark = max(days_in_feed | {today - timedelta(days=1)})
+    yield FetchedPage(newest, watermark, response.etag, response.last_modified)
 
 
 async def _fetch_announcement(client: Client, state: SourceState, day: date) -> ParseResult:
     since, until = window(day)
+    categories = " OR ".join(f"cat:{name}" for name in state.config.get("categories", ()))
+    query = state.config.get("query") or categories
     span = f"submittedDate:[{since:%Y%m%d%H%M} TO {until:%Y%m%d%H%M}]"
     parsed = ParseResult()
     for start in range(0, PAGE_ENTRIES * MOST_PAGES, PAGE_ENTRIES):
         response = await client.get(
             QUERY_URL,
             params={
-                "search_query": f"({query_of(state)}) AND {span}",
+                "search_query": f"({query}) AND {span}",
                 "sortBy": "submittedDate",
                 "sortOrder": "ascending",
                 "start": start,

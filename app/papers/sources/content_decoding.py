@@ -29,19 +29,15 @@ class Body:
     def feed(self, chunk: bytes) -> None:
         """Add received bytes. Raises UnreadableAnswer if the body is too large or cannot be decompressed."""
         self._received += len(chunk)
-        self._content += self._decode(chunk)
+        if self._gunzip is None:
+            self._content += chunk
+        elif not self._gunzip.eof:
+            try:
+                self._content += self._gunzip.decompress(chunk, self._limit + 1 - len(self._content))
+            except zlib.error as error:
+                raise UnreadableAnswer(f"The answer cannot be decompressed: {error}.") from None
         if max(self._received, len(self._content)) > self._limit:
             raise UnreadableAnswer(f"The answer has more than {self._limit // 1_000_000} MB.")
-
-    def _decode(self, chunk: bytes) -> bytes:
-        if self._gunzip is None:
-            return chunk
-        if self._gunzip.eof:
-            return b""
-        try:
-            return self._gunzip.decompress(chunk, self._limit + 1 - len(self._content))
-        except zlib.error as error:
-            raise UnreadableAnswer(f"The answer cannot be decompressed: {error}.") from None
 
     def finish(self) -> bytes:
         """Return the whole body. Raises UnreadableAnswer if its end is missing."""

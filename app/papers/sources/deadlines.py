@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
 from threading import Event, Thread
 from time import monotonic
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from app.errors import Stopping
 
@@ -48,28 +49,17 @@ async def in_thread(work: Callable[[], T]) -> T:
     `asyncio.run` waits at its end for the threads of `asyncio.to_thread`. Use `in_thread` for work that takes
     long, cannot be interrupted and changes nothing.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def set_outcome(result: T | None, error: Exception | None) -> None:
-        if future.cancelled():
-            return
-        if error:
-            future.set_exception(error)
-        else:
-            future.set_result(cast("T", result))
+    future: Future[T] = Future()
 
     def run_work() -> None:
-        result, fault = None, None
-        try:
-            result = work()
-        except Exception as error:
-            fault = error
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(set_outcome, result, fault)
+        with suppress(InvalidStateError):  # the caller was cancelled meanwhile
+            try:
+                future.set_result(work())
+            except Exception as error:
+                future.set_exception(error)
 
     Thread(target=run_work, name="abandonable", daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)
 
 
 class _Loop(asyncio.SelectorEventLoop):

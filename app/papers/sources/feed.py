@@ -50,21 +50,19 @@ def _parse(text: str, day: date | None) -> ParseResult:
     json_rows.refuse_markup(text, "a feed")
     if "<!ENTITY" in text or not _ROOT.search(text[:5_000]):
         raise UnreadableAnswer("The answer is not an RSS or Atom feed that can be trusted.")
-    complete, cut_off = _complete_part(text)
-    entries = _entries(complete)
-    records: list[PaperRecord] = []
-    rejections = (
-        [Rejection(json_rows.CUT_OFF, None, f"{len(entries)} complete entries were read")] if cut_off else []
-    )
+    rejections: list[Rejection] = []
+    cut_off = not _FEED_END.search(text[-2_000:])
+    if cut_off:
+        complete = _LAST_ENTRY.match(text)
+        text = complete.group(0) if complete else "<rss/>"
+    entries = _entries(text)
+    if cut_off:
+        detail = f"{len(entries)} complete entries were read"
+        rejections.append(Rejection(json_rows.CUT_OFF, None, detail))
     if len(entries) > json_rows.MOST_ENTRIES:
         rejections.append(json_rows.too_many(len(entries)))
-    for number, entry in enumerate(entries[: json_rows.MOST_ENTRIES], 1):
-        result = _record_or_rejection(entry, number, day)
-        if isinstance(result, PaperRecord):
-            records.append(result)
-        else:
-            rejections.append(result)
-    return ParseResult(min(len(entries), json_rows.MOST_ENTRIES), tuple(records), tuple(rejections))
+    numbered = enumerate(entries[: json_rows.MOST_ENTRIES], 1)
+    return json_rows.collect((_record(number, entry, day) for number, entry in numbered), rejections)
 
 
 def _entries(text: str) -> list[Any]:
@@ -78,15 +76,13 @@ def _entries(text: str) -> list[Any]:
         if not starts:
             raise
         head, ends = text[: starts[0]], [*starts[1:], len(text)]
-        parts = (text[start:end] for start, end in zip(starts, ends, strict=True))
-        return [_single_entry(head + part) for part in parts]
-
-
-def _single_entry(text: str) -> Any:
-    try:
-        return next(iter(_parse_entries(text)), None)
-    except Exception:
-        return None
+        entries: list[Any] = []
+        for start, end in zip(starts, ends, strict=True):
+            try:
+                entries += _parse_entries(head + text[start:end])[:1] or [None]
+            except Exception:
+                entries.append(None)
+        return entries
 
 
 def _parse_entries(text: str) -> list[Any]:
@@ -95,48 +91,41 @@ def _parse_entries(text: str) -> list[Any]:
     return list(parsed.entries)
 
 
-def _record_or_rejection(entry: Any, number: int, day: date | None) -> PaperRecord | Rejection:
+def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejection:
     if entry is None:
         return Rejection(BROKEN_ENTRY, number)
     try:
         title = sanitize.title(_plain_text(entry.get("title", "")))
-        return (
-            _record(title, entry, day)
-            if title
-            else Rejection(NO_TITLE, number, sanitize.one_line(entry.get("link")))
+        if not title:
+            return Rejection(NO_TITLE, number, sanitize.one_line(entry.get("link")))
+        ids = map(sanitize.arxiv_id, _links(entry))
+        arxiv_id, version = next((named for named in ids if named[0]), ("", 0))
+        doi = next(filter(None, map(sanitize.doi, _links(entry))), "")
+        id_of_doi = sanitize.arxiv_id_of_doi(doi)
+        arxiv_id = arxiv_id or id_of_doi
+        people = sanitize.names([person.get("name") for person in entry.get("authors", ())])
+        if len(people) == 1:  # one comma-joined string
+            people = tuple(name for part in people[0].split(",") if (name := part.strip()))
+        # dict.get avoids feedparser's lookup, which replaces a missing field by the other one, and warns.
+        moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed") or (0, 0, 0)
+        parsed_day = sanitize.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
+        published_on = sanitize.utc_day(entry.get("published")) or parsed_day or day
+        announce_type = sanitize.one_line(entry.get("arxiv_announce_type")) or "new"
+        return PaperRecord(
+            title=title,
+            arxiv_id=arxiv_id,
+            version=version,
+            doi="" if id_of_doi else doi,
+            abstract=sanitize.clean_text(arxiv.feed_abstract(_plain_text(entry.get("summary", "")))),
+            authors=people[: sanitize.AUTHORS_KEPT],
+            author_count=len(people),
+            categories=sanitize.words([tag.get("term") for tag in entry.get("tags", ())]) if arxiv_id else (),
+            url=sanitize.url(entry.get("link")),
+            listed_on=published_on if announce_type in arxiv.LISTED_TYPES else None,
+            as_of=published_on,
         )
     except Exception as error:  # feedparser gave a field an unexpected type
         return Rejection(BROKEN_ENTRY, number, type(error).__name__)
-
-
-def _complete_part(text: str) -> tuple[str, bool]:
-    """Return the feed up to its last complete entry, and whether its end is missing."""
-    if _FEED_END.search(text[-2_000:]):
-        return text, False
-    complete = _LAST_ENTRY.match(text)
-    return (complete.group(0) if complete else "<rss/>"), True
-
-
-def _record(title: str, entry: Any, day: date | None) -> PaperRecord:
-    arxiv_id, version = next((named for named in map(sanitize.arxiv_id, _links(entry)) if named[0]), ("", 0))
-    doi = next(filter(None, map(sanitize.doi, _links(entry))), "")
-    arxiv_id = arxiv_id or sanitize.arxiv_id_of_doi(doi)
-    people = _people(entry)
-    published_on = sanitize.utc_day(entry.get("published")) or _parsed_day(entry) or day
-    announce_type = sanitize.one_line(entry.get("arxiv_announce_type")) or "new"
-    return PaperRecord(
-        title=title,
-        arxiv_id=arxiv_id,
-        version=version,
-        doi="" if sanitize.arxiv_id_of_doi(doi) else doi,
-        abstract=sanitize.clean_text(arxiv.feed_abstract(_plain_text(entry.get("summary", "")))),
-        authors=people[: sanitize.AUTHORS_KEPT],
-        author_count=len(people),
-        categories=sanitize.words([tag.get("term") for tag in entry.get("tags", ())]) if arxiv_id else (),
-        url=sanitize.url(entry.get("link")),
-        listed_on=published_on if announce_type in arxiv.LISTED_TYPES else None,
-        as_of=published_on,
-    )
 
 
 def _plain_text(markup: str) -> str:
@@ -151,22 +140,6 @@ def _links(entry: Any) -> Iterator[str]:
         yield str(link.get("href") or "")
 
 
-def _people(entry: Any) -> tuple[str, ...]:
-    listed = sanitize.names([person.get("name") for person in entry.get("authors", ())])
-    if len(listed) == 1:  # one comma-joined string
-        return tuple(name for part in listed[0].split(",") if (name := part.strip()))
-    return listed
-
-
-def _parsed_day(entry: Any) -> date | None:
-    # dict.get avoids feedparser's own lookup, which replaces a missing field by the other one, and warns.
-    moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed")
-    try:
-        return date(*moment[:3]) if moment else None
-    except ValueError:
-        return None
-
-
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
     """Yield the current feed, empty if it has not changed. Entries that it dropped meanwhile are lost."""
     response = await client.get(
@@ -177,5 +150,5 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
     )
     # In a thread: other sources go on meanwhile, and the service can stop without waiting for it.
     parse_response = partial(parse, response.body, now.date())
-    parsed = await deadlines.in_thread(parse_response) if response.changed else ParseResult(0, ())
+    parsed = await deadlines.in_thread(parse_response) if response.changed else ParseResult()
     yield FetchedPage(parsed, now.date(), response.etag, response.last_modified)

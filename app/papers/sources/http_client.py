@@ -44,6 +44,7 @@ ARXIV_PAUSE = timedelta(seconds=3)
 ARXIV_STOP = timedelta(minutes=10)
 REDIRECTS = (301, 302, 303, 307, 308)
 TOO_MANY, UNAVAILABLE = 429, 503
+_RETRY = stamina.AsyncRetryingCaller(ATTEMPTS, timeout=None, wait_initial=1, wait_max=10)
 
 Sleep = Callable[[float], Awaitable[None]]
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -117,7 +118,11 @@ class Client:
         async with self._locks.setdefault(service, asyncio.Lock()):
             if until := self._closed_until.get(service):
                 raise SourceError(f"{service} asked for fewer requests.", retry_at=until)
-            return await self._get_with_retries(url, headers, public_only)
+            try:
+                return await _RETRY(_TransientError, self._get_once, url, headers, public_only)
+            except _TransientError as fault:
+                retry_at = self._after(fault.wait) if fault.wait else None
+                raise SourceError(f"{service}: {fault}", retry_at=retry_at) from None
 
     async def post(self, url: str, content: dict[str, object], token: str = "") -> HttpResponse:
         """Send a POST request with JSON, without retries or redirects, which could leak the token.
@@ -137,19 +142,6 @@ class Client:
         message = f"{service_of(url)}: HTTP {response.status_code}. {_excerpt(body)}".strip()
         raise SourceError(_without_token(token, message))
 
-    async def _get_with_retries(self, url: str, headers: dict[str, str], public_only: bool) -> HttpResponse:
-        """Send a GET request, and retry after transient faults."""
-        try:
-            async for attempt in stamina.retry_context(
-                on=_TransientError, attempts=ATTEMPTS, timeout=None, wait_initial=1, wait_max=10
-            ):
-                with attempt:
-                    return await self._get_once(url, headers, public_only)
-        except _TransientError as fault:
-            retry_at = self._after(fault.wait) if fault.wait else None
-            raise SourceError(f"{service_of(url)}: {fault}", retry_at=retry_at) from None
-        raise AssertionError("stamina ends by returning or by raising")  # pragma: no cover
-
     def _after(self, wait: timedelta) -> datetime:
         """Return when a wait ends that begins now, rounded to minutes: a run may last for many minutes."""
         return self.now + timedelta(minutes=(time.monotonic() - self.started) // 60) + wait
@@ -158,20 +150,24 @@ class Client:
         service = service_of(url)
         for _ in range(MOST_REDIRECTS):
             _check_scheme(url)
-            if service != ARXIV == service_of(url):  # it would not go through arXiv's one connection
+            host = service_of(url)
+            if service != ARXIV == host:  # it would not go through arXiv's one connection
                 raise SourceError(f"{service} redirects to arXiv: add a source of the kind arXiv instead.")
-            await self._wait_for_rate_limit(service_of(url))
-            http = self._http_client_for(url, check=public_only or service_of(url) != service)
+            if host == ARXIV and host not in self._next_request_at:  # the previous run may just have sent one
+                await self.transport.sleep(ARXIV_PAUSE.total_seconds())
+            elif (wait := self._next_request_at.get(host, 0) - time.monotonic()) > 0:
+                await self.transport.sleep(wait)
+            check = public_only or host != service
+            allowed = (urlsplit(url).hostname or "").lower() in self.allowed.hosts
+            http = self.checked if check and not allowed else self.http
             response, body = await self._exchange(http, "GET", url, headers)
             if response.status_code not in REDIRECTS or "location" not in response.headers:
                 return self._interpret(response, body)
-            url = _redirect_target(url, response.headers["location"])
+            try:
+                url = _normalized_url(urljoin(url, response.headers["location"]), None)
+            except ValueError:
+                raise SourceError(f"{host}: it redirects to an invalid URL.") from None
         raise SourceError(f"{service_of(url)}: too many redirects.")
-
-    def _http_client_for(self, url: str, *, check: bool) -> httpx.AsyncClient:
-        """Return the checked client, or the other one for hosts that the operator allows."""
-        host = (urlsplit(url).hostname or "").lower()
-        return self.checked if check and host not in self.allowed.hosts else self.http
 
     async def _exchange(
         self,
@@ -202,7 +198,8 @@ class Client:
 
     def _interpret(self, response: httpx.Response, body: bytes) -> HttpResponse:
         host, status, headers = service_of(str(response.url)), response.status_code, response.headers
-        self._note_rate_limit(host, headers)
+        if "r=0" in headers.get("ratelimit", "") and (pause := retry_after(headers, clock.utcnow())):
+            self._next_request_at[host] = time.monotonic() + pause.total_seconds()
         validators = {"etag": headers.get("etag"), "last_modified": headers.get("last-modified")}
         if status == 304:
             return HttpResponse(b"", headers, changed=False, **validators)
@@ -212,32 +209,14 @@ class Client:
             self._closed_until[host] = until = self._after(ARXIV_STOP)
             raise SourceError("arXiv asked for fewer requests.", retry_at=until)
         wait = retry_after(headers, clock.utcnow())
-        if status == TOO_MANY or (status == UNAVAILABLE and wait):
-            self._wait_or_fail(host, wait, status)
+        if wait and status in (TOO_MANY, UNAVAILABLE):
+            if wait > LONGEST_WAIT:
+                self._closed_until[host] = until = self._after(wait)
+                raise SourceError(f"{host}: HTTP {status}, asked to wait.", retry_at=until)
+            self._next_request_at[host] = time.monotonic() + wait.total_seconds()
         if status == TOO_MANY or status >= 500:
             raise _TransientError(f"HTTP {status}", wait)
         raise SourceError(f"{host}: HTTP {status}. {_excerpt(body)}".strip())
-
-    def _note_rate_limit(self, host: str, headers: Mapping[str, str]) -> None:
-        """Delay the next request if the response says that the rate limit is used up."""
-        if "r=0" in headers.get("ratelimit", "") and (wait := retry_after(headers, clock.utcnow())):
-            self._next_request_at[host] = time.monotonic() + wait.total_seconds()
-
-    def _wait_or_fail(self, host: str, wait: timedelta | None, status: int) -> None:
-        """Delay the next request. Raise SourceError if the wait is too long for this run."""
-        if wait and wait > LONGEST_WAIT:
-            self._closed_until[host] = until = self._after(wait)
-            raise SourceError(f"{host}: HTTP {status}, asked to wait.", retry_at=until)
-        if wait:
-            self._next_request_at[host] = time.monotonic() + wait.total_seconds()
-
-    async def _wait_for_rate_limit(self, host: str) -> None:
-        if host == ARXIV and host not in self._next_request_at:
-            await self.transport.sleep(
-                ARXIV_PAUSE.total_seconds()
-            )  # the previous run may just have sent a request
-        elif (wait := self._next_request_at.get(host, 0) - time.monotonic()) > 0:
-            await self.transport.sleep(wait)
 
 
 class _CheckedTransport(httpx.AsyncBaseTransport):
@@ -251,17 +230,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         self._inner, self._resolve, self._allowed = inner, resolve, allowed
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        *others, last = await self._addresses(request.url)
-        for address in others:
-            with suppress(httpx.ConnectError, httpx.ConnectTimeout):
-                return await self._send(request, address)
-        return await self._send(request, last)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def _addresses(self, url: httpx.URL) -> list[str]:
-        host = url.raw_host.decode("ascii")
+        url, host = request.url, request.url.raw_host.decode("ascii")
         addresses = await self._resolve(host, url.port or (443 if url.scheme == "https" else 80))
         if not all(map(self._allowed.permits, addresses)):
             raise SourceError(
@@ -269,7 +238,14 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
             )
         if not addresses:
             raise _TransientError("the name has no address")
-        return list(dict.fromkeys(addresses))[:MOST_ADDRESSES]
+        *others, last = list(dict.fromkeys(addresses))[:MOST_ADDRESSES]
+        for address in others:
+            with suppress(httpx.ConnectError, httpx.ConnectTimeout):
+                return await self._send(request, address)
+        return await self._send(request, last)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
     async def _send(self, request: httpx.Request, address: str) -> httpx.Response:
         direct = httpx.Request(
@@ -323,13 +299,6 @@ def _normalized_url(url: str, params: Mapping[str, str | int] | None) -> str:
         return str(httpx.URL(url, params=params) if params else httpx.URL(url))
     except httpx.InvalidURL as error:
         raise SourceError(f"This is not a valid URL: {error}.") from None
-
-
-def _redirect_target(url: str, location: str) -> str:
-    try:
-        return _normalized_url(urljoin(url, location), None)
-    except ValueError:
-        raise SourceError(f"{service_of(url)}: it redirects to an invalid URL.") from None
 
 
 def service_of(url: str) -> str:

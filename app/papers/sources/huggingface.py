@@ -30,19 +30,15 @@ NO_TITLE = "the row has no title"
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     """PURE. Return the papers of an answer. `day` is the requested day, for rows that have none."""
     rows, rejections = json_rows.parse_rows(data)
-    records: list[PaperRecord] = []
-    ranks: Counter[date] = Counter()
-    for number, row in rows:
-        result = _record(number, json_rows.unwrap_literal(row), day)
-        if isinstance(result, Rejection):
-            rejections.append(result)
-            continue
-        if result.listed_on:
-            ranks[result.listed_on] += 1
-            result = replace(result, rank=ranks[result.listed_on])
-        records.append(result)
-    rejected = sum(rejection.row is not None for rejection in rejections)
-    return ParseResult(len(records) + rejected, tuple(records), tuple(rejections))
+    parsed = json_rows.collect(
+        (_record(number, json_rows.unwrap_literal(row), day) for number, row in rows), rejections
+    )
+    ranks: Counter[date | None] = Counter()
+    records = []
+    for record in parsed.records:
+        ranks[record.listed_on] += 1
+        records.append(replace(record, rank=ranks[record.listed_on]) if record.listed_on else record)
+    return replace(parsed, records=tuple(records))
 
 
 def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
@@ -55,57 +51,34 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
     title = sanitize.title(paper.get("title")) or sanitize.title(row.get("title"))
     if not title:
         return Rejection(NO_TITLE, number, arxiv_id)
-    return PaperRecord(
-        title=title,
-        arxiv_id=arxiv_id,
-        version=version,
-        listed_on=sanitize.day(paper.get("submittedOnDailyAt")) or sanitize.day(row.get("date")) or day,
-        **_text(row, paper),
-        **_people(row, paper),
-        **_figures(row, paper),
-        **_links(row, paper),
-    )
-
-
-def _text(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "abstract": sanitize.clean_text(paper.get("summary")) or sanitize.clean_text(row.get("summary")),
-        "tldr": sanitize.clean_text(paper.get("ai_summary"), sanitize.TITLE_CHARS * 2),
-        "keywords": sanitize.words(paper.get("ai_keywords")),
-        "published_on": sanitize.day(paper.get("publishedAt")),
-        "withdrawn": bool(sanitize.day(paper.get("withdrawnAt"))),
-    }
-
-
-def _people(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
     listed = paper.get("authors")
     authors = [a for a in listed if isinstance(a, dict | str)] if isinstance(listed, list) else []
     visible = sanitize.names([a for a in authors if isinstance(a, str) or not a.get("hidden")])
     inner, outer = paper.get("submittedOnDailyBy"), row.get("submittedBy")
     submitter = sanitize.one_line(inner.get("user") or inner.get("name")) if isinstance(inner, dict) else ""
-    return {
-        "authors": visible[: sanitize.AUTHORS_KEPT],
-        "author_count": len(authors),
-        "submitted_by": submitter
-        or (sanitize.one_line(outer.get("name")) if isinstance(outer, dict) else ""),
-    }
-
-
-def _figures(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
+    if not submitter and isinstance(outer, dict):
+        submitter = sanitize.one_line(outer.get("name"))
     comments = sanitize.non_negative_int(row.get("numComments"))
-    return {
-        "upvotes": sanitize.non_negative_int(paper.get("upvotes")),
-        "comments": sanitize.non_negative_int(row.get("comments")) if comments is None else comments,
-        "stars": sanitize.non_negative_int(paper.get("githubStars")),
-    }
-
-
-def _links(row: dict[str, Any], paper: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "code_url": sanitize.url(paper.get("githubRepo")),
-        "project_url": sanitize.url(paper.get("projectPage")),
-        "thumbnail_url": sanitize.url(row.get("thumbnail")),
-    }
+    return PaperRecord(
+        title=title,
+        arxiv_id=arxiv_id,
+        version=version,
+        abstract=sanitize.clean_text(paper.get("summary")) or sanitize.clean_text(row.get("summary")),
+        authors=visible[: sanitize.AUTHORS_KEPT],
+        author_count=len(authors),
+        keywords=sanitize.words(paper.get("ai_keywords")),
+        tldr=sanitize.clean_text(paper.get("ai_summary"), sanitize.TITLE_CHARS * 2),
+        published_on=sanitize.day(paper.get("publishedAt")),
+        withdrawn=bool(sanitize.day(paper.get("withdrawnAt"))),
+        listed_on=sanitize.day(paper.get("submittedOnDailyAt")) or sanitize.day(row.get("date")) or day,
+        submitted_by=submitter,
+        upvotes=sanitize.non_negative_int(paper.get("upvotes")),
+        comments=sanitize.non_negative_int(row.get("comments")) if comments is None else comments,
+        stars=sanitize.non_negative_int(paper.get("githubStars")),
+        code_url=sanitize.url(paper.get("githubRepo")),
+        project_url=sanitize.url(paper.get("projectPage")),
+        thumbnail_url=sanitize.url(row.get("thumbnail")),
+    )
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
@@ -119,28 +92,26 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
         if fault and day < today - timedelta(days=1):
             continue
         try:
-            parsed = sum([page async for page in _pages(client, day)], ParseResult())
+            parsed = await _fetch_day(client, day)
         except SourceError as error:
             fault = fault or error
             if error.retry_at:
                 break
             continue
         # A day is read completely once it is read after the following day has begun.
-        yield FetchedPage(_ranked(parsed), watermark=None if fault else min(day, today - timedelta(days=2)))
+        yield FetchedPage(parsed, watermark=None if fault else min(day, today - timedelta(days=2)))
     if fault:
         raise fault
 
 
-async def _pages(client: Client, day: date) -> AsyncIterator[ParseResult]:
-    for page in range(MOST_PAGES):
-        response = await client.get(URL, params={"date": day.isoformat(), "limit": PAGE_ROWS, "p": page})
-        parsed = parse(response.body, day)
-        yield parsed
-        if not parsed.rows or 'rel="next"' not in response.headers.get("link", ""):
-            return
-
-
-def _ranked(parsed: ParseResult) -> ParseResult:
-    """Return the records with their ranks over all pages of a day."""
+async def _fetch_day(client: Client, day: date) -> ParseResult:
+    """Return the records of a day with their ranks over all its pages."""
+    parsed = ParseResult()
+    for number in range(MOST_PAGES):
+        response = await client.get(URL, params={"date": day.isoformat(), "limit": PAGE_ROWS, "p": number})
+        page = parse(response.body, day)
+        parsed += page
+        if not page.rows or 'rel="next"' not in response.headers.get("link", ""):
+            break
     ranked = (replace(record, rank=rank) for rank, record in enumerate(parsed.records, 1))
     return replace(parsed, records=tuple(ranked))

@@ -8,11 +8,12 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from app.errors import UnreadableAnswer
-from app.types import Rejection
+from app.types import PaperRecord, ParseResult, Rejection
 
 CUT_OFF = "the answer was cut off"
 BROKEN = "the answer is broken from here on"
@@ -52,67 +53,62 @@ def parse_rows(data: bytes | str) -> tuple[list[Row], list[Rejection]]:
     text = text_of(data)
     refuse_markup(text, "JSON")
     try:
-        return _rows_in(json.loads(text)), []
+        answer = json.loads(text)
     except (ValueError, RecursionError) as error:
         rows, rejections = _salvage(text)
         if not rows:
             raise UnreadableAnswer(f"The answer is not JSON: {str(error)[:200]}") from None
         return rows, rejections
-
-
-def _rows_in(answer: Any) -> list[Row]:
-    if isinstance(answer, list):
-        return list(enumerate(answer, 1))
-    if not isinstance(answer, dict):
-        raise UnreadableAnswer(
-            f"The answer is JSON, but a single {type(answer).__name__} and not a list of rows."
-        )
-    for name in _CONTAINERS:
-        if isinstance(answer.get(name), list):
-            return list(enumerate(answer[name], 1))
-    if "error" in answer:
-        raise UnreadableAnswer(f"The answer is an error: {str(answer['error'])[:200]}")
-    return [(1, answer)]
+    if isinstance(answer, dict):
+        listed = next((answer[name] for name in _CONTAINERS if isinstance(answer.get(name), list)), None)
+        if listed is None and "error" in answer:
+            raise UnreadableAnswer(f"The answer is an error: {str(answer['error'])[:200]}")
+        answer = [answer] if listed is None else listed
+    if not isinstance(answer, list):
+        kind = type(answer).__name__
+        raise UnreadableAnswer(f"The answer is JSON, but a single {kind} and not a list of rows.")
+    return list(enumerate(answer, 1)), []
 
 
 def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
     """Return the complete rows of a truncated array, or the rows of JSON lines."""
     start = text.lstrip()
-    if start.startswith("[") or re.match(r'\{\s*"[^"]*"\s*:.*\[', start.partition("\n{")[0][:300], re.DOTALL):
-        rows = list(enumerate(_complete_values(text, text.find("[") + 1), 1))
-        if rows and not _is_json_lines(start):
-            reason = BROKEN if text.rstrip().endswith("]" if start[0] == "[" else "}") else CUT_OFF
-            return rows, [Rejection(reason, None, f"{len(rows)} complete rows were read")]
-    return _parse_lines(text)
-
-
-def _is_json_lines(start: str) -> bool:
-    first, _, rest = start.partition("\n")
-    try:
-        return isinstance(json.loads(first), dict) and bool(rest.strip())
-    except (ValueError, RecursionError):
-        return False
-
-
-def _complete_values(text: str, position: int) -> Iterator[Any]:
-    while True:
-        position = _BETWEEN.match(text, position).end()  # type: ignore[union-attr]  # it matches "", too
-        try:
-            value, position = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            return
-        yield value
-
-
-def _parse_lines(text: str) -> tuple[list[Row], list[Rejection]]:
     rows: list[Row] = []
     rejections = []
+    if start.startswith("[") or re.match(r'\{\s*"[^"]*"\s*:.*\[', start.partition("\n{")[0][:300], re.DOTALL):
+        position = text.find("[") + 1
+        with suppress(ValueError, RecursionError):
+            while between := _BETWEEN.match(text, position):  # it matches "", too
+                value, position = _DECODER.raw_decode(text, between.end())
+                rows.append((len(rows) + 1, value))
+        first, _, rest = start.partition("\n")
+        try:
+            is_json_lines = isinstance(json.loads(first), dict) and bool(rest.strip())
+        except (ValueError, RecursionError):
+            is_json_lines = False
+        if rows and not is_json_lines:
+            reason = BROKEN if text.rstrip().endswith("]" if start[0] == "[" else "}") else CUT_OFF
+            return rows, [Rejection(reason, None, f"{len(rows)} complete rows were read")]
+        rows = []
     for number, line in enumerate((part for part in text.split("\n") if part.strip()), 1):
         try:
             rows.append((number, json.loads(line)))
         except (ValueError, RecursionError) as error:
             rejections.append(Rejection(NOT_JSON, number, str(error)[:200]))
     return rows, rejections
+
+
+def collect(rows: Iterable[PaperRecord | Rejection], rejections: Sequence[Rejection] = ()) -> ParseResult:
+    """Return the records of rows, and their rejections after those that were there before."""
+    records: list[PaperRecord] = []
+    rejections = [*rejections]
+    for row in rows:
+        if isinstance(row, PaperRecord):
+            records.append(row)
+        else:
+            rejections.append(row)
+    rejected = sum(rejection.row is not None for rejection in rejections)
+    return ParseResult(len(records) + rejected, tuple(records), tuple(rejections))
 
 
 def unwrap_literal(row: Any) -> Any:
@@ -123,20 +119,13 @@ def unwrap_literal(row: Any) -> Any:
         return json.loads(row)
     except (ValueError, RecursionError):
         pass
-    if _depth(row) > _REPR_DEPTH:
+    deepest = depth = 0
+    for char in row:
+        depth += (char in "{[(") - (char in "}])")
+        deepest = max(deepest, depth)
+    if deepest > _REPR_DEPTH:
         return row
     try:
         return ast.literal_eval(row)  # literals only: no code is run
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return row
-
-
-def _depth(text: str) -> int:
-    deepest = depth = 0
-    for char in text:
-        if char in "{[(":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif char in "}])":
-            depth -= 1
-    return deepest

@@ -15,15 +15,8 @@ NO_TITLE = "the row has no title"
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     """Return the papers of a file. A row without a date counts as listed on `day`."""
     rows, rejections = json_rows.parse_rows(data)
-    records: list[PaperRecord] = []
-    for number, row in rows:
-        result = _record(number, json_rows.unwrap_literal(row), day)
-        if isinstance(result, PaperRecord):
-            records.append(result)
-        else:
-            rejections.append(result)
-    rejected = sum(rejection.row is not None for rejection in rejections)
-    return ParseResult(len(records) + rejected, tuple(records), tuple(rejections))
+    records = (_record(number, json_rows.unwrap_literal(row), day) for number, row in rows)
+    return json_rows.collect(records, rejections)
 
 
 def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:

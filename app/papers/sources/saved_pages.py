@@ -50,23 +50,32 @@ def parse(data: bytes | str, day: date | None = None, *, today: date) -> ParseRe
     if not looks_like(text):
         raise UnreadableAnswer("The text is not a saved search page: its header is missing.")
     paragraphs = [part.strip() for part in re.split(r"\n[ \t\r]*\n", text) if part.strip()]
-    header, body = _split(paragraphs)
+    is_header = (_HEADER.fullmatch(part) or _DAY.fullmatch(part) for part in paragraphs)
+    header_length = next((n for n, matches in enumerate(is_header) if not matches), len(paragraphs))
+    header, body = paragraphs[:header_length], paragraphs[header_length:]
     listed_on = day or _listing_day(header, body, today)
-    records: list[PaperRecord] = []
-    rejections: list[Rejection] = []
+    rows: list[PaperRecord | Rejection] = []
+    rank = 0
     for number, paper in enumerate(_papers(body), 1):
-        if paper.abstract or paper.author_count:
-            records.append(_record(paper, listed_on, len(records) + 1))
-        else:
-            rejections.append(Rejection(NO_ABSTRACT, number, paper.title[:100]))
-    return ParseResult(len(records) + len(rejections), tuple(records), tuple(rejections))
-
-
-def _split(paragraphs: list[str]) -> tuple[list[str], list[str]]:
-    for index, part in enumerate(paragraphs):
-        if not _HEADER.fullmatch(part) and not _DAY.fullmatch(part):
-            return paragraphs[:index], paragraphs[index:]
-    return paragraphs, []
+        if not (paper.abstract or paper.author_count):
+            rows.append(Rejection(NO_ABSTRACT, number, paper.title[:100]))
+            continue
+        rank += 1
+        published_on = comments = None
+        if match := paper.date_match:
+            year, comments = match.group(3) or (listed_on.year if listed_on else None), match.group(4)
+            published_on = _day(match, int(year)) if year else None
+        record = PaperRecord(
+            title=paper.title,
+            abstract=sanitize.clean_text(" ".join(paper.abstract)),
+            author_count=paper.author_count,
+            published_on=published_on,
+            listed_on=listed_on,
+            rank=rank if listed_on else None,
+            comments=int(comments) if comments else None,
+        )
+        rows.append(record)
+    return json_rows.collect(rows)
 
 
 def _papers(body: list[str]) -> Iterator[_PartialPaper]:
@@ -97,19 +106,6 @@ def _is_title(part: str, following: list[str]) -> bool:
     return len(following[0]) > len(part) and not part.endswith((".", ":", ";", ","))
 
 
-def _record(paper: _PartialPaper, listed_on: date | None, rank: int) -> PaperRecord:
-    comments = paper.date_match.group(4) if paper.date_match else None
-    return PaperRecord(
-        title=paper.title,
-        abstract=sanitize.clean_text(" ".join(paper.abstract)),
-        author_count=paper.author_count,
-        published_on=_publication_day(paper.date_match, listed_on) if paper.date_match else None,
-        listed_on=listed_on,
-        rank=rank if listed_on else None,
-        comments=int(comments) if comments else None,
-    )
-
-
 def _listing_day(header: list[str], body: list[str], today: date) -> date | None:
     """Return the day in the header.
 
@@ -127,12 +123,6 @@ def _listing_day(header: list[str], body: list[str], today: date) -> date | None
         return _day(day, max(years) + 1)
     this_year = _day(day, today.year)
     return this_year if this_year and this_year <= today else _day(day, today.year - 1)
-
-
-def _publication_day(match: re.Match[str], listed_on: date | None) -> date | None:
-    if match.group(3):
-        return _day(match, int(match.group(3)))
-    return _day(match, listed_on.year) if listed_on else None
 
 
 def _day(match: re.Match[str], year: int) -> date | None:
