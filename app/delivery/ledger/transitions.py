@@ -18,11 +18,7 @@ def with_readers(session: Session, ids: Sequence[int | None]) -> list[tuple[Deli
     return sorted(rows, key=lambda row: row[0].id or 0)
 
 
-def end(delivery: Delivery, state: State, reason: str) -> None:
-    set_state(delivery, state, reason, None)
-
-
-def set_state(delivery: Delivery, state: State, reason: str, next_attempt_at: datetime | None) -> None:
+def set_state(delivery: Delivery, state: State, reason: str, next_attempt_at: datetime | None = None) -> None:
     delivery.state, delivery.reason, delivery.next_attempt_at = state, reason, next_attempt_at
     delivery.lease_until = None  # `lease_owner` stays, because a late result still counts
 
