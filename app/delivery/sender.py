@@ -11,7 +11,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Event
@@ -52,11 +52,16 @@ class Sender:
 
         Must not be called within a running event loop.
         """
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+        with suppress(ImportError):
+            import uvloop
+
+            loop_factory = uvloop.new_event_loop
         # Tuning changes settings of the whole process, and a single mail, as after a sign-up, gains nothing.
         tuned = ids is None or len(ids) >= TUNE_FROM
         with (
             interpreter.tuned_for_throughput() if tuned else nullcontext(),
-            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+            asyncio.Runner(loop_factory=loop_factory) as runner,
         ):
             return runner.run(self._send_all(time, ids))
 
@@ -91,14 +96,6 @@ class Sender:
         except Exception as error:
             return _compose_failure(error)
         return await connection_pool.send_one(self.settings, self.composer.sign_and_serialize(draft))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 async def _stop_when_asked(

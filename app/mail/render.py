@@ -108,13 +108,21 @@ class Renderer:
     def _digest(self, request: MailRequest, digest: Digest, limits: TextLimits) -> RenderedMail:
         items: list[DigestItem] = []
         sections: list[Fragment] = []
+        left_out = request.unreadable
         for section in digest.sections:
-            cards = [self._card(request, item, limits) for item in section.picks]
-            usable = [card for card in cards if card]
-            if usable:
-                sections.append(self.heading(section.interest, section.heading))
-                sections += [fragment for _, fragment in usable]
-                items += [item for item, _ in usable]
+            cards = []
+            for item in section.picks:
+                try:
+                    fitted = fit_to_limits(item, limits)
+                    token = self._token(request, Purpose.FEEDBACK, 0)
+                    links = self._signer.feedback_links(fitted.paper_id, token)
+                    cards.append(self.card(fitted, self.reason(fitted.reason), links))
+                except Exception:  # the mail is sent without it
+                    left_out += 1
+                else:
+                    items.append(fitted)
+            if cards:
+                sections += [self.heading(section.interest, section.heading), *cards]
         if not items:
             raise DeliveryError("no paper of this digest can be shown", permanent=not request.unreadable)
         best, others = best_of(items)
@@ -133,20 +141,8 @@ class Renderer:
             reader=request.email,
             links=links,
         )
-        left_out = request.unreadable + len(digest.picks) - len(items)
         headers = self.list_headers(request.edition, links["unsubscribe"])
         return RenderedMail(subject, shell.text, str(shell.html), headers, left_out)
-
-    def _card(
-        self, request: MailRequest, item: DigestItem, limits: TextLimits
-    ) -> tuple[DigestItem, Fragment] | None:
-        """Render a card. None if it cannot be shown: the mail is sent without it."""
-        try:
-            fitted = fit_to_limits(item, limits)
-            links = self._signer.feedback_links(fitted.paper_id, self._token(request, Purpose.FEEDBACK, 0))
-            return fitted, self.card(fitted, self.reason(fitted.reason), links)
-        except Exception:
-            return None
 
     # --- fragments of digests
 

@@ -116,9 +116,13 @@ def _record_others(
 ) -> dict[int, State]:
     by_id = {attempt.delivery_id: attempt for attempt in attempts}
     owned = select(col(Delivery.id)).where(col(Delivery.id).in_(by_id), col(Delivery.lease_owner) == owner)
+    locked = session.exec(owned.with_for_update()).all()
+    joined = select(Delivery, Subscriber).join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
+    selected = joined.where(col(Delivery.id).in_(locked)).execution_options(populate_existing=True)
     states = {}
-    for delivery, reader in transitions.with_readers(session, session.exec(owned.with_for_update()).all()):
-        attempt = by_id[delivery.id or 0]
+    for delivery, reader in sorted(session.exec(selected), key=lambda row: row[0].id or 0):
+        delivery_id = delivery.id or 0
+        attempt = by_id[delivery_id]
         if reader.state is SubscriberState.ERASED:  # the relay's text may name the reader
             attempt = attempt._replace(result=attempt.result._replace(text=""), subject="")
         if attempt.result.outcome in NOT_ATTEMPTED:
@@ -133,11 +137,11 @@ def _record_others(
                 reason = sanitize.redact_addresses(delivery.reason)
                 controls.pause(session, f"the relay refuses us: {reason}", now)
             elif delivery.state is State.FAILED:
-                on_failed(session, delivery.id or 0, delivery.subscriber_id, attempt.result, now)
+                on_failed(session, delivery_id, delivery.subscriber_id, attempt.result, now)
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
             # It was ended while it was in flight.
             transitions.mark_uncertain(delivery, _text(attempt.result), None)
-        states[delivery.id or 0] = delivery.state
+        states[delivery_id] = delivery.state
     return states
 
 

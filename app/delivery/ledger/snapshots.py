@@ -65,28 +65,25 @@ def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[di
         insert_many_or_ignore(session, PaperSnapshot, ("key",), rows)
         ids_by_key |= _ids_by_key(session, new_keys)
     ids = {values: ids_by_key[key] for key, values in by_key.items()}
-    return [
-        {
-            "edition": digest.edition,
-            "note": digest.note,
-            "considered": digest.considered,
-            "sections": [_section_to_json(section, ids) for section in digest.sections],
-        }
-        for digest in digests
-    ]
-
-
-def _section_to_json(section: Section, ids: Mapping[SnapshotValues, int]) -> dict[str, Any]:
-    reasons = list(dict.fromkeys(item.reason for item in section.picks))
-    return {
-        "interest": section.interest,
-        "heading": section.heading,
-        "cards": [ids[_snapshot_values(item)] for item in section.picks],
-        "papers": [item.paper_id for item in section.picks],
-        "why": [reasons.index(item.reason) for item in section.picks],
-        "scores": [item.score for item in section.picks],
-        "reasons": reasons,
-    }
+    stored = []
+    for digest in digests:
+        sections = []
+        for section in digest.sections:
+            reasons = list(dict.fromkeys(item.reason for item in section.picks))
+            sections.append(
+                {
+                    "interest": section.interest,
+                    "heading": section.heading,
+                    "cards": [ids[_snapshot_values(item)] for item in section.picks],
+                    "papers": [item.paper_id for item in section.picks],
+                    "why": [reasons.index(item.reason) for item in section.picks],
+                    "scores": [item.score for item in section.picks],
+                    "reasons": reasons,
+                }
+            )
+        contents = {"edition": digest.edition, "note": digest.note, "considered": digest.considered}
+        stored.append({**contents, "sections": sections})
+    return stored
 
 
 def _ids_by_key(session: Session, keys: Collection[str]) -> dict[str, int]:

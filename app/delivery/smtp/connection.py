@@ -101,13 +101,13 @@ class SmtpConnection(asyncio.Protocol):
         self._unsent_bytes = 0  # of the body
         self._timer: asyncio.TimerHandle | None = None
         self._expected: dict[PendingReply, tuple[Callable[[Reply], None], float]] = {
-            PendingReply.RSET: (self._on_rset, timeouts.mail),
+            PendingReply.RSET: (partial(self._on_end, PendingReply.RSET), timeouts.mail),
             PendingReply.MAIL: (partial(self._on_envelope, PendingReply.MAIL), timeouts.mail),
             PendingReply.RCPT: (partial(self._on_envelope, PendingReply.RCPT), timeouts.rcpt),
             PendingReply.DATA: (self._on_data, timeouts.data),
             PendingReply.BODY: (self._on_body, timeouts.end),
-            PendingReply.DOT: (self._on_dot, timeouts.end),
-            PendingReply.QUIT: (self._on_quit, timeouts.quit),
+            PendingReply.DOT: (partial(self._on_end, PendingReply.DOT), timeouts.end),
+            PendingReply.QUIT: (partial(self._on_end, PendingReply.QUIT), timeouts.quit),
         }  # the handler of each reply, and the seconds to wait for it
         transport.set_protocol(self)
 
@@ -184,12 +184,6 @@ class SmtpConnection(asyncio.Protocol):
         following = self._begin() if self.pipelines else b""
         self._transport.writelines((dot_stuffed(queued.mail), b".\r\n" + following))
 
-    def _send_next_command(self) -> None:
-        if self._unsent:
-            command, line = self._unsent.popleft()
-            self._pending.append(command)
-            self._transport.write(line)
-
     def _write(self, data: bytes) -> None:
         if data and not self._closed:
             self._transport.write(data)
@@ -222,7 +216,10 @@ class SmtpConnection(asyncio.Protocol):
         if self._next_refusal is not None:  # RCPT was pipelined behind a MAIL that was refused
             return
         if reply.code < 300:
-            self._send_next_command()
+            if self._unsent:
+                next_command, line = self._unsent.popleft()
+                self._pending.append(next_command)
+                self._transport.write(line)
         elif reply.code < 400:
             self._protocol_error()
         elif reply.code == 421 and command is PendingReply.MAIL:  # about this connection, not about this mail
@@ -274,18 +271,6 @@ class SmtpConnection(asyncio.Protocol):
         self._pending.append(PendingReply.RSET)
         self._transport.write(b"RSET\r\n" + (self._begin() if self.pipelines else b""))
 
-    def _on_rset(self, reply: Reply) -> None:
-        if reply.code >= 300:
-            self._close("the relay refused RSET", may_retry=True)
-        else:
-            self._go_on()
-
-    def _on_dot(self, reply: Reply) -> None:
-        if reply.code == 421:
-            self._close("", _refusal(reply), may_retry=True)
-        else:
-            self._go_on()
-
     def _on_body(self, reply: Reply) -> None:
         if 300 <= reply.code < 400:
             self._protocol_error()
@@ -301,8 +286,16 @@ class SmtpConnection(asyncio.Protocol):
         elif not self._closed:
             self._go_on()
 
-    def _on_quit(self, _reply: Reply) -> None:
-        self._close("")  # SMTP has ended, so TLS need not say goodbye
+    def _on_end(self, command: PendingReply, reply: Reply) -> None:
+        """Handle the reply to RSET or the lone dot, which end a transaction, or to QUIT."""
+        if command is PendingReply.QUIT:
+            self._close("")  # SMTP has ended, so TLS need not say goodbye
+        elif command is PendingReply.RSET and reply.code >= 300:
+            self._close("the relay refused RSET", may_retry=True)
+        elif reply.code == 421:
+            self._close("", _refusal(reply), may_retry=True)
+        else:
+            self._go_on()
 
     def _go_on(self) -> None:
         if self._is_last:
@@ -380,23 +373,21 @@ class SmtpConnection(asyncio.Protocol):
         self._timer = None
         if not self._pending:
             return
-        if self._loop.time() >= self._deadline and not self._extend_deadline():
-            if len(self._pending) > 1 and self.pipelines and not self._in_flight:
-                self._pool.disable_pipelining()  # the relay may have lost pipelined commands
-            self._close(f"the relay did not answer {self._pending[0]} in time")
-            return
+        if self._loop.time() >= self._deadline:
+            unsent_bytes = self._unsent_bytes
+            if self._pending[0] is PendingReply.BODY and unsent_bytes:
+                unsent_bytes = self._transport.get_write_buffer_size()
+            if unsent_bytes == self._unsent_bytes:
+                if len(self._pending) > 1 and self.pipelines and not self._in_flight:
+                    self._pool.disable_pipelining()  # the relay may have lost pipelined commands
+                self._close(f"the relay did not answer {self._pending[0]} in time")
+                return
+            # More of a body has left. `end` counts from when all of it has.
+            self._unsent_bytes = unsent_bytes
+            self._deadline = self._loop.time() + (
+                self._timeouts.block if unsent_bytes else self._timeouts.end
+            )
         self._timer = self._loop.call_at(self._deadline, self._check_deadline)
-
-    def _extend_deadline(self) -> bool:
-        """Extend the deadline if more of a body has left: `end` counts from when all of it has."""
-        if self._pending[0] is not PendingReply.BODY or self._unsent_bytes == 0:
-            return False
-        unsent_bytes = self._transport.get_write_buffer_size()
-        if unsent_bytes == self._unsent_bytes:
-            return False
-        self._unsent_bytes = unsent_bytes
-        self._deadline = self._loop.time() + (self._timeouts.block if unsent_bytes else self._timeouts.end)
-        return True
 
 
 def _refusal(reply: Reply, command: PendingReply | None = None) -> SendResult:
