@@ -31,12 +31,9 @@ _SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _CONTENTS = cast("Table", inspect(DigestContent).local_table)
 _MAILS = (
     select(
-        *(
-            _DELIVERIES.c[name]
-            for name in ("id", "kind", "edition", "created_at", "message_id", "subscriber_id")
-        ),
-        *(_SUBSCRIBERS.c[name] for name in ("email", "link_epoch", "state")),
-        *(_CONTENTS.c[name] for name in ("digest", "signature", "signature_fingerprint")),
+        *_DELIVERIES.c["id", "kind", "edition", "created_at", "message_id", "subscriber_id"],
+        *_SUBSCRIBERS.c["email", "link_epoch", "state"],
+        *_CONTENTS.c["digest", "signature", "signature_fingerprint"],
     )
     .join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == _DELIVERIES.c.subscriber_id)
     .outerjoin(_CONTENTS, _CONTENTS.c.delivery_id == _DELIVERIES.c.id)

@@ -41,7 +41,7 @@ class ConnectionPool:
     """The connections of one run. Used as `async with ConnectionPool(settings, tracker) as pool`.
 
     The pool stops by itself if the relay cannot be reached or refuses the sender, or if the tracker fails.
-    Mails that have not begun by then get the result HELD.
+    Mails that have not begun by then get the result NOT_ATTEMPTED.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ConnectionPool:
             raise self._failure
 
     def stop(self, reason: str = "") -> None:
-        """Begin nothing new. Waiting mails are held; mails in flight get their replies."""
+        """Begin nothing new. Waiting mails are not attempted; mails in flight get their replies."""
         if self.stopped:
             return
         self.stopped = True
