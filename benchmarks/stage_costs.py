@@ -11,11 +11,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import uvloop
 from sqlmodel import select
 
 from app import bounces
 from app.application import Application
-from app.delivery import ledger, presigning, sender
+from app.delivery import ledger, presigning
 from app.delivery.smtp.connection_pool import ConnectionPool
 from app.runtime import interpreter
 from app.storage.models import Delivery, DeliveryState
@@ -67,7 +68,7 @@ def pool_sender(port: int, mails: Sequence[OutgoingMail]) -> forks.Sender:
 
     def send(ready: Callable[[], None]) -> int:
         ready()
-        with asyncio.Runner(loop_factory=sender._loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(send_all())
 
     return send

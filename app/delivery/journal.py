@@ -75,7 +75,7 @@ class Journal:
         self._path = folder / f"{owner.rpartition(':')[2]}.journal"
         self._header = _line(f"O\t{owner}\t{_boot_id()}\t{'durable' if durable else ''}")
         self._needed_lines: dict[int, bytes] = {}  # by delivery: those that compacting must keep
-        self._in_flight: set[int] = set()
+        self.in_flight: set[int] = set()  # the deliveries that have begun and have no result
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _folder_lock(folder):
@@ -83,18 +83,10 @@ class Journal:
         except OSError as error:
             raise _unwritable(self._path, error) from error
 
-    @property
-    def in_flight(self) -> frozenset[int]:
-        """The deliveries that have begun and have no result."""
-        return frozenset(self._in_flight)
-
-    def is_in_flight(self, delivery_id: int) -> bool:
-        return delivery_id in self._in_flight
-
     def intend(self, delivery_ids: Iterable[int]) -> None:
         """Write that these may be sent soon. After `sync` that survives a crash of the machine."""
         for delivery_id in delivery_ids:
-            self._append(delivery_id, _line(f"I\t{delivery_id}"), len(self._in_flight))
+            self._append(delivery_id, _line(f"I\t{delivery_id}"), len(self.in_flight))
 
     def sync(self) -> None:
         """Wait until the file is on disk. This method may run in another thread."""
@@ -106,25 +98,35 @@ class Journal:
     def begin(self, delivery_id: int, at: float, message_id: str, subject: str) -> None:
         """Write that the body leaves now. On JournalError it must not: its answer could not be written."""
         line = _line(f"B\t{delivery_id}\t{at:.3f}\t{message_id}\t{subject}")
-        self._append(delivery_id, line, len(self._in_flight) + 1)
-        self._in_flight.add(delivery_id)
+        self._append(delivery_id, line, len(self.in_flight) + 1)
+        self.in_flight.add(delivery_id)
 
     def end(self, attempt: AttemptResult) -> None:
         """Write the result of an attempt. One that began has its space reserved."""
         delivery_id, result = attempt.delivery_id, attempt.result
         text = result.text.encode("utf-8", "replace")[:MAX_REPLY_BYTES].decode("utf-8", "ignore")
         line = _line(f"E\t{delivery_id}\t{attempt.at:.3f}\t{result.outcome}\t{result.code or ''}\t{text}")
-        self._append(delivery_id, line, len(self._in_flight) - (delivery_id in self._in_flight))
-        self._in_flight.discard(delivery_id)
+        self._append(delivery_id, line, len(self.in_flight) - (delivery_id in self.in_flight))
+        self.in_flight.discard(delivery_id)
 
     def acknowledge(self, delivery_ids: Iterable[int]) -> None:
         """Drop the lines of these deliveries: their results are in the ledger."""
         for delivery_id in delivery_ids:
-            if delivery_id not in self._in_flight:
+            if delivery_id not in self.in_flight:
                 self._needed_lines.pop(delivery_id, None)
-        if self._position > COMPACT_AT:
-            with suppress(OSError):  # then the file stays longer than necessary
-                self._compact()
+        if self._position <= COMPACT_AT:
+            return
+        # Write the lines that are still needed to a new file, and replace the old one by it.
+        old = self._file, self._map, self._position, self._allocated
+        try:
+            self._start_file(self._path.with_suffix(".new"), *self._needed_lines.values())
+        except OSError:  # the old file stays longer than necessary
+            self._file, self._map, self._position, self._allocated = old
+            return
+        with suppress(OSError):
+            self._path.with_suffix(".new").replace(self._path)
+            old[1].close()
+            os.close(old[0])
 
     def close(self, *, complete: bool = True) -> None:
         """Close the journal, and delete it if nothing is left to recover.
@@ -148,7 +150,8 @@ class Journal:
     def _reserve(self, size: int) -> None:
         if self._position + size > self._allocated:
             growth = max(ALLOCATION, size)
-            _fill_with_zeros(self._file, growth, self._allocated)
+            if os.pwrite(self._file, bytes(growth), self._allocated) < growth:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             remapped = mmap.mmap(self._file, self._allocated + growth)
             self._map.close()
             self._map, self._allocated = remapped, self._allocated + growth
@@ -158,18 +161,6 @@ class Journal:
         self._map[self._position : end] = line
         self._position = end
 
-    def _compact(self) -> None:
-        """Write the lines that are still needed to a new file and replace the old one by it."""
-        old = self._file, self._map, self._position, self._allocated
-        try:
-            self._start_file(self._path.with_suffix(".new"), *self._needed_lines.values())
-        except OSError:
-            self._file, self._map, self._position, self._allocated = old
-            raise
-        self._path.with_suffix(".new").replace(self._path)
-        old[1].close()
-        os.close(old[0])
-
     def _start_file(self, path: Path, *lines: bytes) -> None:
         self._map = mmap.mmap(-1, mmap.PAGESIZE)  # until space is allocated in the file
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -177,11 +168,12 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             start = b"".join((self._header, *lines))
-            self._reserve(len(start) + MAX_END_LINE * len(self._in_flight))
+            self._reserve(len(start) + MAX_END_LINE * len(self.in_flight))
             self._write(start)
             if self.durable:
                 os.fsync(self._file)
-                _sync_folder(path.parent)
+                with _open_folder(path.parent) as folder:  # so that the new file's name survives a crash, too
+                    os.fsync(folder)
         except OSError:
             self._map.close()
             os.close(self._file)
@@ -205,7 +197,7 @@ def abandoned(folder: Path) -> Iterator[AbandonedJournal]:
 
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
-    path.with_suffix(".new").unlink(missing_ok=True)  # left by an interrupted `_compact`
+    path.with_suffix(".new").unlink(missing_ok=True)  # left by an interrupted `acknowledge`
 
 
 def any_abandoned(folder: Path) -> bool:
@@ -232,7 +224,11 @@ def _parse(data: bytes) -> AbandonedJournal | None:
     owner, same_boot, complete = None, False, False
     # Both hold the last attempt at each delivery.
     unanswered, results = dict[int, tuple[str, str]](), dict[int, AttemptResult]()
-    for kind, *fields in _valid_lines(data):
+    for line in data.split(b"\n"):
+        crc, _, text = line.partition(b"\t")
+        if crc != b"%08x" % zlib.crc32(text):
+            continue
+        kind, *fields = text.decode("utf-8").split("\t", 5)
         if kind == "O":
             owner, same_boot = fields[0], fields[1] == _boot_id() != ""
             complete = same_boot or bool(fields[2])
@@ -240,15 +236,11 @@ def _parse(data: bytes) -> AbandonedJournal | None:
             unanswered[int(fields[0])] = (fields[2], fields[3]) if kind == "B" else ("", "")
             results.pop(int(fields[0]), None)
         elif kind == "E":
-            attempt = _parse_result(*fields)
-            message_id, subject = unanswered.pop(attempt.delivery_id, ("", ""))
-            results[attempt.delivery_id] = attempt._replace(message_id=message_id, subject=subject)
+            delivery_id, at, verdict, code, reply = fields
+            result = SendResult(SendOutcome(verdict), int(code) if code else None, reply)
+            names = unanswered.pop(int(delivery_id), ("", ""))
+            results[int(delivery_id)] = AttemptResult(int(delivery_id), result, float(at), *names)
     return None if owner is None else AbandonedJournal(owner, complete, unanswered, tuple(results.values()))
-
-
-def _parse_result(delivery_id: str, at: str, verdict: str, code: str, text: str) -> AttemptResult:
-    result = SendResult(SendOutcome(verdict), int(code) if code else None, text)
-    return AttemptResult(int(delivery_id), result, float(at))
 
 
 def _line(fields: str) -> bytes:
@@ -256,61 +248,35 @@ def _line(fields: str) -> bytes:
     return b"%08x\t%s\n" % (zlib.crc32(text), text)
 
 
-def _valid_lines(data: bytes) -> Iterator[list[str]]:
-    for line in data.split(b"\n"):
-        crc, _, text = line.partition(b"\t")
-        if crc == b"%08x" % zlib.crc32(text):
-            yield text.decode("utf-8").split("\t", 5)
-
-
 @contextmanager
 def _lock_if_abandoned(path: Path) -> Iterator[bool]:
     """Try to lock a journal for the block; yield False if its sender is alive or the file is gone."""
-    file = _try_lock(path)
+    file, locked = None, False
+    with _folder_lock(path.parent), suppress(BlockingIOError, FileNotFoundError):
+        file = os.open(path, os.O_RDWR)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Another process may have compacted, or recovered and deleted, the file since it was opened.
+        locked = path.stat().st_ino == os.fstat(file).st_ino
     try:
-        yield file is not None
+        yield locked
     finally:
         if file is not None:
             os.close(file)
 
 
-def _try_lock(path: Path) -> int | None:
-    with _folder_lock(path.parent):
-        try:
-            file = os.open(path, os.O_RDWR)
-        except FileNotFoundError:
-            return None
-        with suppress(BlockingIOError, FileNotFoundError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Another process may have compacted, or recovered and deleted, the file since it was opened.
-            if path.stat().st_ino == os.fstat(file).st_ino:
-                return file
-        os.close(file)
-        return None
-
-
 @contextmanager
 def _folder_lock(folder: Path) -> Iterator[None]:
     """Lock the folder, so that no process finds a new journal between its creation and its own lock."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
+    with _open_folder(folder) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(file)
 
 
-def _fill_with_zeros(file: int, size: int, at: int) -> None:
-    """Write zeros; raise OSError if the disk has no space for all of them."""
-    if os.pwrite(file, bytes(size), at) < size:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write the folder to disk, so that the new file's name survives a crash of the machine."""
+@contextmanager
+def _open_folder(folder: Path) -> Iterator[int]:
     file = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(file)
+        yield file
     finally:
         os.close(file)
 

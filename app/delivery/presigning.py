@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
@@ -33,10 +32,27 @@ def sign_ahead(sender: Sender, now: datetime) -> int:
     No two processes sign the same digest.
     """
     deadline = monotonic() + TIME_LIMIT.total_seconds()
+    with sender.db.read() as session:
+        if not has_unsigned(sender, session, now):
+            return 0
+    # SQLite cannot lock rows, so there only one process at a time signs.
+    lock = nullcontext(True) if sender.db.locks_rows else locks.hold(sender.db, JOB, now, LOCK_LIFETIME)
     count = 0
-    with _signing_lock(sender, now) as may_sign, ThreadPoolExecutor() as pool:
+    with lock as may_sign, ThreadPoolExecutor() as pool:
         while may_sign and not sender.stopping.is_set() and monotonic() < deadline:
-            signatures = _sign_batch(sender, pool, now)
+            # PostgreSQL locks the rows meanwhile. SQLite would lock out every other writer.
+            with sender.db.write() if sender.db.locks_rows else sender.db.read() as session:
+                unsigned = ledger.lock_unsigned(session, now, limit=BATCH_SIZE)
+                waiting_ids = [delivery_id for delivery_id, waits in unsigned.items() if waits]
+                requests = ledger.mail_requests(session, waiting_ids, sender.snapshots)
+                signatures = list(pool.map(partial(_sign, sender.composer), requests))
+                # Those that were sent already get an empty signature.
+                signatures += [Signature(delivery_id) for delivery_id, waits in unsigned.items() if not waits]
+                if sender.db.locks_rows:
+                    ledger.store_signatures(session, signatures)
+            if not sender.db.locks_rows:
+                with sender.db.write() as session:
+                    ledger.store_signatures(session, signatures)
             if not signatures:
                 break
             count += sum(bool(signature.lines) for signature in signatures)
@@ -46,37 +62,6 @@ def sign_ahead(sender: Sender, now: datetime) -> int:
 def has_unsigned(sender: Sender, session: Session, now: datetime) -> bool:
     """Return whether `sign_ahead` has something to do."""
     return sender.composer.signs and bool(ledger.lock_unsigned(session, now, limit=1))
-
-
-@contextmanager
-def _signing_lock(sender: Sender, now: datetime) -> Iterator[bool]:
-    """Yield whether this process may sign. On SQLite, which cannot lock rows, only one at a time may."""
-    with sender.db.read() as session:
-        waiting = has_unsigned(sender, session, now)
-    if not waiting or sender.db.locks_rows:
-        yield waiting
-        return
-    with locks.hold(sender.db, JOB, now, LOCK_LIFETIME) as acquired:
-        yield acquired
-
-
-def _sign_batch(sender: Sender, pool: ThreadPoolExecutor, now: datetime) -> list[Signature]:
-    """Sign the next digests. Those that were sent already or cannot be signed get an empty signature.
-
-    PostgreSQL locks the rows meanwhile. SQLite would lock out every other writer, so it locks nothing.
-    """
-    with sender.db.write() if sender.db.locks_rows else sender.db.read() as session:
-        unsigned = ledger.lock_unsigned(session, now, limit=BATCH_SIZE)
-        waiting_ids = [delivery_id for delivery_id, waits in unsigned.items() if waits]
-        requests = ledger.mail_requests(session, waiting_ids, sender.snapshots)
-        signatures = list(pool.map(partial(_sign, sender.composer), requests))
-        signatures += [Signature(delivery_id) for delivery_id, waits in unsigned.items() if not waits]
-        if sender.db.locks_rows:
-            ledger.store_signatures(session, signatures)
-    if not sender.db.locks_rows:
-        with sender.db.write() as session:
-            ledger.store_signatures(session, signatures)
-    return signatures
 
 
 def _sign(composer: Composer, request: MailRequest) -> Signature:

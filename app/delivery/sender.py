@@ -11,7 +11,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Event
@@ -52,11 +52,16 @@ class Sender:
 
         Must not be called within a running event loop.
         """
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+        with suppress(ImportError):
+            import uvloop
+
+            loop_factory = uvloop.new_event_loop
         # Tuning changes settings of the whole process, and a single mail, as after a sign-up, gains nothing.
         tuned = ids is None or len(ids) >= TUNE_FROM
         with (
             interpreter.tuned_for_throughput() if tuned else nullcontext(),
-            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+            asyncio.Runner(loop_factory=loop_factory) as runner,
         ):
             return runner.run(self._send_all(time, ids))
 
@@ -93,14 +98,6 @@ class Sender:
         return await connection_pool.send_one(self.settings, self.composer.sign_and_serialize(draft))
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
 async def _stop_when_asked(
     stopping: Event, sender_ledger: ledger.SenderLedger, pool: ConnectionPool, deadline: asyncio.Timeout
 ) -> None:
@@ -128,21 +125,19 @@ class _SendRun:
     signing: deque[asyncio.Future[list[OutgoingMail]]] = field(default_factory=deque)
 
     async def send(self) -> None:
-        """Send until nothing is due any more. Flushing may make mails due that were returned unsent."""
-        while await self._send_due() and not self.pool.stopped:
-            await self.ledger.flush()
-
-    async def _send_due(self) -> bool:
-        """Send all mails that can be claimed now. Return whether there were any."""
-        any_claimed = False
-        next_batch = asyncio.create_task(self.ledger.claim(self.ids, FIRST_BATCH))
-        while (batch := await next_batch) and not self.pool.stopped:
-            any_claimed = True
-            next_batch = asyncio.create_task(self.ledger.claim(self.ids))
-            await self._compose_and_submit(batch.requests)
-        await self._submit_signed(max_signing=0)
-        await self.pool.drain()
-        return any_claimed
+        """Send until nothing is due any more."""
+        while True:
+            any_claimed = False
+            next_batch = asyncio.create_task(self.ledger.claim(self.ids, FIRST_BATCH))
+            while (batch := await next_batch) and not self.pool.stopped:
+                any_claimed = True
+                next_batch = asyncio.create_task(self.ledger.claim(self.ids))
+                await self._compose_and_submit(batch.requests)
+            await self._submit_signed(max_signing=0)
+            await self.pool.drain()
+            if not any_claimed or self.pool.stopped:
+                return
+            await self.ledger.flush()  # may make mails due that were returned unsent
 
     async def _compose_and_submit(self, requests: Sequence[MailRequest]) -> None:
         for start in range(0, len(requests), SIGNING_GROUP):
@@ -150,28 +145,24 @@ class _SendRun:
                 break
             group = requests[start : start + SIGNING_GROUP]
             await self.ledger.journal_intent([request.delivery_id for request in group])
-            await self._sign([draft for request in group if (draft := self._draft(request))])
+            drafts = []
+            for request in group:
+                try:
+                    draft = self.composer.draft(request)
+                except Exception as error:  # the others are sent
+                    self.ledger.record_unwritten(request.delivery_id, _compose_failure(error))
+                else:
+                    self.ledger.counts["cards_left_out"] += draft.left_out
+                    drafts.append(draft)
+            if self.composer.signs and not all(draft.is_signed for draft in drafts):
+                # In a thread, because signing releases Python's lock.
+                loop = asyncio.get_running_loop()
+                self.signing.append(loop.run_in_executor(self.signers, _sign_all, self.composer, drafts))
+            else:
+                await self._submit(_sign_all(self.composer, drafts))
             await self._submit_signed(max_signing=MAX_GROUPS_SIGNING)
             # Let the connections run: they must not wait until all mails of the batch are composed.
             await asyncio.sleep(0)
-
-    def _draft(self, request: MailRequest) -> Draft | None:
-        """Compose a mail. If that fails, record the failure and return None, so that the others are sent."""
-        try:
-            draft = self.composer.draft(request)
-        except Exception as error:
-            self.ledger.record_unwritten(request.delivery_id, _compose_failure(error))
-            return None
-        self.ledger.counts["cards_left_out"] += draft.left_out
-        return draft
-
-    async def _sign(self, drafts: Sequence[Draft]) -> None:
-        """Sign and submit drafts. Signatures are made in a thread, because signing releases Python's lock."""
-        composer, loop = self.composer, asyncio.get_running_loop()
-        if composer.signs and not all(draft.is_signed for draft in drafts):
-            self.signing.append(loop.run_in_executor(self.signers, _sign_all, composer, drafts))
-        else:
-            await self._submit(_sign_all(composer, drafts))
 
     async def _submit_signed(self, *, max_signing: int) -> None:
         """Submit signed groups, the oldest first, until at most `max_signing` are still being signed."""

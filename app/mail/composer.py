@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import importlib.metadata
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -17,7 +17,7 @@ from app import links
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
 from app.mail import dkim, fragments, message, render
-from app.mail.fragments import EncodedCard, Fragments, Line, SectionLayout, Shell, Subject, TemplatePieces
+from app.mail.fragments import Fragments, Line, SectionLayout, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK
 from app.mail.render import LIMIT_STEPS, MAX_HTML_BYTES, Renderer
 from app.settings import Settings
@@ -75,7 +75,10 @@ class Composer:
         self._keys = dkim.load(settings.dkim_keys)
         self._base_fingerprint = _base_fingerprint(settings, self._keys)
         self._fragments = Fragments(renderer, signer)
-        self._from = _from_header(settings)
+        try:
+            self._from = message.sender(settings.site_name, settings.from_address).encode()
+        except DeliveryError as error:
+            raise InvalidSettings(f"PAPERBOY_SITE_NAME, PAPERBOY_FROM_ADDRESS: {error}") from None
         # The digests of an edition share their date.
         self._date = lru_cache(64)(lambda date: message.date(date).encode())
 
@@ -90,7 +93,22 @@ class Composer:
         sender = self._signer.return_path(request.delivery_id, self._domain)
         if request.kind is MailKind.DIGEST:
             return self._digest(request, message_id, sender)
-        return self._service(request, message_id, sender)
+        mail = self._renderer.render(request)
+        envelope = message.Envelope(
+            delivery_id=request.delivery_id,
+            message_id=message_id,
+            return_path=sender,
+            from_name=self._settings.site_name,
+            from_address=self._settings.from_address,
+            to_address=request.email,
+            date=request.issued_at,
+        )
+        composed = message.compose(mail, envelope)
+        head, _, body = composed.data.partition(b"\r\n\r\n")
+        return Draft(
+            request, message_id, mail.subject, sender, composed.recipient,
+            head + b"\r\n", [body], mail.left_out, self._valid_signature(request, message_id),
+        )  # fmt: skip
 
     def sign_and_serialize(self, draft: Draft) -> OutgoingMail:
         """Return the mail as it is sent, signed if there are keys."""
@@ -115,24 +133,6 @@ class Composer:
 
     # --- compose
 
-    def _service(self, request: MailRequest, message_id: str, sender: str) -> Draft:
-        mail = self._renderer.render(request)
-        envelope = message.Envelope(
-            delivery_id=request.delivery_id,
-            message_id=message_id,
-            return_path=sender,
-            from_name=self._settings.site_name,
-            from_address=self._settings.from_address,
-            to_address=request.email,
-            date=request.issued_at,
-        )
-        composed = message.compose(mail, envelope)
-        head, _, body = composed.data.partition(b"\r\n\r\n")
-        return Draft(
-            request, message_id, mail.subject, sender, composed.recipient,
-            head + b"\r\n", [body], mail.left_out, self._valid_signature(request, message_id),
-        )  # fmt: skip
-
     def _digest(self, request: MailRequest, message_id: str, sender: str) -> Draft:
         """Compose a digest from fragments. It equals what `Renderer.render` and `message.compose` return."""
         recipient = message.address(request.email)
@@ -140,7 +140,10 @@ class Composer:
         for step in range(len(LIMIT_STEPS)):
             parts = self._parts(request, digest, step)
             html = b"".join(parts.html)
-            if _fits(html):
+            # Decoding makes nothing longer, so a short one need not be decoded.
+            if len(html) <= MAX_HTML_BYTES:
+                break
+            if len(binascii.a2b_qp(html).replace(b"\r\n", b"\n")) <= MAX_HTML_BYTES:
                 break
         before, between, after = parts.shell.headers
         head = (
@@ -170,28 +173,26 @@ class Composer:
         )
         subject = self._fragments.subject(best.title, len(others))
         intro = self._fragments.intro(len(cards), digest.considered)
-        reader = _encoded_address(request.email)
-        tokens = self._tokens(request)
+        if _PLAIN_ADDRESS.fullmatch(request.email):
+            address = request.email.encode() + SOFT_BREAK
+            reader = Line(address, address)
+        else:
+            escaped = message.quoted_printable_lines(str(escape(request.email)))
+            reader = Line(escaped, message.quoted_printable_lines(request.email))
+        links = (*_SUBSCRIBER_LINKS, (Purpose.VIEW, request.delivery_id))
+        values = self._signer.tokens(request.subscriber_id, request.issued_at, request.link_epoch, links)
+        tokens = dict(zip(_TOKENS, values, strict=True))
+        titles = {name: card.preview_title for name, card in zip(_PREVIEW_TITLES, others, strict=False)}
         in_text = {**tokens, "intro": intro.text, "note": note.text, "reader": reader.text}
         in_html = {
             **tokens, "intro": intro.html, "note": note.html, "reader": reader.html, "subject": subject.html,
-            **self._preview(best, others),
+            "preview_reason": best.preview_reason, **titles,
         }  # fmt: skip
         text, html = _join_sections(layout, tokens[Purpose.FEEDBACK])
         return BodyParts(
             shell, subject, tokens[Purpose.UNSUBSCRIBE], len(cards),
             _fill_shell(shell.text, in_text, text), _fill_shell(shell.html, in_html, html),
         )  # fmt: skip
-
-    def _tokens(self, request: MailRequest) -> dict[str, bytes]:
-        links = (*_SUBSCRIBER_LINKS, (Purpose.VIEW, request.delivery_id))
-        tokens = self._signer.tokens(request.subscriber_id, request.issued_at, request.link_epoch, links)
-        return dict(zip(_TOKENS, tokens, strict=True))
-
-    def _preview(self, best: EncodedCard, others: Sequence[EncodedCard]) -> dict[str, bytes]:
-        if not others:
-            return {"preview_reason": self._fragments.preview_reason(best.reason)}
-        return {name: card.preview_title for name, card in zip(_PREVIEW_TITLES, others, strict=False)}
 
     # --- sign
 
@@ -219,13 +220,6 @@ class Composer:
         return state.hexdigest()
 
 
-def _from_header(settings: Settings) -> bytes:
-    try:
-        return message.sender(settings.site_name, settings.from_address).encode()
-    except DeliveryError as error:
-        raise InvalidSettings(f"PAPERBOY_SITE_NAME, PAPERBOY_FROM_ADDRESS: {error}") from None
-
-
 def _join_sections(layout: SectionLayout, token: bytes) -> tuple[list[bytes], list[bytes]]:
     """Return the text and the HTML of all sections, with the token in each feedback link."""
     text: list[bytes] = []
@@ -247,20 +241,6 @@ def _fill_shell(
     """Return the shell, with its placeholders replaced, around the sections. Bytes are kept as they are."""
     before, after = shell
     return [*map(values.get, before, before), *sections, *map(values.get, after, after)]
-
-
-def _encoded_address(email: str) -> Line:
-    if _PLAIN_ADDRESS.fullmatch(email):
-        line = email.encode() + SOFT_BREAK
-        return Line(line, line)
-    return Line(message.quoted_printable_lines(str(escape(email))), message.quoted_printable_lines(email))
-
-
-def _fits(html: bytes) -> bool:
-    """Return whether the decoded HTML is small enough not to be clipped. Decoding makes nothing longer."""
-    if len(html) <= MAX_HTML_BYTES:
-        return True
-    return len(binascii.a2b_qp(html).replace(b"\r\n", b"\n")) <= MAX_HTML_BYTES
 
 
 def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -53,23 +54,22 @@ class Key:
 
     def record(self, domain: str) -> tuple[str, str]:
         """Return the name and the text of the DNS record with the public key."""
-        published = base64.b64encode(self.public).decode()
-        return f"{self.selector}._domainkey.{domain}", f"v=DKIM1; k={self.algorithm}; p={published}"
+        published = f"v=DKIM1; k={self.algorithm}; p={_base64(self.public)}"
+        return f"{self.selector}._domainkey.{domain}", published
 
 
 def load(entries: Iterable[str]) -> tuple[Key, ...]:
     """Load the keys of `settings.dkim_keys`. Raises InvalidSettings, which names the file and the cause."""
-    return tuple(_load(*entry.split(":", 1)) for entry in entries)
-
-
-def _load(selector: str, path: str) -> Key:
-    try:
-        return parse_key(selector, Path(path).read_bytes())
-    except OSError as error:
-        cause = error.strerror or "it cannot be read"
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        cause = str(error)
-    raise InvalidSettings(f"PAPERBOY_DKIM_KEYS: the key of {selector} in {path} cannot be used: {cause}")
+    keys = []
+    for entry in entries:
+        selector, path = entry.split(":", 1)
+        try:
+            keys.append(parse_key(selector, Path(path).read_bytes()))
+        except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+            cause = (error.strerror or "it cannot be read") if isinstance(error, OSError) else str(error)
+            problem = f"the key of {selector} in {path} cannot be used: {cause}"
+            raise InvalidSettings(f"PAPERBOY_DKIM_KEYS: {problem}") from None
+    return tuple(keys)
 
 
 def parse_key(selector: str, pem: bytes) -> Key:
@@ -87,18 +87,11 @@ def parse_key(selector: str, pem: bytes) -> Key:
         raise ValueError("DKIM supports only RSA and Ed25519 keys")
     if private.key_size < MIN_BITS:
         raise ValueError(f"{private.key_size} bits are too few: verifiers refuse less than {MIN_BITS}")
-    return Key(selector, Algorithm.RSA, private.key_size, _spki(private), _rsa_signer(private))
-
-
-def _spki(private: rsa.RSAPrivateKey) -> bytes:
-    return private.public_key().public_bytes(
+    public = private.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-
-
-def _rsa_signer(private: rsa.RSAPrivateKey) -> Callable[[bytes], bytes]:
-    scheme, prehashed = padding.PKCS1v15(), Prehashed(hashes.SHA256())
-    return lambda digest: private.sign(digest, scheme, prehashed)
+    sign = partial(private.sign, padding=padding.PKCS1v15(), algorithm=Prehashed(hashes.SHA256()))
+    return Key(selector, Algorithm.RSA, private.key_size, public, sign)
 
 
 def signature(keys: Sequence[Key], domain: str, head: bytes, body: Iterable[bytes], at: datetime) -> bytes:
@@ -110,16 +103,22 @@ def signature(keys: Sequence[Key], domain: str, head: bytes, body: Iterable[byte
     for piece in body:
         body_hash.update(piece)
     names, signed_headers = canonical_headers(head)
-    tags = f"t={int(at.timestamp())};{_FOLD}h={_fold_names(names)};{_FOLD}bh={_base64(body_hash.digest())};"
-    return b"".join(_header(key, domain, tags, signed_headers) for key in keys)
-
-
-def _header(key: Key, domain: str, tags: str, signed_headers: bytes) -> bytes:
-    key_tags = f"v=1; a={key.algorithm}-sha256; c=relaxed/relaxed; d={domain};{_FOLD}s={key.selector};"
-    value = f"{key_tags} {tags}{_FOLD}b="
-    own_header = "dkim-signature:" + value.replace(_FOLD, " ")
-    proof = key.sign(hashlib.sha256(signed_headers + own_header.encode()).digest())
-    return f"DKIM-Signature: {value}{_fold(_base64(proof))}\r\n".encode()
+    lines = [""]
+    for name in names:
+        if len(lines[-1]) + len(name) > _LINE_CHARS:
+            lines.append("")
+        lines[-1] += f"{name}:"
+    covered = _FOLD.join(lines)[:-1]
+    tags = f"t={int(at.timestamp())};{_FOLD}h={covered};{_FOLD}bh={_base64(body_hash.digest())};"
+    signatures = []
+    for key in keys:
+        key_tags = f"v=1; a={key.algorithm}-sha256; c=relaxed/relaxed; d={domain};{_FOLD}s={key.selector};"
+        value = f"{key_tags} {tags}{_FOLD}b="
+        own_header = "dkim-signature:" + value.replace(_FOLD, " ")
+        proof = _base64(key.sign(hashlib.sha256(signed_headers + own_header.encode()).digest()))
+        folded = _FOLD.join(proof[n : n + _LINE_CHARS] for n in range(0, len(proof), _LINE_CHARS))
+        signatures.append(f"DKIM-Signature: {value}{folded}\r\n")
+    return "".join(signatures).encode()
 
 
 def canonical_headers(head: bytes) -> tuple[list[str], bytes]:
@@ -135,20 +134,6 @@ def canonical_headers(head: bytes) -> tuple[list[str], bytes]:
 _WHITE = re.compile(rb"[ \t]+")
 
 
-def _fold_names(names: Sequence[str]) -> str:
-    """Return names separated by colons, folded into lines of at most about `_LINE_CHARS`."""
-    lines = [""]
-    for name in names:
-        if len(lines[-1]) + len(name) > _LINE_CHARS:
-            lines.append("")
-        lines[-1] += f"{name}:"
-    return _FOLD.join(lines)[:-1]
-
-
-def _fold(text: str) -> str:
-    return _FOLD.join(text[at : at + _LINE_CHARS] for at in range(0, len(text), _LINE_CHARS))
-
-
 def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
@@ -158,7 +143,12 @@ def _base64(raw: bytes) -> str:
 
 def create(algorithm: Algorithm, path: Path) -> None:
     """Write a new private key, readable only by its owner. Raises Conflict if the file exists."""
-    pem = _generate(algorithm).private_bytes(
+    private = (
+        Ed25519PrivateKey.generate()
+        if algorithm is Algorithm.ED25519
+        else rsa.generate_private_key(public_exponent=65537, key_size=NEW_BITS)
+    )
+    pem = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     try:
@@ -167,12 +157,6 @@ def create(algorithm: Algorithm, path: Path) -> None:
         raise Conflict(f"{path} exists already, and a key is never overwritten") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(pem)
-
-
-def _generate(algorithm: Algorithm) -> rsa.RSAPrivateKey | Ed25519PrivateKey:
-    if algorithm is Algorithm.ED25519:
-        return Ed25519PrivateKey.generate()
-    return rsa.generate_private_key(public_exponent=65537, key_size=NEW_BITS)
 
 
 def txt_strings(text: str) -> list[str]:

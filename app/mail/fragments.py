@@ -21,13 +21,8 @@ from app.mail.render import LIMIT_STEPS, Fragment, Renderer, TextLimits
 from app.types import DigestItem, MailKind, Section
 
 # Together at most some hundred megabytes, however many readers there are.
-MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS, MAX_CACHED_LINES, MAX_CACHED_SHELLS = (
-    20_000,
-    5_000,
-    2_000,
-    8_000,
-    64,
-)
+MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS = 20_000, 5_000, 2_000
+MAX_CACHED_LINES, MAX_CACHED_SHELLS = 8_000, 64
 _SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in ("reason", "score"))
 _cache_key = attrgetter("reason", *_SHARED_FIELDS)
 _TOKENS = {purpose.value for purpose in Purpose}
@@ -53,7 +48,6 @@ class Subject(NamedTuple):
 class EncodedPaper(NamedTuple):
     """A card without its reason: the pieces around the reason and around the tokens of its links."""
 
-    paper_id: int
     title: str
     preview_title: bytes
     html: tuple[bytes, ...]
@@ -63,10 +57,9 @@ class EncodedPaper(NamedTuple):
 class EncodedCard(NamedTuple):
     """A card: the pieces before, between and after the tokens of its links."""
 
-    paper_id: int
     title: str
     preview_title: bytes
-    reason: str  # shortened
+    preview_reason: bytes
     html: tuple[bytes, bytes, bytes, bytes, bytes]
     text: tuple[bytes, bytes, bytes, bytes, bytes]
 
@@ -91,15 +84,11 @@ class Fragments:
         self._renderer = renderer
         self._signer = signer
         self._cards_by_item: list[dict[int, tuple[DigestItem, ScoredCard | None]]] = [{} for _ in LIMIT_STEPS]
-        self._card = lru_cache(MAX_CACHED_CARDS)(self._encode_card)
-        self._paper = lru_cache(MAX_CACHED_PAPERS)(self._encode_paper)
-        self._reason = lru_cache(MAX_CACHED_LINES)(self._encode_reason)
-        self._heading = lru_cache(MAX_CACHED_LINES)(self._encode_heading)
-        self.subject = lru_cache(MAX_CACHED_LINES)(self._encode_subject)
-        self.intro = lru_cache(MAX_CACHED_LINES)(self._encode_intro)
-        self.note = lru_cache(MAX_CACHED_LINES)(self._encode_note)
-        self.preview_reason = lru_cache(MAX_CACHED_LINES)(self._encode_preview_reason)
-        self.shell = lru_cache(MAX_CACHED_SHELLS)(self._encode_shell)
+        # Not by decorators: those would keep each instance alive, and share one cache between all of them.
+        sizes = {"_card": MAX_CACHED_CARDS, "_paper": MAX_CACHED_PAPERS, "shell": MAX_CACHED_SHELLS}
+        sizes |= dict.fromkeys(("_reason", "_heading", "subject", "intro", "note"), MAX_CACHED_LINES)
+        for name, size in sizes.items():
+            setattr(self, name, lru_cache(size)(getattr(self, name)))
 
     def layout(self, sections: Sequence[Section], step: int) -> SectionLayout:
         """Return the sections with the cards that can be shown, with the text limits of LIMIT_STEPS[step]."""
@@ -128,45 +117,43 @@ class Fragments:
         cache[id(item)] = item, card
         return card
 
-    def _encode_card(self, key: tuple[Any, ...], limits: TextLimits) -> EncodedCard:
+    def _card(self, key: tuple[Any, ...], limits: TextLimits) -> EncodedCard:
         reason, shared = key[0], key[1:]
         paper = self._paper(shared, limits)
-        short_reason, line = self._reason(reason, limits.reason)
+        preview_reason, line = self._reason(reason, limits.reason)
         html, text = _with_reason(line.html, paper.html), _with_reason(line.text, paper.text)
-        return EncodedCard(paper.paper_id, paper.title, paper.preview_title, short_reason, html, text)
+        return EncodedCard(paper.title, paper.preview_title, preview_reason, html, text)
 
-    def _encode_paper(self, shared: tuple[Any, ...], limits: TextLimits) -> EncodedPaper:
+    def _paper(self, shared: tuple[Any, ...], limits: TextLimits) -> EncodedPaper:
         without_reason = DigestItem(**dict(zip(_SHARED_FIELDS, shared, strict=True)), reason="")
         item = render.fit_to_limits(without_reason, limits)
         links = self._signer.feedback_links(item.paper_id, _placeholder(Purpose.FEEDBACK))
         card = self._renderer.card(item, _placeholders("reason"), links)
         preview_title = _encode_html(render.preview_title(item.title))
-        return EncodedPaper(
-            item.paper_id, item.title, preview_title, _split_card(card.html), _split_card(card.text)
-        )
+        return EncodedPaper(item.title, preview_title, _split_card(card.html), _split_card(card.text))
 
-    def _encode_reason(self, reason: str, chars: int) -> tuple[str, Line]:
+    def _reason(self, reason: str, chars: int) -> tuple[bytes, Line]:
         short = render.truncated_line(reason, chars)
-        return short, _encode_line(self._renderer.reason(short))
+        return _encode_html(render.preview_reason(short)), _encode_line(self._renderer.reason(short))
 
-    def _encode_heading(self, interest: str, heading: str) -> Line:
+    def _heading(self, interest: str, heading: str) -> Line:
         return _encode_line(self._renderer.heading(interest, heading))
 
-    def _encode_subject(self, best: str, others: int) -> Subject:
+    def subject(self, best: str, others: int) -> Subject:
+        """Encode the subject: the title of the best paper, and the number of the others."""
         text = self._renderer.subject(best, others)
         return Subject(text, message.subject(text).encode(), _encode_html(text))
 
-    def _encode_intro(self, count: int, considered: int) -> Line:
+    def intro(self, count: int, considered: int) -> Line:
+        """Encode the sentence that says how many papers there are."""
         text = self._renderer.intro(count, considered)
         return Line(_encode_html(text), message.quoted_printable_lines(text))
 
-    def _encode_preview_reason(self, reason: str) -> bytes:
-        return _encode_html(render.preview_reason(reason))
-
-    def _encode_note(self, note: str) -> Line:
+    def note(self, note: str) -> Line:
+        """Encode the note above the sections."""
         return _encode_line(render.note_fragment(note))
 
-    def _encode_shell(self, edition: str, preview_title_count: int, has_note: bool) -> Shell:
+    def shell(self, edition: str, preview_title_count: int, has_note: bool) -> Shell:
         """Encode everything around the sections, for a number of titles in the preview."""
         shell = self._renderer.shell(
             edition,
@@ -177,15 +164,15 @@ class Fragments:
             note=_placeholders("note") if has_note else render.note_fragment(""),
             sections=_placeholders("sections"),
             reader=_placeholder("reader"),
-            links={purpose.value: self._link(purpose) for purpose in render.LINKS[MailKind.DIGEST]},
+            links={
+                purpose.value: self._signer.link(purpose, _placeholder(purpose))
+                for purpose in render.LINKS[MailKind.DIGEST]
+            },
         )
         unsubscribe = self._signer.link(Purpose.UNSUBSCRIBE, _ANY_TOKEN)
         list_headers = self._renderer.list_headers(edition, unsubscribe)
         before, between, after = message.headers(list_headers).encode().split(_ANY_TOKEN.encode())
         return Shell((before, between, after), _split_shell(shell.html), _split_shell(shell.text))
-
-    def _link(self, purpose: Purpose) -> str:
-        return self._signer.link(purpose, _placeholder(purpose))
 
 
 def _placeholder(name: str) -> str:

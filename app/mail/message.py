@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.header import Header
-from email.utils import format_datetime
+from email.utils import format_datetime, quote
 
 from app.errors import DeliveryError
 from app.types import OutgoingMail, RenderedMail
@@ -46,6 +46,7 @@ class Envelope:
 def compose(mail: RenderedMail, envelope: Envelope) -> OutgoingMail:
     """Return the mail as it is sent. Raises DeliveryError if its addresses or headers cannot be written."""
     recipient = address(envelope.to_address)
+    plain, html = (quoted_printable(text) + b"\r\n" for text in (mail.text, mail.html))
     head = (
         sender(envelope.from_name, envelope.from_address)
         + header("To", recipient)
@@ -60,7 +61,7 @@ def compose(mail: RenderedMail, envelope: Envelope) -> OutgoingMail:
         subject=mail.subject,
         sender=address(envelope.return_path),
         recipient=recipient,
-        data=head.encode() + b"\r\n" + _body(mail),
+        data=b"".join([head.encode(), b"\r\n", part("plain"), plain, part("html"), html, END]),
         needs_smtputf8=not recipient.isascii(),
         no_leading_dots=True,
     )
@@ -68,7 +69,13 @@ def compose(mail: RenderedMail, envelope: Envelope) -> OutgoingMail:
 
 def sender(name: str, from_address: str) -> str:
     """Return the From header."""
-    return header("From", f"{_phrase(name)} <{address(from_address)}>")
+    if _PLAIN_PHRASE.fullmatch(name) and "=?" not in name:
+        phrase = name
+    elif name.isascii() and not _CONTROL.search(name) and "=?" not in name:
+        phrase = f'"{quote(name)}"'
+    else:
+        phrase = _rfc2047("From", name)
+    return header("From", f"{phrase} <{address(from_address)}>")
 
 
 def subject(text: str) -> str:
@@ -85,11 +92,6 @@ def headers(fields: Mapping[str, str]) -> str:
     """Return these headers and those that describe the content."""
     content = {"MIME-Version": "1.0", "Content-Type": f'multipart/alternative; boundary="{BOUNDARY}"'}
     return "".join(header(name, value) for name, value in {**fields, **content}.items())
-
-
-def _body(mail: RenderedMail) -> bytes:
-    plain, html = (quoted_printable(text) + b"\r\n" for text in (mail.text, mail.html))
-    return part("plain") + plain + part("html") + html + END
 
 
 def part(kind: str) -> bytes:
@@ -123,26 +125,16 @@ def _quoted_line(line: bytes) -> bytes:
     encoded = _NOT_SAFE.sub(lambda match: b"=%02X" % match[0][0], line).replace(b"  ", b" =20")
     rest = encoded[:-1] + b"=20" if encoded.endswith(b" ") else encoded
     lines = []
-    while rest := _with_safe_start(rest):
-        end = _line_end(rest)
+    while rest:
+        if rest.startswith((b".", b"From ")):  # SMTP or a mailbox file would misread it
+            rest = b"=%02X" % rest[0] + rest[1:]
+        end = len(rest)
+        if end > QUOTED_CHARS:  # break the line, but not within an encoded byte
+            at = rest.rfind(b"=", QUOTED_CHARS - 2, QUOTED_CHARS)
+            end = at if at > 0 else QUOTED_CHARS
         lines.append(rest[:end])
         rest = rest[end:]
     return SOFT_BREAK.join(lines)
-
-
-def _with_safe_start(line: bytes) -> bytes:
-    """Encode a first character that SMTP (".") or a mailbox file ("From ") would misread."""
-    if line.startswith((b".", b"From ")):
-        return b"=%02X" % line[0] + line[1:]
-    return line
-
-
-def _line_end(line: bytes) -> int:
-    """Return where to break a line, but not within an encoded byte."""
-    if len(line) <= QUOTED_CHARS:
-        return len(line)
-    at = line.rfind(b"=", QUOTED_CHARS - 2, QUOTED_CHARS)
-    return at if at > 0 else QUOTED_CHARS
 
 
 def header(name: str, value: str) -> str:
@@ -163,14 +155,6 @@ def _rfc2047(name: str, text: str) -> str:
         return text
     encoded = Header(text.encode("utf-8", "replace").decode(), "utf-8", header_name=name)
     return encoded.encode(linesep="\r\n")
-
-
-def _phrase(name: str) -> str:
-    if _PLAIN_PHRASE.fullmatch(name) and "=?" not in name:
-        return name
-    if name.isascii() and not _CONTROL.search(name) and "=?" not in name:
-        return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return _rfc2047("From", name)
 
 
 def address(text: str) -> str:

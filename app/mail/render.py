@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
@@ -88,10 +88,11 @@ class Renderer:
     def render(self, request: MailRequest) -> RenderedMail:
         """Render a mail. Raises DeliveryError if nothing of it can be shown."""
         if request.kind is MailKind.DIGEST:
-            return self._digest(request, request.digest or Digest(request.edition, ()))
-        return self._service(request)
-
-    def _service(self, request: MailRequest) -> RenderedMail:
+            for limits in LIMIT_STEPS:
+                mail = self._digest(request, request.digest or Digest(request.edition, ()), limits)
+                if len(mail.html.encode()) <= MAX_HTML_BYTES:
+                    break
+            return mail
         values = {
             "site": self._site, "reader": request.email, "links": self._links(request),
             "works_for": LIFETIMES_IN_WORDS,
@@ -104,25 +105,24 @@ class Renderer:
             headers={"Auto-Submitted": "auto-generated"},
         )
 
-    # --- digests
-
-    def _digest(self, request: MailRequest, digest: Digest) -> RenderedMail:
-        for limits in LIMIT_STEPS:
-            mail = self._digest_of(request, digest, limits)
-            if len(mail.html.encode()) <= MAX_HTML_BYTES:
-                break
-        return mail
-
-    def _digest_of(self, request: MailRequest, digest: Digest, limits: TextLimits) -> RenderedMail:
+    def _digest(self, request: MailRequest, digest: Digest, limits: TextLimits) -> RenderedMail:
         items: list[DigestItem] = []
         sections: list[Fragment] = []
+        left_out = request.unreadable
         for section in digest.sections:
-            cards = [self._card(request, item, limits) for item in section.picks]
-            usable = [card for card in cards if card]
-            if usable:
-                sections.append(self.heading(section.interest, section.heading))
-                sections += [fragment for _, fragment in usable]
-                items += [item for item, _ in usable]
+            cards = []
+            for item in section.picks:
+                try:
+                    fitted = fit_to_limits(item, limits)
+                    token = self._token(request, Purpose.FEEDBACK, 0)
+                    links = self._signer.feedback_links(fitted.paper_id, token)
+                    cards.append(self.card(fitted, self.reason(fitted.reason), links))
+                except Exception:  # the mail is sent without it
+                    left_out += 1
+                else:
+                    items.append(fitted)
+            if cards:
+                sections += [self.heading(section.interest, section.heading), *cards]
         if not items:
             raise DeliveryError("no paper of this digest can be shown", permanent=not request.unreadable)
         best, others = best_of(items)
@@ -135,24 +135,14 @@ class Renderer:
             preview_reason=preview_reason(best.reason),
             intro=self.intro(len(items), digest.considered),
             note=note_fragment(digest.note),
-            sections=concatenate(sections),
+            sections=Fragment(
+                Markup().join(part.html for part in sections), "".join(part.text for part in sections)
+            ),
             reader=request.email,
             links=links,
         )
-        left_out = request.unreadable + len(digest.picks) - len(items)
         headers = self.list_headers(request.edition, links["unsubscribe"])
         return RenderedMail(subject, shell.text, str(shell.html), headers, left_out)
-
-    def _card(
-        self, request: MailRequest, item: DigestItem, limits: TextLimits
-    ) -> tuple[DigestItem, Fragment] | None:
-        """Render a card. None if it cannot be shown: the mail is sent without it."""
-        try:
-            fitted = fit_to_limits(item, limits)
-            links = self._signer.feedback_links(fitted.paper_id, self._token(request, Purpose.FEEDBACK, 0))
-            return fitted, self.card(fitted, self.reason(fitted.reason), links)
-        except Exception:
-            return None
 
     # --- fragments of digests
 
@@ -172,8 +162,17 @@ class Renderer:
 
     def card(self, item: DigestItem, reason: Fragment, feedback_links: Mapping[str, str]) -> Fragment:
         """Return the card of an item from `fit_to_limits`, with the links of `LinkSigner.feedback_links`."""
-        day = _short_date(item.published_on)
-        values = {"item": item, "links": _item_links(item), "date": day, "feedback_links": feedback_links}
+        day = date.fromisoformat(item.published_on) if item.published_on else None
+        links = (
+            ("Abstract", item.url), ("PDF", item.pdf_url), ("Code", item.code_url),
+            ("Project", item.project_url),
+        )  # fmt: skip
+        values = {
+            "item": item,
+            "links": [(name, url) for name, url in links if url],
+            "date": f"{day.day} {day:%b %Y}" if day else "",
+            "feedback_links": feedback_links,
+        }
         html = self._render("digest/card.html", {**values, "reason": reason.html})
         text = self._render("digest/card.txt", {**values, "reason": reason.text})
         return Fragment(Markup(html), f"\n{text}\n")  # noqa: S704
@@ -271,12 +270,6 @@ def note_fragment(text: str) -> Fragment:
     return Fragment(escape(one_line(text)), wrap(one_line(text)))
 
 
-def concatenate(fragments: Iterable[Fragment]) -> Fragment:
-    """Concatenate fragments."""
-    parts = list(fragments)
-    return Fragment(Markup().join(part.html for part in parts), "".join(part.text for part in parts))
-
-
 def template_environment(folder: Path) -> SandboxedEnvironment:
     """Return a sandboxed Jinja environment that escapes HTML and refuses undefined names."""
 
@@ -285,7 +278,15 @@ def template_environment(folder: Path) -> SandboxedEnvironment:
         if not path.is_file():
             raise TemplateNotFound(name)
         source = path.read_text("utf-8")
-        return _compile_mjml(source, folder) if path.suffix == ".mjml" else source
+        if path.suffix != ".mjml":
+            return source
+        # Included as text, because mj-include of the compiler loses the width of the body around it.
+        complete = _INCLUDE.sub(lambda match: (folder / match[1]).read_text("utf-8"), source)
+        # `fonts` lists remote fonts: none is ever fetched.
+        html = mjml.mjml2html(complete, disable_comments=True, fonts={})
+        # MJML has no landmarks. In a browser the whole mail is the main part of the page.
+        html = html.replace("<div aria-label=", "<main><div aria-label=", 1)
+        return html.replace("</body>", "</main></body>")
 
     templates = SandboxedEnvironment(
         loader=FunctionLoader(load),
@@ -298,15 +299,6 @@ def template_environment(folder: Path) -> SandboxedEnvironment:
     templates.filters.update(wrapped=wrap, shorten=shorten, closed=with_ltr_mark)
     templates.tests.update(rtl=is_rtl)
     return templates
-
-
-def _compile_mjml(source: str, folder: Path) -> str:
-    # Included as text, because mj-include of the compiler loses the width of the body around it.
-    complete = _INCLUDE.sub(lambda match: (folder / match[1]).read_text("utf-8"), source)
-    # `fonts` lists remote fonts: none is ever fetched.
-    html = mjml.mjml2html(complete, disable_comments=True, fonts={})
-    # MJML has no landmarks. In a browser the whole mail is the main part of the page.
-    return html.replace("<div aria-label=", "<main><div aria-label=", 1).replace("</body>", "</main></body>")
 
 
 def one_line(text: str) -> str:
@@ -371,38 +363,21 @@ def edition_title(edition: str) -> str:
     return f"{day:%A}, {day.day} {day:%B %Y}"
 
 
-def _short_date(iso: str) -> str:
-    if not iso:
-        return ""
-    day = date.fromisoformat(iso)
-    return f"{day.day} {day:%b %Y}"
-
-
 def fit_to_limits(item: DigestItem, limits: TextLimits) -> DigestItem:
     """Return an item with its texts cleaned and shortened. Raises if a value has the wrong type."""
-    return DigestItem(
-        paper_id=_checked_id(item.paper_id),
-        title=truncated_line(item.title, limits.title),
-        authors=truncated_line(item.authors, limits.authors),
-        summary=truncated_line(item.summary, limits.summary),
-        reason=truncated_line(item.reason, limits.reason),
-        trend=truncated_line(item.trend, limits.trend),
+    if not 0 <= int(item.paper_id) < 1 << 64:  # it must fit into a link
+        raise ValueError(item.paper_id)
+    return replace(
+        item,
+        **{name: truncated_line(getattr(item, name), chars) for name, chars in limits._asdict().items()},
+        paper_id=int(item.paper_id),
         url=_web_link(item.url),
         pdf_url=_web_link(item.pdf_url),
         code_url=_web_link(item.code_url),
         project_url=_web_link(item.project_url),
-        published_on=item.published_on,
         comments=int(item.comments),
         score=float(item.score),
-        summary_by=truncated_line(item.summary_by, limits.summary_by),
     )
-
-
-def _checked_id(paper_id: int) -> int:
-    """Return an id that fits into a link, or raise ValueError."""
-    if not 0 <= int(paper_id) < 1 << 64:
-        raise ValueError(paper_id)
-    return int(paper_id)
 
 
 def _web_link(url: str) -> str:
@@ -410,13 +385,3 @@ def _web_link(url: str) -> str:
     if not url.startswith(("https://", "http://")) or len(url) > 1000 or one_line(url) != url or " " in url:
         return ""
     return url
-
-
-def _item_links(item: DigestItem) -> Sequence[tuple[str, str]]:
-    links = (
-        ("Abstract", item.url),
-        ("PDF", item.pdf_url),
-        ("Code", item.code_url),
-        ("Project", item.project_url),
-    )
-    return [(name, url) for name, url in links if url]

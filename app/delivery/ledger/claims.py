@@ -31,12 +31,9 @@ _SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _CONTENTS = cast("Table", inspect(DigestContent).local_table)
 _MAILS = (
     select(
-        *(
-            _DELIVERIES.c[name]
-            for name in ("id", "kind", "edition", "created_at", "message_id", "subscriber_id")
-        ),
-        *(_SUBSCRIBERS.c[name] for name in ("email", "link_epoch", "state")),
-        *(_CONTENTS.c[name] for name in ("digest", "signature", "signature_fingerprint")),
+        *_DELIVERIES.c["id", "kind", "edition", "created_at", "message_id", "subscriber_id"],
+        *_SUBSCRIBERS.c["email", "link_epoch", "state"],
+        *_CONTENTS.c["digest", "signature", "signature_fingerprint"],
     )
     .join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == _DELIVERIES.c.subscriber_id)
     .outerjoin(_CONTENTS, _CONTENTS.c.delivery_id == _DELIVERIES.c.id)
@@ -73,35 +70,24 @@ def claim(
     ids: Collection[int] | None = None,
 ) -> list[int]:
     """Claim mails that are due and return their ids. No two senders, in any process, get the same row."""
-    claimed_ids = _lock_due(session, now, limit or BATCH_SIZE, ids)
-    session.connection().execute(
-        update(_DELIVERIES)
-        .where(in_array(session, _DELIVERIES.c.id, claimed_ids))
-        .values(
-            state=State.CLAIMED,
-            lease_owner=owner,
-            lease_until=now + LEASE,
-            attempts=_DELIVERIES.c.attempts + 1,
-        )
-    )
-    return claimed_ids
-
-
-def _lock_due(session: Session, now: datetime, limit: int, ids: Collection[int] | None) -> list[int]:
-    """Lock mails that are due, and return their ids.
-
-    One query per state: the index returns each in order. To sort all waiting mails would take longer.
-    """
-    due_ids: list[int] = []
+    limit = limit or BATCH_SIZE
+    claimed_ids: list[int] = []
+    # One query per state: the index returns each in order. To sort all waiting mails would take longer.
     for state in WAITING_STATES:
         due = select(_DELIVERIES.c.id).where(_DELIVERIES.c.state == state, is_sendable(now))
         if ids is not None:
             due = due.where(_DELIVERIES.c.id.in_(ids))
-        due = due.order_by(_DELIVERIES.c.next_attempt_at).limit(limit - len(due_ids))
-        due_ids += session.connection().execute(due.with_for_update(skip_locked=True)).scalars().all()
-        if len(due_ids) == limit:
+        due = due.order_by(_DELIVERIES.c.next_attempt_at).limit(limit - len(claimed_ids))
+        claimed_ids += session.connection().execute(due.with_for_update(skip_locked=True)).scalars().all()
+        if len(claimed_ids) == limit:
             break
-    return due_ids
+    leased = {"state": State.CLAIMED, "lease_owner": owner, "lease_until": now + LEASE}
+    session.connection().execute(
+        update(_DELIVERIES)
+        .where(in_array(session, _DELIVERIES.c.id, claimed_ids))
+        .values(**leased, attempts=_DELIVERIES.c.attempts + 1)
+    )
+    return claimed_ids
 
 
 def is_sendable(now: datetime) -> ColumnElement[bool]:
@@ -155,26 +141,15 @@ def _mail_requests(
     for row, content in zip(rows, restored, strict=True):
         # Unpacking is faster than a lookup by name for each of these.
         (
-            delivery_id,
-            kind,
-            edition,
-            created_at,
-            message_id,
-            subscriber_id,
-            email,
-            link_epoch,
-            _,
-            _,
-            signature,
-            signature_fingerprint,
-        ) = row
+            delivery_id, kind, edition, created_at, message_id, subscriber_id, email, link_epoch, _, _,
+            signature, fingerprint,
+        ) = row  # fmt: skip
         digest = content.digest if kind is MailKind.DIGEST else None
-        rest = (message_id, content.unreadable, signature or "", signature_fingerprint or "")
-        requests.append(
-            MailRequest(
-                delivery_id, kind, edition, subscriber_id, email, link_epoch, created_at, digest, *rest
-            )
-        )
+        request = MailRequest(
+            delivery_id, kind, edition, subscriber_id, email, link_epoch, created_at,
+            digest, message_id, content.unreadable, signature or "", fingerprint or "",
+        )  # fmt: skip
+        requests.append(request)
     return tuple(requests)
 
 

@@ -37,22 +37,36 @@ class Entry:
 def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> list[int | None]:
     """Add rows and return their ids, in this order. None: the reader has this edition already."""
     digests = [entry.digest for entry in entries if isinstance(entry.digest, Digest)]
-    stored = iter(store(session, digests, now))
-    contents = [next(stored) if isinstance(entry.digest, Digest) else None for entry in entries]
-    ids = insert_many_or_ignore(
-        session, Delivery, ("subscriber_id", "edition"), [_row(entry, now) for entry in entries]
-    )
-    rows = [
+    stored = store(session, digests, now)
+    rows: list[dict[str, Any]] = []
+    for entry in entries:
+        skipped = entry.digest.reason if isinstance(entry.digest, Skip) else None
+        rows.append(
+            {
+                "subscriber_id": entry.subscriber_id,
+                "kind": entry.kind,
+                "edition": entry.edition,
+                "state": State.PENDING if skipped is None else State.SKIPPED,
+                "reason": skipped or "",
+                "due_at": entry.due_at,
+                "created_at": now,
+                "next_attempt_at": entry.due_at if skipped is None else None,
+                "give_up_at": entry.give_up_at if skipped is None else None,
+            }
+        )
+    ids = insert_many_or_ignore(session, Delivery, ("subscriber_id", "edition"), rows)
+    composed = [pair for pair in zip(ids, entries, strict=True) if isinstance(pair[1].digest, Digest)]
+    contents = [
         {
             "delivery_id": delivery_id,
             "digest": content,
             "signature_fingerprint": "" if entry.due_at > now else NOT_AHEAD,
         }
-        for delivery_id, content, entry in zip(ids, contents, entries, strict=True)
-        if delivery_id and content
+        for (delivery_id, entry), content in zip(composed, stored, strict=True)
+        if delivery_id
     ]
-    if rows:
-        session.execute(insert(DigestContent), rows)
+    if contents:
+        session.execute(insert(DigestContent), contents)
     return ids
 
 
@@ -76,21 +90,6 @@ def enqueue(
     return add_entries(
         session, [Entry(subscriber_id, edition, due_at, digest, kind, give_up_at)], now + ahead
     )[0]
-
-
-def _row(entry: Entry, now: datetime) -> dict[str, Any]:
-    skipped = entry.digest.reason if isinstance(entry.digest, Skip) else None
-    return {
-        "subscriber_id": entry.subscriber_id,
-        "kind": entry.kind,
-        "edition": entry.edition,
-        "state": State.PENDING if skipped is None else State.SKIPPED,
-        "reason": skipped or "",
-        "due_at": entry.due_at,
-        "created_at": now,
-        "next_attempt_at": entry.due_at if skipped is None else None,
-        "give_up_at": entry.give_up_at if skipped is None else None,
-    }
 
 
 def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:

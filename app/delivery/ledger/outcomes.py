@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -48,35 +48,17 @@ def record_results(
     accepted = [attempt for attempt in attempts if attempt.result.outcome is SendOutcome.ACCEPTED]
     others = [attempt for attempt in attempts if attempt.result.outcome is not SendOutcome.ACCEPTED]
     states = _record_accepted(session, accepted, owner)
-    _forget_erased(session, states.keys(), now)
+    # Clear personal data of mails that were in flight when their reader was erased.
+    recent = (col(Event.kind).in_(ERASING), col(Event.at) > now - 2 * LEASE)
+    if session.exec(select(Event.id).where(*recent).limit(1)).first() is not None:
+        reader = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
+        erased = reader.scalar_subquery() == SubscriberState.ERASED
+        of_erased = in_array(session, col(Delivery.id), states.keys()) & erased
+        session.connection().execute(update(_DELIVERIES).where(of_erased).values(smtp_text="", subject=""))
     return states | _record_others(session, others, owner, now, policy, on_failed) if others else states
 
 
-def _record_accepted(session: Session, attempts: Sequence[AttemptResult], owner: str) -> dict[int, State]:
-    """Record accepted mails in one statement. They were sent, whatever state the row has by now."""
-    if not attempts:
-        return {}
-    on_postgres = session.get_bind().dialect.name == "postgresql"
-    recorded = (_accepted_by_postgres if on_postgres else _accepted_by_sqlite)(session, attempts, owner)
-    ids = [attempt.delivery_id for attempt in attempts]
-    if recorded < len(ids):
-        owned = select(col(Delivery.id)).where(col(Delivery.id).in_(ids), Delivery.lease_owner == owner)
-        ids = list(session.exec(owned))  # type: ignore[arg-type]
-    return dict.fromkeys(ids, State.SENT)
-
-
-def _forget_erased(session: Session, ids: Collection[int], now: datetime) -> None:
-    """Clear personal data of mails that were in flight when their reader was erased."""
-    recent = (col(Event.kind).in_(ERASING), col(Event.at) > now - 2 * LEASE)
-    if session.exec(select(Event.id).where(*recent).limit(1)).first() is None:
-        return
-    reader = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
-    erased = reader.scalar_subquery() == SubscriberState.ERASED
-    of_erased = in_array(session, col(Delivery.id), ids) & erased
-    session.connection().execute(update(_DELIVERIES).where(of_erased).values(smtp_text="", subject=""))
-
-
-_ACCEPTED = """
+_ACCEPTED_BY_SQLITE = """
     UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,
         sent_at = answer.value ->> 1, smtp_code = answer.value ->> 2, smtp_text = answer.value ->> 3,
         message_id = answer.value ->> 4, subject = answer.value ->> 5
@@ -96,25 +78,32 @@ _ACCEPTED_BY_POSTGRES = text("""
 """)
 
 
-def _accepted_by_sqlite(session: Session, attempts: Sequence[AttemptResult], owner: str) -> int:
-    """Update all rows in one statement: for each statement the driver releases and retakes Python's lock."""
-    rows = [
-        (delivery_id, sqlite_timestamp(datetime.fromtimestamp(at, UTC)), code, text, message_id, subject)
-        for delivery_id, (_, code, text), at, message_id, subject in attempts
-    ]
-    return session.connection().exec_driver_sql(_ACCEPTED, (orjson.dumps(rows).decode(), owner)).rowcount
-
-
-def _accepted_by_postgres(session: Session, attempts: Sequence[AttemptResult], owner: str) -> int:
-    columns = {
-        "ids": [attempt.delivery_id for attempt in attempts],
-        "ats": [datetime.fromtimestamp(attempt.at, UTC) for attempt in attempts],
-        "codes": [attempt.result.code for attempt in attempts],
-        "texts": [attempt.result.text for attempt in attempts],
-        "message_ids": [attempt.message_id for attempt in attempts],
-        "subjects": [attempt.subject for attempt in attempts],
-    }
-    return session.connection().execute(_ACCEPTED_BY_POSTGRES, columns | {"owner": owner}).rowcount
+def _record_accepted(session: Session, attempts: Sequence[AttemptResult], owner: str) -> dict[int, State]:
+    """Record accepted mails in one statement. They were sent, whatever state the row has by now."""
+    if not attempts:
+        return {}
+    ids = [attempt.delivery_id for attempt in attempts]
+    if session.get_bind().dialect.name == "postgresql":
+        columns = {
+            "ids": ids,
+            "ats": [datetime.fromtimestamp(attempt.at, UTC) for attempt in attempts],
+            "codes": [attempt.result.code for attempt in attempts],
+            "texts": [attempt.result.text for attempt in attempts],
+            "message_ids": [attempt.message_id for attempt in attempts],
+            "subjects": [attempt.subject for attempt in attempts],
+        }
+        recorded = session.connection().execute(_ACCEPTED_BY_POSTGRES, columns | {"owner": owner}).rowcount
+    else:  # in one statement, too: for each statement the driver releases and retakes Python's lock
+        rows = [
+            (delivery_id, sqlite_timestamp(datetime.fromtimestamp(at, UTC)), code, text, message_id, subject)
+            for delivery_id, (_, code, text), at, message_id, subject in attempts
+        ]
+        values = (orjson.dumps(rows).decode(), owner)
+        recorded = session.connection().exec_driver_sql(_ACCEPTED_BY_SQLITE, values).rowcount
+    if recorded < len(ids):
+        owned = select(col(Delivery.id)).where(col(Delivery.id).in_(ids), Delivery.lease_owner == owner)
+        ids = list(session.exec(owned))  # type: ignore[arg-type]
+    return dict.fromkeys(ids, State.SENT)
 
 
 def _record_others(
@@ -127,11 +116,15 @@ def _record_others(
 ) -> dict[int, State]:
     by_id = {attempt.delivery_id: attempt for attempt in attempts}
     owned = select(col(Delivery.id)).where(col(Delivery.id).in_(by_id), col(Delivery.lease_owner) == owner)
+    locked = session.exec(owned.with_for_update()).all()
+    joined = select(Delivery, Subscriber).join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
+    selected = joined.where(col(Delivery.id).in_(locked)).execution_options(populate_existing=True)
     states = {}
-    for delivery, reader in transitions.with_readers(session, session.exec(owned.with_for_update()).all()):
-        attempt = by_id[delivery.id or 0]
-        if reader.state is SubscriberState.ERASED:
-            attempt = _without_text(attempt)
+    for delivery, reader in sorted(session.exec(selected), key=lambda row: row[0].id or 0):
+        delivery_id = delivery.id or 0
+        attempt = by_id[delivery_id]
+        if reader.state is SubscriberState.ERASED:  # the relay's text may name the reader
+            attempt = attempt._replace(result=attempt.result._replace(text=""), subject="")
         if attempt.result.outcome in NOT_ATTEMPTED:
             if delivery.state in LEASED_STATES:  # otherwise it was ended or held meanwhile
                 _unclaim(session, delivery, reader)
@@ -144,17 +137,12 @@ def _record_others(
                 reason = sanitize.redact_addresses(delivery.reason)
                 controls.pause(session, f"the relay refuses us: {reason}", now)
             elif delivery.state is State.FAILED:
-                on_failed(session, delivery.id or 0, delivery.subscriber_id, attempt.result, now)
+                on_failed(session, delivery_id, delivery.subscriber_id, attempt.result, now)
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
             # It was ended while it was in flight.
             transitions.mark_uncertain(delivery, _text(attempt.result), None)
-        states[delivery.id or 0] = delivery.state
+        states[delivery_id] = delivery.state
     return states
-
-
-def _without_text(attempt: AttemptResult) -> AttemptResult:
-    """Remove the relay's text from the result of an erased reader's mail: it may name the reader."""
-    return attempt._replace(result=attempt.result._replace(text=""), subject="")
 
 
 def _unclaim(session: Session, delivery: Delivery, reader: Subscriber) -> None:
@@ -163,30 +151,26 @@ def _unclaim(session: Session, delivery: Delivery, reader: Subscriber) -> None:
     skip = skip_reason(delivery.kind, reader.state, suppressed)
     delivery.attempts -= 1
     if skip:
-        transitions.end(delivery, skip.state, skip.reason)
+        transitions.set_state(delivery, skip.state, skip.reason)
     else:
         transitions.requeue(delivery, delivery.next_attempt_at)
 
 
 def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: UncertainPolicy) -> None:
     delivery.smtp_code, delivery.smtp_text = result.code, result.text
-    reason = _text(result)
+    reason, retry_at = _text(result), now + retry_delay(delivery.attempts, delivery.id or 0)
     match result.outcome:
         case SendOutcome.DEFERRED | SendOutcome.UNREACHABLE | SendOutcome.SENDER_REJECTED:
-            transitions.set_state(delivery, State.DEFERRED, reason, now + _delay_of(delivery))
+            transitions.set_state(delivery, State.DEFERRED, reason, retry_at)
         case SendOutcome.UNCERTAIN:
-            resend_at = now + _delay_of(delivery) if policy is UncertainPolicy.RESEND else None
+            resend_at = retry_at if policy is UncertainPolicy.RESEND else None
             transitions.mark_uncertain(delivery, reason, resend_at)
         case _:
-            transitions.end(delivery, State.FAILED, reason)
+            transitions.set_state(delivery, State.FAILED, reason)
 
 
 def _text(result: SendResult) -> str:
     return f"{result.code or ''} {result.text}".strip()
-
-
-def _delay_of(delivery: Delivery) -> timedelta:
-    return retry_delay(delivery.attempts, delivery.id or 0)
 
 
 def retry_delay(attempts: int, delivery_id: int) -> timedelta:

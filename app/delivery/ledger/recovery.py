@@ -52,7 +52,9 @@ def recover(
         recovered += states
     alive = journal.live_owners(folder)
     with database.write() as session:
-        alive |= _alive_elsewhere(session, now)
+        # The process of a sender whose lease has expired may be alive elsewhere, if a clock jumped.
+        expired = session.exec(select(Delivery.lease_owner).where(_lease_has_expired(now, ())).distinct())
+        alive.update(owner for owner in expired if live_processes.is_alive(session, owner))
         return recovered + expire_leases(session, now, alive, policy) + expire_overdue(session, now)
 
 
@@ -82,12 +84,6 @@ def replay_journal(
     return Counter(answered.values()) + Counter(delivery.state for delivery in rows)
 
 
-def _alive_elsewhere(session: Session, now: datetime) -> set[str]:
-    """Return senders whose lease has expired although their process is alive, because a clock jumped."""
-    expired = session.exec(select(Delivery.lease_owner).where(_lease_has_expired(now, ())).distinct())
-    return {owner for owner in expired if live_processes.is_alive(session, owner)}
-
-
 def expire_leases(
     session: Session, now: datetime, alive: Collection[str], policy: UncertainPolicy
 ) -> Counter[str]:
@@ -108,7 +104,8 @@ def expire_overdue(session: Session, now: datetime) -> Counter[str]:
     for delivery in rows:
         why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"
         reason = f"given up, {why}: {delivery.reason or 'it was never attempted'}"
-        transitions.end(delivery, State.UNCERTAIN if delivery.possibly_delivered else State.FAILED, reason)
+        state = State.UNCERTAIN if delivery.possibly_delivered else State.FAILED
+        transitions.set_state(delivery, state, reason)
     return Counter(delivery.state for delivery in rows)
 
 

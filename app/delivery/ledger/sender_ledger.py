@@ -147,7 +147,10 @@ class SenderLedger:
         self._flush_due.set()
         try:
             await asyncio.wait((self._refreshing, self._flushing, *self._claims))
-            self._release_unsent()
+            # Claimed mails that never began were not attempted, so that the next sender takes them.
+            recorded = {attempt.delivery_id for attempt in self._results}
+            for delivery_id in self._claimed_ids - recorded - self._journal.in_flight:
+                self.record_unwritten(delivery_id, SendResult(SendOutcome.NOT_ATTEMPTED))
             await self.flush()
         finally:
             complete = not (self._claimed_ids or self._claims or self._writes_unconfirmed)
@@ -230,12 +233,12 @@ class SenderLedger:
 
     def record(self, mail: OutgoingMail, result: SendResult) -> None:
         """Record the result of a mail. It is in the journal on return, and in the database soon after."""
-        committed = self._journal.is_in_flight(mail.delivery_id)
+        committed = mail.delivery_id in self._journal.in_flight
         names = (mail.message_id, mail.subject) if committed else ("", "")
         self._record(AttemptResult(mail.delivery_id, result, self._now(), *names))
 
     def record_unwritten(self, delivery_id: int, result: SendResult) -> None:
-        """Record the result of a mail that could not be composed."""
+        """Record the result of a mail that never went to the relay."""
         self._record(AttemptResult(delivery_id, result, self._now()))
 
     def _record(self, attempt: AttemptResult) -> None:
@@ -271,7 +274,12 @@ class SenderLedger:
                 batch = self._results[: 2 * FLUSH_SIZE]
                 states = await self._retry_while_away(partial(self._write_results, batch))
                 del self._results[: len(batch)]
-                self._acknowledge(batch, states)
+                ids = [attempt.delivery_id for attempt in batch]
+                self._journal.acknowledge(ids)
+                self._claimed_ids.difference_update(ids)
+                self._withdrawn_ids.difference_update(ids)
+                self._intended_ids.difference_update(ids)
+                self.counts.update(states.get(delivery_id, "taken over") for delivery_id in ids)
                 if one_batch:
                     break
             if len(self._results) < FLUSH_SIZE:
@@ -289,20 +297,6 @@ class SenderLedger:
             self._database.fsync()
         return {delivery_id: state.value for delivery_id, state in states.items()}
 
-    def _acknowledge(self, batch: Sequence[AttemptResult], states: dict[int, str]) -> None:
-        ids = [attempt.delivery_id for attempt in batch]
-        self._journal.acknowledge(ids)
-        self._claimed_ids.difference_update(ids)
-        self._withdrawn_ids.difference_update(ids)
-        self._intended_ids.difference_update(ids)
-        self.counts.update(states.get(delivery_id, "taken over") for delivery_id in ids)
-
-    def _release_unsent(self) -> None:
-        """Record that claimed mails which never began were not tried, so that the next sender takes them."""
-        recorded = {attempt.delivery_id for attempt in self._results}
-        for delivery_id in self._claimed_ids - recorded - self._journal.in_flight:
-            self._record(AttemptResult(delivery_id, SendResult(SendOutcome.NOT_ATTEMPTED), self._now()))
-
     # --- refresh: what must not leave any more, and the lease
 
     async def _refresh_periodically(self) -> None:
@@ -319,21 +313,15 @@ class SenderLedger:
                 self._error = self._error or error
 
     async def refresh(self) -> None:
-        """Withdraw claimed mails that must not leave any more, and keep the database up to date."""
+        """Withdraw claimed mails that must not leave any more, mark those long in flight, renew the lease."""
         claimed_ids, now = frozenset(self._claimed_ids), monotonic()
-        if claimed_ids:
-            sendable = await asyncio.to_thread(self._query_sendable)
-            self._withdrawn_ids |= (claimed_ids - sendable) & self._claimed_ids
-            self._refreshed_at = now
-            await self._report(now)
+        if not claimed_ids:
+            return
+        sendable = await asyncio.to_thread(self._query_sendable)
+        self._withdrawn_ids |= (claimed_ids - sendable) & self._claimed_ids
+        self._refreshed_at = now
 
-    def _query_sendable(self) -> set[int]:
-        with self._database.read() as session:
-            return still_sendable(session, self._owner)
-
-    async def _report(self, now: float) -> None:
-        """Mark mails that were in flight at the last refresh, too, and renew the lease in time."""
-        in_flight = self._journal.in_flight
+        in_flight = frozenset(self._journal.in_flight)
         long_in_flight = in_flight & self._in_flight_ids - self._committing_ids
         self._in_flight_ids = in_flight
         renewing = self._database_was_away or now - self._renewed_at > LEASE.total_seconds() / 4
@@ -342,6 +330,10 @@ class SenderLedger:
             self._committing_ids = self._committing_ids & in_flight | long_in_flight
             self._renewed_at = now if renewing else self._renewed_at
             self._database_was_away = False
+
+    def _query_sendable(self) -> set[int]:
+        with self._database.read() as session:
+            return still_sendable(session, self._owner)
 
     def _mark_and_renew(self, long_in_flight: Collection[int], renewing: bool) -> None:
         if renewing:

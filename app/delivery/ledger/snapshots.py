@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -45,43 +46,44 @@ _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
 
 def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[dict[str, Any]]:
     """Store snapshots that are new today, and return the `DigestContent.digest` of each digest."""
-    ids = _snapshot_ids(session, {_snapshot_values(item) for digest in digests for item in digest.picks}, now)
-    return [
-        {
-            "edition": digest.edition,
-            "note": digest.note,
-            "considered": digest.considered,
-            "sections": [_section_to_json(section, ids) for section in digest.sections],
-        }
-        for digest in digests
-    ]
-
-
-def _section_to_json(section: Section, ids: Mapping[SnapshotValues, int]) -> dict[str, Any]:
-    reasons = list(dict.fromkeys(item.reason for item in section.picks))
-    return {
-        "interest": section.interest,
-        "heading": section.heading,
-        "cards": [ids[_snapshot_values(item)] for item in section.picks],
-        "papers": [item.paper_id for item in section.picks],
-        "why": [reasons.index(item.reason) for item in section.picks],
-        "scores": [item.score for item in section.picks],
-        "reasons": reasons,
-    }
-
-
-def _snapshot_ids(
-    session: Session, snapshots: Collection[SnapshotValues], now: datetime
-) -> dict[SnapshotValues, int]:
-    """Return the ids of snapshots. New ones are added in the order of their keys, to avoid deadlocks."""
     day = f"{now:%Y%m%d}"
-    by_key = {_key(day, values): values for values in snapshots}
-    ids = _ids_by_key(session, by_key)
-    if new_keys := sorted(by_key.keys() - ids.keys()):
-        rows = [_row(key, by_key[key], now) for key in new_keys]
+    by_key = {
+        _key(day, values): values
+        for values in {_snapshot_values(item) for digest in digests for item in digest.picks}
+    }
+    ids_by_key = _ids_by_key(session, by_key)
+    if new_keys := sorted(by_key.keys() - ids_by_key.keys()):  # in this order to avoid deadlocks
+        rows = [
+            {
+                "key": key,
+                "paper_id": by_key[key][0],
+                "shown": dict(zip(SHARED_FIELDS, by_key[key][1:], strict=True)),
+                "created_at": now,
+            }
+            for key in new_keys
+        ]
         insert_many_or_ignore(session, PaperSnapshot, ("key",), rows)
-        ids |= _ids_by_key(session, new_keys)
-    return {values: ids[key] for key, values in by_key.items()}
+        ids_by_key |= _ids_by_key(session, new_keys)
+    ids = {values: ids_by_key[key] for key, values in by_key.items()}
+    stored = []
+    for digest in digests:
+        sections = []
+        for section in digest.sections:
+            reasons = list(dict.fromkeys(item.reason for item in section.picks))
+            sections.append(
+                {
+                    "interest": section.interest,
+                    "heading": section.heading,
+                    "cards": [ids[_snapshot_values(item)] for item in section.picks],
+                    "papers": [item.paper_id for item in section.picks],
+                    "why": [reasons.index(item.reason) for item in section.picks],
+                    "scores": [item.score for item in section.picks],
+                    "reasons": reasons,
+                }
+            )
+        contents = {"edition": digest.edition, "note": digest.note, "considered": digest.considered}
+        stored.append({**contents, "sections": sections})
+    return stored
 
 
 def _ids_by_key(session: Session, keys: Collection[str]) -> dict[str, int]:
@@ -89,16 +91,6 @@ def _ids_by_key(session: Session, keys: Collection[str]) -> dict[str, int]:
         select(col(PaperSnapshot.key), col(PaperSnapshot.id)).where(col(PaperSnapshot.key).in_(keys))
     )
     return {row[0]: row[1] for row in rows}
-
-
-def _row(key: str, values: SnapshotValues, now: datetime) -> dict[str, Any]:
-    paper_id, *shared = values
-    return {
-        "key": key,
-        "paper_id": paper_id,
-        "shown": dict(zip(SHARED_FIELDS, shared, strict=True)),
-        "created_at": now,
-    }
 
 
 @lru_cache(maxsize=MAX_CACHED_SNAPSHOTS)
@@ -179,33 +171,25 @@ class SnapshotStore:
     ) -> list[RestoredDigest]:
         contents = [content if isinstance(content, dict) else {"sections": None} for content in stored]
         parsed = [_parse_sections(content) for content in contents]
-        items = (item for sections in parsed for section in sections if section for item in section[2])
-        snapshots = self._load_snapshots(session, items)
-        return [
-            self._restore_digest(content, sections, snapshots, scored)
-            for content, sections in zip(contents, parsed, strict=True)
-        ]
-
-    def _restore_digest(
-        self,
-        stored: Mapping[str, Any],
-        sections: Sequence[_StoredSection | None],
-        snapshots: Mapping[int, SnapshotFields],
-        scored: bool,
-    ) -> RestoredDigest:
-        restored, unreadable = [], 0
-        best = _best_item(sections, snapshots)
-        for section in sections:
-            if section is None:
-                unreadable += 1
-                continue
-            interest, heading, rows = section
-            items = [self._item(row, snapshots, None if scored else row is best) for row in rows]
-            readable = tuple([item for item in items if item])
-            unreadable += len(items) - len(readable)
-            if readable:
-                restored.append(Section(interest, readable, heading))
-        return RestoredDigest(_digest(stored, restored), unreadable)
+        items = [[item for section in sections if section for item in section[2]] for sections in parsed]
+        snapshots = self._load_snapshots(session, chain.from_iterable(items))
+        digests = []
+        for content, sections, rows in zip(contents, parsed, items, strict=True):
+            scorable = [row for row in rows if _is_id(row[0]) and row[0] in snapshots and _is_score(row[3])]
+            best = max(scorable, key=itemgetter(3), default=None)  # the first of several
+            restored, unreadable = [], 0
+            for section in sections:
+                if section is None:
+                    unreadable += 1
+                    continue
+                interest, heading, stored_items = section
+                picks = [self._item(row, snapshots, None if scored else row is best) for row in stored_items]
+                readable = tuple([item for item in picks if item])
+                unreadable += len(picks) - len(readable)
+                if readable:
+                    restored.append(Section(interest, readable, heading))
+            digests.append(RestoredDigest(_digest(content, restored), unreadable))
+        return digests
 
     def _item(
         self, stored: _StoredItem, snapshots: Mapping[int, SnapshotFields], is_best: bool | None
@@ -228,15 +212,17 @@ class SnapshotStore:
 
     def _load_snapshots(self, session: Session, items: Iterable[_StoredItem]) -> Mapping[int, SnapshotFields]:
         """Return the snapshots of these items, from memory or from the database."""
-        self._trim_caches()
+        if len(self._snapshots) > MAX_CACHED_SNAPSHOTS:
+            self._snapshots.clear()
+        if self._item_count > MAX_CACHED_ITEMS:
+            self._best_items.clear()
+            self._other_items.clear()
+            self._item_count = 0
         ids = {snapshot_id for snapshot_id, *_ in items if _is_id(snapshot_id)}
         snapshots = {number: snapshot for number in ids if (snapshot := self._snapshots.get(number))}
         if missing := ids - snapshots.keys():
-            rows = session.execute(
-                select(PaperSnapshot.id, PaperSnapshot.paper_id, PaperSnapshot.shown).where(
-                    col(PaperSnapshot.id).in_(missing)
-                )
-            )
+            columns = select(PaperSnapshot.id, PaperSnapshot.paper_id, PaperSnapshot.shown)
+            rows = session.execute(columns.where(col(PaperSnapshot.id).in_(missing)))
             loaded = {
                 snapshot_id: {"paper_id": paper_id, **shown}
                 for snapshot_id, paper_id, shown in rows
@@ -245,14 +231,6 @@ class SnapshotStore:
             snapshots |= loaded
             self._snapshots |= loaded
         return snapshots
-
-    def _trim_caches(self) -> None:
-        if len(self._snapshots) > MAX_CACHED_SNAPSHOTS:
-            self._snapshots.clear()
-        if self._item_count > MAX_CACHED_ITEMS:
-            self._best_items.clear()
-            self._other_items.clear()
-            self._item_count = 0
 
 
 def paper_ids(stored: Mapping[str, Any]) -> list[int]:
@@ -276,15 +254,11 @@ def _parse_section(stored: Any) -> _StoredSection | None:
         interest, heading = str(stored["interest"]), str(stored["heading"])
     except (KeyError, TypeError, ValueError):
         return None
-    items = [
-        (snapshot_id, paper_id, _reason_at(index, reasons), score)
-        for snapshot_id, paper_id, index, score in rows
-    ]
+    items = []
+    for snapshot_id, paper_id, index, score in rows:
+        reason = reasons[index] if isinstance(index, int) and 0 <= index < len(reasons) else None
+        items.append((snapshot_id, paper_id, reason, score))
     return interest, heading, items
-
-
-def _reason_at(index: object, reasons: Sequence[object]) -> object:
-    return reasons[index] if isinstance(index, int) and 0 <= index < len(reasons) else None
 
 
 def _digest(stored: Mapping[str, Any], sections: Sequence[Section]) -> Digest:
@@ -295,15 +269,6 @@ def _digest(stored: Mapping[str, Any], sections: Sequence[Section]) -> Digest:
         note=str(stored.get("note", "")),
         considered=considered if isinstance(considered, int) else 0,
     )
-
-
-def _best_item(
-    sections: Iterable[_StoredSection | None], snapshots: Mapping[int, SnapshotFields]
-) -> _StoredItem | None:
-    """Return the readable item with the highest score; the first of several."""
-    items = [item for section in sections if section for item in section[2]]
-    readable = [item for item in items if _is_id(item[0]) and item[0] in snapshots and _is_score(item[3])]
-    return max(readable, key=itemgetter(3), default=None)
 
 
 def _is_score(score: object) -> bool:

@@ -17,6 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app.delivery.smtp.fair_queue import STRICT_MESSAGES, ProviderQueue, QueuedMail
@@ -99,24 +100,15 @@ class SmtpConnection(asyncio.Protocol):
         self._deadline = 0.0
         self._unsent_bytes = 0  # of the body
         self._timer: asyncio.TimerHandle | None = None
-        self._handlers: dict[PendingReply, Callable[[Reply], None]] = {
-            PendingReply.RSET: self._on_rset,
-            PendingReply.MAIL: self._on_mail,
-            PendingReply.RCPT: self._on_rcpt,
-            PendingReply.DATA: self._on_data,
-            PendingReply.BODY: self._on_body,
-            PendingReply.DOT: self._on_dot,
-            PendingReply.QUIT: self._on_quit,
-        }
-        self._timeout_of = {
-            PendingReply.RSET: timeouts.mail,
-            PendingReply.MAIL: timeouts.mail,
-            PendingReply.RCPT: timeouts.rcpt,
-            PendingReply.DATA: timeouts.data,
-            PendingReply.BODY: timeouts.end,
-            PendingReply.DOT: timeouts.end,
-            PendingReply.QUIT: timeouts.quit,
-        }
+        self._expected: dict[PendingReply, tuple[Callable[[Reply], None], float]] = {
+            PendingReply.RSET: (partial(self._on_end, PendingReply.RSET), timeouts.mail),
+            PendingReply.MAIL: (partial(self._on_envelope, PendingReply.MAIL), timeouts.mail),
+            PendingReply.RCPT: (partial(self._on_envelope, PendingReply.RCPT), timeouts.rcpt),
+            PendingReply.DATA: (self._on_data, timeouts.data),
+            PendingReply.BODY: (self._on_body, timeouts.end),
+            PendingReply.DOT: (partial(self._on_end, PendingReply.DOT), timeouts.end),
+            PendingReply.QUIT: (partial(self._on_end, PendingReply.QUIT), timeouts.quit),
+        }  # the handler of each reply, and the seconds to wait for it
         transport.set_protocol(self)
 
     # --- called by the pool
@@ -148,33 +140,25 @@ class SmtpConnection(asyncio.Protocol):
         """Return the commands of the next mail, QUIT if there must be no more, or nothing."""
         if self._is_last:
             return b""
-        mail_and_commands = self._take()
-        if mail_and_commands is None:
-            return self._quit() if self._mails_left <= 0 else b""
-        self._next, mail, rcpt = mail_and_commands
-        if self.pipelines:
-            self._pending.extend((PendingReply.MAIL, PendingReply.RCPT, PendingReply.DATA))
-            return mail + rcpt + b"DATA\r\n"
-        self._pending.append(PendingReply.MAIL)
-        self._unsent.extend(((PendingReply.RCPT, rcpt), (PendingReply.DATA, b"DATA\r\n")))
-        return mail
-
-    def _take(self) -> tuple[QueuedMail, bytes, bytes] | None:
-        """Take the next mail that the relay can carry; return it with its MAIL and RCPT commands."""
         while self._mails_left > 0 and (queued := self._pool.next_mail(self)) is not None:
-            self._count(queued.queue)
+            self._mails_left -= 1
+            if queued.queue.is_strict:
+                self._strict_counts[queued.queue] += 1
+                if self._strict_counts[queued.queue] >= STRICT_MESSAGES:
+                    self._mails_left = 0
             try:
-                return queued, *envelope_commands(queued.mail, self._capabilities)
+                mail, rcpt = envelope_commands(queued.mail, self._capabilities)
             except Unsendable as error:
-                self._record(queued, SendResult(SendOutcome.UNSENDABLE, None, str(error)))
-        return None
-
-    def _count(self, queue: ProviderQueue) -> None:
-        self._mails_left -= 1
-        if queue.is_strict:
-            self._strict_counts[queue] += 1
-            if self._strict_counts[queue] >= STRICT_MESSAGES:
-                self._mails_left = 0
+                self._pool.record(queued, self, SendResult(SendOutcome.UNSENDABLE, None, str(error)))
+                continue
+            self._next = queued
+            if self.pipelines:
+                self._pending.extend((PendingReply.MAIL, PendingReply.RCPT, PendingReply.DATA))
+                return mail + rcpt + b"DATA\r\n"
+            self._pending.append(PendingReply.MAIL)
+            self._unsent.extend(((PendingReply.RCPT, rcpt), (PendingReply.DATA, b"DATA\r\n")))
+            return mail
+        return self._quit() if self._mails_left <= 0 else b""
 
     def _quit(self) -> bytes:
         self._is_last = True
@@ -200,12 +184,6 @@ class SmtpConnection(asyncio.Protocol):
         following = self._begin() if self.pipelines else b""
         self._transport.writelines((dot_stuffed(queued.mail), b".\r\n" + following))
 
-    def _send_next_command(self) -> None:
-        if self._unsent:
-            command, line = self._unsent.popleft()
-            self._pending.append(command)
-            self._transport.write(line)
-
     def _write(self, data: bytes) -> None:
         if data and not self._closed:
             self._transport.write(data)
@@ -221,7 +199,7 @@ class SmtpConnection(asyncio.Protocol):
         for place, reply in enumerate(replies, 1):
             self._more_replies = place < len(replies)
             if self._pending:
-                self._handlers[self._pending.popleft()](reply)
+                self._expected[self._pending.popleft()][0](reply)
             elif reply.code == 421:
                 self._close("the relay closes the connection")
             else:
@@ -233,40 +211,43 @@ class SmtpConnection(asyncio.Protocol):
         elif replies:
             self._start_timeout()
 
-    def _on_mail(self, reply: Reply) -> None:
-        if reply.code == 421:  # about this connection, not about this mail
-            self._close("", _refusal(reply), may_retry=self._has_served)
-        elif self._is_accepted(reply, PendingReply.MAIL):
-            self._send_next_command()
-
-    def _on_rcpt(self, reply: Reply) -> None:
-        if self._next_refusal is None and self._is_accepted(reply, PendingReply.RCPT):
-            self._send_next_command()
-
-    def _is_accepted(self, reply: Reply, command: PendingReply) -> bool:
-        """Return whether MAIL or RCPT was accepted. A refusal is recorded when its transaction is over."""
+    def _on_envelope(self, command: PendingReply, reply: Reply) -> None:
+        """Handle the reply to MAIL or RCPT. A refusal is recorded when its transaction is over."""
+        if self._next_refusal is not None:  # RCPT was pipelined behind a MAIL that was refused
+            return
         if reply.code < 300:
-            return True
-        if reply.code < 400:
+            if self._unsent:
+                next_command, line = self._unsent.popleft()
+                self._pending.append(next_command)
+                self._transport.write(line)
+        elif reply.code < 400:
             self._protocol_error()
-            return False
-        self._next_refusal = _refusal(reply, command)
-        self._sender_refused = command is PendingReply.MAIL
-        if reply.code == 421:
-            self._close("")
-        elif self._unsent:
-            self._unsent.clear()
-            self._record_refusal()
-            self._reset()
-        return False
+        elif reply.code == 421 and command is PendingReply.MAIL:  # about this connection, not about this mail
+            self._close("", _refusal(reply), may_retry=self._has_served)
+        else:
+            self._next_refusal = _refusal(reply, command)
+            self._sender_refused = command is PendingReply.MAIL
+            if reply.code == 421:
+                self._close("")
+            elif self._unsent:
+                self._unsent.clear()
+                self._record_refusal()
+                self._reset()
 
     def _on_data(self, reply: Reply) -> None:
         if self._next_refusal is None and 300 <= reply.code < 400:
             self._send_body()
         elif reply.code < 300:
             self._protocol_error()
+        elif reply.code < 400 and self._sender_refused:
+            self._close("the relay takes a mail whose sender it refused")
         elif reply.code < 400:
-            self._send_lone_dot()
+            # End DATA with an empty body, because the relay refused the envelope (RFC 2920, 3.1).
+            self._pending.append(PendingReply.DOT)
+            self._transport.write(b".\r\n")
+            self._record_refusal()
+            if self.pipelines:
+                self._write(self._begin())
         else:
             self._next_refusal = self._next_refusal or _refusal(reply)
             self._record_refusal()
@@ -274,26 +255,12 @@ class SmtpConnection(asyncio.Protocol):
                 self._close("")
             self._reset()
 
-    def _send_lone_dot(self) -> None:
-        """End DATA with an empty body, because the relay refused the envelope (RFC 2920, 3.1)."""
-        if self._sender_refused:
-            self._close("the relay takes a mail whose sender it refused")
-            return
-        self._pending.append(PendingReply.DOT)
-        self._transport.write(b".\r\n")
-        self._record_refusal()
-        if self.pipelines:
-            self._write(self._begin())
-
     def _record_refusal(self) -> None:
         queued, refusal = self._next, self._next_refusal
         self._next = self._next_refusal = None
         self._has_served = True
         if queued and refusal:
-            self._record(queued, refusal)
-
-    def _record(self, queued: QueuedMail, result: SendResult) -> None:
-        self._pool.record(queued, self, result)
+            self._pool.record(queued, self, refusal)
 
     def _reset(self) -> None:
         if self._closed:
@@ -304,18 +271,6 @@ class SmtpConnection(asyncio.Protocol):
         self._pending.append(PendingReply.RSET)
         self._transport.write(b"RSET\r\n" + (self._begin() if self.pipelines else b""))
 
-    def _on_rset(self, reply: Reply) -> None:
-        if reply.code >= 300:
-            self._close("the relay refused RSET", may_retry=True)
-        else:
-            self._go_on()
-
-    def _on_dot(self, reply: Reply) -> None:
-        if reply.code == 421:
-            self._close("", _refusal(reply), may_retry=True)
-        else:
-            self._go_on()
-
     def _on_body(self, reply: Reply) -> None:
         if 300 <= reply.code < 400:
             self._protocol_error()
@@ -325,17 +280,22 @@ class SmtpConnection(asyncio.Protocol):
         queued, self._in_flight = self._in_flight, None
         self._has_served = True
         if queued:
-            self._record(queued, result)
+            self._pool.record(queued, self, result)
         if reply.code == 421:
             self._close("", result, may_retry=True)
         elif not self._closed:
             self._go_on()
 
-    def _on_quit(self, _reply: Reply) -> None:
-        self._closed = True
-        self._stop_timer()
-        self._transport.abort()  # SMTP has ended, so TLS need not say goodbye
-        self._pool.on_closed(self)
+    def _on_end(self, command: PendingReply, reply: Reply) -> None:
+        """Handle the reply to RSET or the lone dot, which end a transaction, or to QUIT."""
+        if command is PendingReply.QUIT:
+            self._close("")  # SMTP has ended, so TLS need not say goodbye
+        elif command is PendingReply.RSET and reply.code >= 300:
+            self._close("the relay refused RSET", may_retry=True)
+        elif reply.code == 421:
+            self._close("", _refusal(reply), may_retry=True)
+        else:
+            self._go_on()
 
     def _go_on(self) -> None:
         if self._is_last:
@@ -379,13 +339,13 @@ class SmtpConnection(asyncio.Protocol):
         self._transport.abort()
         if self._in_flight:
             may_retry = True  # the connection ended because of the mail in flight
-            self._record(self._in_flight, SendResult(SendOutcome.UNCERTAIN, None, reason))
+            self._pool.record(self._in_flight, self, SendResult(SendOutcome.UNCERTAIN, None, reason))
         if self._next:
             result = self._next_refusal or unsent or SendResult(SendOutcome.DEFERRED, None, reason)
             if may_retry and self._next_refusal is None:
                 self._pool.retry_or_record(self._next, self, result)
             else:
-                self._record(self._next, result)
+                self._pool.record(self._next, self, result)
         self._in_flight = self._next = None
         self._pool.on_closed(self)
 
@@ -397,7 +357,7 @@ class SmtpConnection(asyncio.Protocol):
             return
         command = self._pending[0]
         self._unsent_bytes = self._transport.get_write_buffer_size() if command is PendingReply.BODY else 0
-        timeout = self._timeouts.block if self._unsent_bytes else self._timeout_of[command]
+        timeout = self._timeouts.block if self._unsent_bytes else self._expected[command][1]
         self._deadline = self._loop.time() + timeout
         if self._timer is None or self._timer.when() > self._deadline:
             self._stop_timer()
@@ -413,27 +373,21 @@ class SmtpConnection(asyncio.Protocol):
         self._timer = None
         if not self._pending:
             return
-        if self._loop.time() >= self._deadline and not self._extend_deadline():
-            self._time_out()
-            return
+        if self._loop.time() >= self._deadline:
+            unsent_bytes = self._unsent_bytes
+            if self._pending[0] is PendingReply.BODY and unsent_bytes:
+                unsent_bytes = self._transport.get_write_buffer_size()
+            if unsent_bytes == self._unsent_bytes:
+                if len(self._pending) > 1 and self.pipelines and not self._in_flight:
+                    self._pool.disable_pipelining()  # the relay may have lost pipelined commands
+                self._close(f"the relay did not answer {self._pending[0]} in time")
+                return
+            # More of a body has left. `end` counts from when all of it has.
+            self._unsent_bytes = unsent_bytes
+            self._deadline = self._loop.time() + (
+                self._timeouts.block if unsent_bytes else self._timeouts.end
+            )
         self._timer = self._loop.call_at(self._deadline, self._check_deadline)
-
-    def _extend_deadline(self) -> bool:
-        """Extend the deadline if more of a body has left: `end` counts from when all of it has."""
-        if self._pending[0] is not PendingReply.BODY or self._unsent_bytes == 0:
-            return False
-        unsent_bytes = self._transport.get_write_buffer_size()
-        if unsent_bytes == self._unsent_bytes:
-            return False
-        self._unsent_bytes = unsent_bytes
-        self._deadline = self._loop.time() + (self._timeouts.block if unsent_bytes else self._timeouts.end)
-        return True
-
-    def _time_out(self) -> None:
-        command = self._pending[0]
-        if len(self._pending) > 1 and self.pipelines and not self._in_flight:
-            self._pool.disable_pipelining()  # the relay may have lost pipelined commands
-        self._close(f"the relay did not answer {command} in time")
 
 
 def _refusal(reply: Reply, command: PendingReply | None = None) -> SendResult:

@@ -41,7 +41,7 @@ class ConnectionPool:
     """The connections of one run. Used as `async with ConnectionPool(settings, tracker) as pool`.
 
     The pool stops by itself if the relay cannot be reached or refuses the sender, or if the tracker fails.
-    Mails that have not begun by then get the result HELD.
+    Mails that have not begun by then get the result NOT_ATTEMPTED.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ConnectionPool:
             raise self._failure
 
     def stop(self, reason: str = "") -> None:
-        """Begin nothing new. Waiting mails are held; mails in flight get their replies."""
+        """Begin nothing new. Waiting mails are not attempted; mails in flight get their replies."""
         if self.stopped:
             return
         self.stopped = True
@@ -158,29 +158,24 @@ class ConnectionPool:
         self._opening.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, aiosmtplib.SMTPException | OSError):
-            self._on_connect_error(error)
+            # Use only the connections that the relay accepts. Without any, the run is over.
+            self._max_connections = len(self._connections) + len(self._opening)
+            if not (self._max_connections or self.stopped):
+                result = connect_error_result(error)
+                # Logged once a run, because the sender of a test mail has no ledger that shows it.
+                log.warning(
+                    "no connection to the relay",
+                    host=self._settings.smtp_host,
+                    port=self._settings.smtp_port,
+                    code=result.code,
+                    error=result.text,
+                )
+                if queued := self._queue.take([]):
+                    self._record(queued.mail, result)
+                self.stop(result.text)
         elif error:
             self._fail(error)
         self._dispatch()  # the connection may have ended already, while it still counted as opening
-
-    def _on_connect_error(self, error: BaseException) -> None:
-        """Use only the connections that the relay accepts. Without any, the run is over."""
-        self._max_connections = len(self._connections) + len(self._opening)
-        if self._max_connections or self.stopped:
-            return
-        result = connect_error_result(error)
-        # Logged once a run, because the sender of a test mail has no ledger that shows it.
-        log.warning(
-            "no connection to the relay",
-            host=self._settings.smtp_host,
-            port=self._settings.smtp_port,
-            code=result.code,
-            error=result.text,
-        )
-        queued = self._queue.take([])
-        if queued:
-            self._record(queued.mail, result)
-        self.stop(result.text)
 
     # --- called by connections
 
@@ -279,7 +274,12 @@ async def connect(
     if transport is None or transport.is_closing():
         client.close()
         raise aiosmtplib.SMTPServerDisconnected("the relay closed the connection")
-    return transport, _capabilities_of(client)
+    size = client.esmtp_extensions.get("size")
+    return transport, ServerCapabilities(
+        pipelining=client.supports_extension("pipelining"),
+        smtputf8=client.supports_extension("smtputf8"),
+        size=None if size is None else int(size) if size.isdecimal() and len(size) <= _SIZE_DIGITS else 0,
+    )
 
 
 async def open_client(settings: Settings, timeouts: Timeouts, tls: ssl.SSLContext | None) -> aiosmtplib.SMTP:
@@ -300,29 +300,16 @@ async def open_client(settings: Settings, timeouts: Timeouts, tls: ssl.SSLContex
     try:
         await client.connect(timeout=timeouts.connect)
         if client.is_ehlo_or_helo_needed:
-            await _greet(client)
+            try:
+                await client.ehlo()
+            except aiosmtplib.SMTPHeloError:
+                if not client.is_connected:
+                    raise
+                await client.helo()
     except BaseException:
         client.close()
         raise
     return client
-
-
-async def _greet(client: aiosmtplib.SMTP) -> None:
-    try:
-        await client.ehlo()
-    except aiosmtplib.SMTPHeloError:
-        if not client.is_connected:
-            raise
-        await client.helo()
-
-
-def _capabilities_of(client: aiosmtplib.SMTP) -> ServerCapabilities:
-    size = client.esmtp_extensions.get("size")
-    return ServerCapabilities(
-        pipelining=client.supports_extension("pipelining"),
-        smtputf8=client.supports_extension("smtputf8"),
-        size=None if size is None else int(size) if size.isdecimal() and len(size) <= _SIZE_DIGITS else 0,
-    )
 
 
 def connect_error_result(error: BaseException) -> SendResult:
