@@ -14,8 +14,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from app.digests.ranking import ENOUGH, Matrix, Ranked, RankingRequest, Vector, relevance_of
-from app.types import Interest, PaperView, Trend
+from app.digests.ranking import ENOUGH, Matrix, Ranked, Vector, relevance_of
+from app.relevance import trending
+from app.types import Interest, PaperView
 
 DIVERSITY = 0.3  # λ of MMR
 CONSIDERED = 4  # candidates for each place in a digest; applies if no interest has a quota
@@ -98,17 +99,25 @@ class _Selector:
                 self.over_quota.add(number)
 
     def _best_interest_with_room(self, number: int) -> Interest | None:
-        eligible = _eligible_interests(self._ranked.request, self._evidence[number])
-        return next((interest for interest in eligible if self._has_room(interest, number)), None)
+        """Return the interest (or BY_PROFILE) under which a paper stands: the best fit whose quota has room.
 
-    def _has_room(self, interest: Interest, number: int) -> bool:
-        """Return True if the quota has a place left; one is reserved for the interest's best paper."""
-        if interest.quota is None:
-            return True
-        best = self._best.get(interest.text, number)
-        reserved = best not in self.selected and best != number
-        used = sum(selected.interest == interest for selected in self.selected.values())
-        return used + reserved < interest.quota
+        A second interest is eligible if it has half the evidence of the first, or enough by itself. One place
+        of each quota is reserved for the interest's best paper.
+        """
+        evidence, interests = self._evidence[number], (*self._ranked.request.interests, BY_PROFILE)
+        least = min(max(evidence) / 2, ENOUGH)
+        # Weights are divided out: they rank papers, but do not change which interest a paper fits best.
+        pairs = zip(evidence, interests, strict=True)
+        eligible = [(value / interest.weight, interest) for value, interest in pairs if value >= least]
+        for _, interest in sorted(eligible, key=lambda pair: (-pair[0], pair[1].text)):
+            if interest.quota is None:
+                return interest
+            best = self._best.get(interest.text, number)
+            reserved = best not in self.selected and best != number
+            used = sum(selected.interest == interest for selected in self.selected.values())
+            if used + reserved < interest.quota:
+                return interest
+        return None
 
 
 class _MmrQueue:
@@ -150,16 +159,6 @@ def _best_per_interest(ranked: Ranked, evidence: Matrix) -> dict[str, int]:
     return {interest.text: ranked.papers[by_id[place]] for interest, place, score in best if score}
 
 
-def _eligible_interests(request: RankingRequest, evidence: Sequence[float]) -> list[Interest]:
-    """Return the interests (or BY_PROFILE) under which a paper may stand, the best fit first."""
-    # A second interest is eligible if it has half the evidence of the first, or enough by itself.
-    least = min(max(evidence) / 2, ENOUGH)
-    pairs = zip(evidence, (*request.interests, BY_PROFILE), strict=True)
-    # Weights are divided out: they rank papers, but do not change which interest a paper fits best.
-    eligible = [(value / interest.weight, interest) for value, interest in pairs if value >= least]
-    return [interest for _, interest in sorted(eligible, key=lambda pair: (-pair[0], pair[1].text))]
-
-
 def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:
     """Yield the papers that trend most, without those that the reader excluded, muted or dislikes."""
     pool = ranked.pool
@@ -179,12 +178,8 @@ def select_beyond_interests(ranked: Ranked, selected: Sequence[SelectedPaper]) -
     room = min(ranked.request.max_trending, ranked.request.max_papers - len(selected))
     relevant = set(ranked.papers)
     well_voted = (
-        replace(trending, score=0.0)
-        for trending in select_trending(ranked)
-        if trending.paper.id not in relevant and is_well_voted(ranked.pool.trend(trending.paper))
+        replace(choice, score=0.0)
+        for choice in select_trending(ranked)
+        if choice.paper.id not in relevant and trending.is_well_voted(ranked.pool.trend(choice.paper))
     )
     return list(itertools.islice(well_voted, room))
-
-
-def is_well_voted(trend: Trend) -> bool:
-    return bool(trend.words) and trend.score > 0.5
