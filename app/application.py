@@ -41,7 +41,9 @@ class Application:
     more_to_send: Event = field(
         default_factory=Event
     )  # set when mails were planned that it may not have seen
-    when_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each planned shard
+    on_shard_planned: list[Callable[[], None]] = field(
+        default_factory=list
+    )  # called after each planned shard
     stopping: Event = field(default_factory=Event)  # set when the process should end: start nothing new
 
     def timeline(self, now: datetime) -> clock.Timeline:
@@ -63,7 +65,7 @@ class Application:
             self.indexes,
             self.snapshots,
             self.stopping,
-            self.when_planned,
+            self.on_shard_planned,
         )
 
     @property

@@ -68,7 +68,7 @@ def start(app: Application) -> BackgroundScheduler:
             misfire_grace_time=None,  # run late rather than not at all, such as after a laptop slept
         )
     scheduler.start()
-    app.when_planned.append(partial(_send_soon, app, scheduler))
+    app.on_shard_planned.append(partial(_send_soon, app, scheduler))
     log.info("scheduler started", jobs=[job.name for job in JOBS])
     return scheduler
 
@@ -84,7 +84,7 @@ def _send_soon(app: Application, scheduler: BackgroundScheduler) -> None:
 def stop(app: Application, scheduler: BackgroundScheduler) -> None:
     """Stop the scheduler. Running jobs finish first, so that a mail in flight gets its reply."""
     app.stopping.set()
-    app.when_planned.clear()
+    app.on_shard_planned.clear()
     scheduler.shutdown(wait=True)
     log.info("scheduler stopped")
 

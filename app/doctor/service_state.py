@@ -105,18 +105,8 @@ def _check_jobs(session: Session) -> Iterator[Finding]:
             yield ok(f"job {run.job}", f"last ran at {when}")
 
 
-def lateness(session: Session, now: datetime) -> timedelta:
-    """Return how long the digest that is due the longest has been waiting to be composed."""
-    oldest = session.exec(
-        select(func.min(Subscriber.next_due_at)).where(
-            Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now
-        )
-    ).one()
-    return now - oldest if oldest else timedelta()
-
-
 def _check_lateness(session: Session, now: datetime) -> Finding:
-    late = lateness(session, now)
+    late = planning.lateness(session, now)
     if late <= LATE:
         return ok("schedule", "no digest is late")
     return error(
