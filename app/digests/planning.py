@@ -205,9 +205,20 @@ def _plan_shard(
     with context.db.read() as session:
         requests, entries = _compose(session, builder, soon)
     with context.db.write() as session:
-        unchanged = _unchanged(session, builder, requests)
-        ids = {request.reader.id for request in unchanged}
-        entries = [entry for entry in entries if entry.subscriber_id in ids]
+        ids = [request.reader.id or 0 for request in requests]
+        readers = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), ids))).all()
+        reloaded = digest_requests(session, readers, builder.earliest_possible_delivery)
+        current = {request.reader.id: request for request in reloaded}
+        # Leave out who changed their preferences, left, or were planned by another process.
+        unchanged = [
+            before
+            for before in requests
+            if (after := current.get(before.reader.id))
+            and before.reader.model_dump() == after.reader.model_dump()
+            and replace(before, reader=after.reader) == after
+        ]
+        unchanged_ids = {request.reader.id for request in unchanged}
+        entries = [entry for entry in entries if entry.subscriber_id in unchanged_ids]
         return _write_down(session, unchanged, entries, now, soon)
 
 
@@ -238,23 +249,6 @@ def _compose(
         digest = builder.digest(request.reader, edition, ranked)
         entries.append(Entry(request.reader.id or 0, edition, due, digest, give_up_at=following_due))
     return requests, entries
-
-
-def _unchanged(
-    session: Session, builder: DigestBuilder, requests: Sequence[DigestRequest]
-) -> list[DigestRequest]:
-    """Leave out the readers who changed their preferences, left, or were planned by another process."""
-    ids = [request.reader.id or 0 for request in requests]
-    readers = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), ids))).all()
-    reloaded = digest_requests(session, readers, builder.earliest_possible_delivery)
-    current = {request.reader.id: request for request in reloaded}
-    return [
-        before
-        for before in requests
-        if (after := current.get(before.reader.id))
-        and before.reader.model_dump() == after.reader.model_dump()
-        and replace(before, reader=after.reader) == after
-    ]
 
 
 def _write_down(

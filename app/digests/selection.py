@@ -57,7 +57,15 @@ def select(ranked: Ranked) -> Selection:
     out one with few.
     """
     evidence = ranked.evidence_by_interest()
-    best = _best_per_interest(ranked, evidence)
+    best: dict[str, int] = {}  # by the text of each interest: the first paper if it were the only interest
+    if ranked.papers:
+        by_id = np.argsort(ranked.columns)  # of equal scores the first counts
+        by_interest, columns = evidence[:-1, by_id], ranked.columns[by_id]
+        factors = ranked.pool.score_factors[columns]
+        scores = np.where(by_interest >= ENOUGH, relevance_of(by_interest) * factors, 0)
+        places = zip(ranked.request.interests, scores.argmax(1).tolist(), scores.max(1).tolist(), strict=True)
+        best = {interest.text: ranked.papers[by_id[place]] for interest, place, score in places if score}
+
     first = [number for number in ranked.papers if number in best.values()]
     rest = [number for number in ranked.papers if number not in best.values()]
     if all(interest.quota is None for interest in ranked.request.interests):
@@ -145,18 +153,6 @@ class _MmrQueue:
             best = int((weighted - DIVERSITY * self._similarity_to_selected[rows]).argmax())
             weighted[best] = -np.inf
             yield numbers[best]
-
-
-def _best_per_interest(ranked: Ranked, evidence: Matrix) -> dict[str, int]:
-    """Return, by the text of each interest, the paper that would come first if it were the only interest."""
-    if not ranked.papers:
-        return {}
-    by_id = np.argsort(ranked.columns)  # of equal scores the first counts
-    by_interest, columns = evidence[:-1, by_id], ranked.columns[by_id]
-    factors = ranked.pool.score_factors[columns]
-    scores = np.where(by_interest >= ENOUGH, relevance_of(by_interest) * factors, 0)
-    best = zip(ranked.request.interests, scores.argmax(1).tolist(), scores.max(1).tolist(), strict=True)
-    return {interest.text: ranked.papers[by_id[place]] for interest, place, score in best if score}
 
 
 def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:

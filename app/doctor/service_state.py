@@ -19,7 +19,7 @@ from app.errors import ClockError
 from app.relevance import model_store
 from app.storage import api_keys
 from app.storage.database import ROOT, Database
-from app.storage.models import JobRun, SendingPause, Source, Subscriber, SubscriberState
+from app.storage.models import JobRun, SendingPause, Source
 
 LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)

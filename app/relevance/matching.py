@@ -70,8 +70,8 @@ class MatchDetails:
     all_words: bool  # the paper has all words of the interest
     in_title: bool  # its title has all of them, as they were typed
     agreement: float  # z
-    relevance: float  # in 0…1, at least what a title, a phrase or a filter is worth; 0 if left out
-    left_out: str  # why a filter or an exclusion rejects the paper, or ""
+    relevance: float  # in 0…1, at least what a title, a phrase or a filter is worth; 0 if rejected
+    rejection_reason: str  # why a filter or an exclusion rejects the paper, or ""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class MatchIndex:
             in_title=bool(scores.in_title[0, row]),
             agreement=float(scores.agreement[0, row]),
             relevance=self._matches(query, scores.relevance[0]).get(paper_id, 0.0),
-            left_out=self.filters.rejection_reason(query, row),
+            rejection_reason=self.filters.rejection_reason(query, row),
         )
 
     def reason(self, query: Query, paper_id: int) -> str:
