@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from app.digests.ranking import ENOUGH, Matrix, Ranked, Vector, relevance_of
+from app.digests.ranking import ENOUGH, Matrix, Ranked, relevance_of
 from app.relevance import trending
 from app.types import Interest, PaperView
 
@@ -90,19 +90,34 @@ class _Selector:
         self._ranked, self._best = ranked, best
         self._scores = dict(zip(ranked.papers, ranked.scores.tolist(), strict=True))
         self._evidence = dict(zip(ranked.papers, evidence.T.tolist(), strict=True))
-        self._queue = _MmrQueue(considered, ranked.pool.vectors)
+        vectors, rows = ranked.pool.vectors, np.zeros((len(considered), 0))
+        if considered and all(number in vectors for number in considered):
+            rows = np.stack([vectors[number] for number in considered])
+        self._row_of = {number: row for row, number in enumerate(considered)}
+        self._similarity = rows @ rows.T
+        self._similarity_to_selected = np.zeros(len(considered))  # to the most similar selected paper
         self.selected: dict[int, SelectedPaper] = {}
         self.over_quota = set[int]()
 
     def select_from(self, numbers: Sequence[int]) -> None:
-        """Select from these papers, best score first, until the digest is full."""
-        for number in self._queue.in_mmr_order(numbers, [self._scores[number] for number in numbers]):
+        """Select from these papers in MMR order until the digest is full.
+
+        The next paper is the one with the best score less its similarity to the papers selected so far.
+        """
+        scores = [self._scores[number] for number in numbers]
+        rows = np.array([self._row_of[number] for number in numbers], np.intp)
+        weighted = np.array(scores) / max(scores, default=1) * (1 - DIVERSITY)
+        for _ in numbers:
             if len(self.selected) == self._ranked.request.max_papers:
                 return
+            next_best = int((weighted - DIVERSITY * self._similarity_to_selected[rows]).argmax())
+            weighted[next_best] = -np.inf
+            number = numbers[next_best]
             if interest := self._best_interest_with_room(number):
                 paper = self._ranked.pool.papers[number]
                 self.selected[number] = SelectedPaper(paper, interest, self._scores[number])
-                self._queue.mark_selected(number)
+                similarity = self._similarity[self._row_of[number]]
+                self._similarity_to_selected = np.maximum(self._similarity_to_selected, similarity)
             else:
                 self.over_quota.add(number)
 
@@ -126,33 +141,6 @@ class _Selector:
             if used + reserved < interest.quota:
                 return interest
         return None
-
-
-class _MmrQueue:
-    """Order papers by score less the similarity to the papers selected so far."""
-
-    def __init__(self, numbers: Sequence[int], vectors: Mapping[int, Vector]) -> None:
-        have_vectors = bool(numbers) and all(number in vectors for number in numbers)
-        rows = (
-            np.stack([vectors[number] for number in numbers]) if have_vectors else np.zeros((len(numbers), 0))
-        )
-        self._row_of = {number: row for row, number in enumerate(numbers)}
-        self._similarity = rows @ rows.T
-        self._similarity_to_selected = np.zeros(len(numbers))  # to the most similar selected paper
-
-    def mark_selected(self, number: int) -> None:
-        self._similarity_to_selected = np.maximum(
-            self._similarity_to_selected, self._similarity[self._row_of[number]]
-        )
-
-    def in_mmr_order(self, numbers: Sequence[int], scores: Sequence[float]) -> Iterator[int]:
-        """Yield `numbers` in MMR order. `scores` must be sorted, best first."""
-        rows = np.array([self._row_of[number] for number in numbers], np.intp)
-        weighted = np.array(scores) / max(scores, default=1) * (1 - DIVERSITY)
-        for _ in numbers:
-            best = int((weighted - DIVERSITY * self._similarity_to_selected[rows]).argmax())
-            weighted[best] = -np.inf
-            yield numbers[best]
 
 
 def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:

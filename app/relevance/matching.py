@@ -129,7 +129,9 @@ class MatchIndex:
             (with_expansions(title, expansions) for title, _ in documents), self._terms.columns
         )
         self._in_title = (titles > 0).astype(np.float32).T.tocsr()
-        self._tfidf = self._space.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
+        self._tfidf = (
+            self._space.stems.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
+        )
         self._vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._examples = _Examples(self._space, self._texts, self._vectors) if self._space else None
         self._directions: dict[str, Matrix] = {}

@@ -28,14 +28,10 @@ def interest_reason(
     return combine(parts)
 
 
-def dislike_reason(title: str, shared_words: Sequence[str]) -> str:
-    """Return which disliked paper a paper is close to, and through which words."""
-    return f"close to “{title}” that you asked less of{_through(shared_words)}"
-
-
-def like_reason(title: str, shared_words: Sequence[str]) -> str:
-    """Return which liked paper a paper is close to, and through which words."""
-    return f"close to “{title}” that you liked{_through(shared_words)}"
+def feedback_reason(title: str, shared_words: Sequence[str], *, liked: bool) -> str:
+    """Return which liked or disliked paper a paper is close to, and through which words."""
+    judgement = "you liked" if liked else "you asked less of"
+    return f"close to “{title}” that {judgement}{_through(shared_words)}"
 
 
 def author_reason(authors: Sequence[str], liked_title: str) -> str:

@@ -21,7 +21,7 @@ from scipy import sparse
 from app.relevance import reasons
 from app.relevance.highlights import PaperText, distinct_words
 from app.relevance.model import RelevanceModel
-from app.relevance.vector_space import PAIR_WEIGHT, Matrix, VectorSpace
+from app.relevance.vector_space import PAIR_WEIGHT, Matrix, VectorSpace, sparse_unit_rows
 from app.text.tokenizer import content_stems, normalized_name
 from app.types import Feedback, PaperView
 
@@ -185,7 +185,7 @@ class UserProfile:
         """Return which paper a candidate is close to, by which words of both, and which author was liked."""
         row = self.candidates.row_of[paper_id]
         if self.relevance.get(paper_id, 0.0) < 0:
-            return reasons.dislike_reason(*self._nearest(row, self.disliked))
+            return reasons.feedback_reason(*self._nearest(row, self.disliked), liked=False)
         text_evidence = float(_evidence(self._agreement_with_likes[row]))
         authors, work = self._liked_authors_of(row)
         by_author = reasons.author_reason(authors, work) if authors else ""
@@ -194,7 +194,7 @@ class UserProfile:
         title, shared_words = self._nearest(row, self.liked)
         if authors and title == work:
             return reasons.author_and_like_reason(authors, title, shared_words)
-        parts = [reasons.like_reason(title, shared_words), by_author]
+        parts = [reasons.feedback_reason(title, shared_words, liked=True), by_author]
         return reasons.combine(parts if text_evidence >= self.author_evidence[row] else reversed(parts))
 
     def _nearest(self, row: int, feedback: Sequence[Feedback]) -> tuple[str, list[str]]:
@@ -298,8 +298,7 @@ def _unit_rows_without_pair_weight(impacts: sparse.csr_matrix, is_pair: Matrix) 
     """Return unit rows in which a pair counts as much as a word: likes, unlike interests, are not typed."""
     rows = sparse.csr_matrix(impacts, copy=True)
     rows.data /= np.where(is_pair[rows.indices], PAIR_WEIGHT, 1.0)
-    norms = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
-    return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
+    return sparse_unit_rows(rows)
 
 
 @lru_cache(maxsize=20_000)

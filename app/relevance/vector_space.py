@@ -106,6 +106,13 @@ class Terms:
         weighted.data = (gain * weighted.data * (k1 + 1) / (weighted.data + k1)).astype(np.float32)
         return weighted
 
+    def tfidf(self, documents: Sequence[Document]) -> sparse.csr_matrix:
+        """Return documents × terms, unit rows: (1 + ln count) · idf, with the title counted twice."""
+        titles, abstracts = ([document[field] for document in documents] for field in (0, 1))
+        rows = count_matrix(titles, self.columns) * TITLE_WEIGHT + count_matrix(abstracts, self.columns)
+        rows.data = (1 + np.log(rows.data)) * self.idf[rows.indices]
+        return sparse_unit_rows(rows)
+
 
 def title_fingerprint(title: str) -> int:
     """Return a hash of 63 bits by which an example of the archive is recognised."""
@@ -141,7 +148,7 @@ class VectorSpace:
         from sklearn.utils.extmath import randomized_svd  # slow to import, and only training needs it
 
         documents = [document for _, document in papers]
-        rows = _tfidf(documents, stems)
+        rows = stems.tfidf(documents)
         dimensions = min(DIMENSIONS, min(rows.shape) - 1)
         _, singular, directions = randomized_svd(rows, dimensions, n_iter=4, random_state=0)
         projection = _rounded_to_16_bits(
@@ -224,13 +231,9 @@ class VectorSpace:
         data = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)
         return sparse.csr_matrix((data, self.impacts.indices, self.impacts.indptr), self.impacts.shape)
 
-    def tfidf(self, documents: Sequence[Document]) -> sparse.csr_matrix:
-        """Return documents × stems, unit rows: (1 + ln count) · idf, with the title counted twice."""
-        return _tfidf(documents, self.stems)
-
     def vectors(self, documents: Sequence[Document]) -> Matrix:
         """Return documents × dimensions, unit rows. A document without a known stem is a row of zeros."""
-        return self.project(self.tfidf(documents))
+        return self.project(self.stems.tfidf(documents))
 
     def project(self, tfidf: sparse.csr_matrix) -> Matrix:
         """Return the vectors of documents, given their TF-IDF rows."""
@@ -263,10 +266,8 @@ def index_terms(
     )
 
 
-def _tfidf(documents: Sequence[Document], stems: Terms) -> sparse.csr_matrix:
-    titles, abstracts = ([document[field] for document in documents] for field in (0, 1))
-    rows = count_matrix(titles, stems.columns) * TITLE_WEIGHT + count_matrix(abstracts, stems.columns)
-    rows.data = (1 + np.log(rows.data)) * stems.idf[rows.indices]
+def sparse_unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Return the rows, scaled to length 1. A row of zeros stays so."""
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
     return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
 
