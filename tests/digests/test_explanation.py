@@ -434,7 +434,11 @@ def test_a_merged_paper_is_the_one_it_is_now(app: Application, papers: dict[str,
     for name in ("2611.00001v2", "arxiv.org/abs/2611.00001", "https://huggingface.co/papers/2611.00001"):
         assert explain(app, name).paper.id == merge.survivor_id
     planning.plan(app.digest_context, NOW)
-    assert len(explain(app, merge.absorbed_id).deliveries) == len(explain(app, merge.survivor_id).deliveries) == 1
+    assert (
+        len(explain(app, merge.absorbed_id).deliveries)
+        == len(explain(app, merge.survivor_id).deliveries)
+        == 1
+    )
 
 
 @pytest.mark.parametrize(

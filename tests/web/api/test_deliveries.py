@@ -122,7 +122,8 @@ def test_a_cancelled_edition_does_not_leave(
     for _ in range(2):
         edition = call("POST", "/editions/2026-11-20/cancel", scope=Scope.SEND).json()
         assert (
-            edition["reconciliation"] | {"pending": 0, "skipped": 2, "consistent": True} == edition["reconciliation"]
+            edition["reconciliation"] | {"pending": 0, "skipped": 2, "consistent": True}
+            == edition["reconciliation"]
         )
     shown = call("GET", f"/deliveries/{planned}").json()
     assert (shown["state"], shown["reason"]) == ("skipped", "cancelled by an operator")
