@@ -48,7 +48,7 @@ JOBS = (
     Job(pipeline.refresh, minute="*/5"),  # each source has its own time of the next poll
     Job(pipeline.read_bounces, minute="*/5"),
     Job(pipeline.summarise, minute="*/15"),
-    Job(pipeline.learn, minute="43", hour="2", once_a_day=True),
+    Job(pipeline.train, minute="43", hour="2", once_a_day=True),
     Job(pipeline.prune, minute="17", hour="3", once_a_day=True),
 )
 NIGHTLY_LEASE = timedelta(hours=2)  # after it, another machine may start the same nightly job

@@ -108,7 +108,7 @@ def fill(app: Application, readers: int) -> None:
     with app.db.write() as session:
         _put(session, Subscriber, map(_reader, range(1, readers + 1)))
         _put(session, InterestRow, (row for number in range(1, readers + 1) for row in _wishes(number, draw)))
-    pipeline.learn(app, HOUR - timedelta(days=1))
+    pipeline.train(app, HOUR - timedelta(days=1))
 
 
 def _put(session: Session, table: type[SQLModel], rows: Iterable[dict[str, Any]]) -> None:
