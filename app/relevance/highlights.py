@@ -93,15 +93,17 @@ class PaperText:
             return list(self._folded_fields)
         expansions, fields = self.abbreviations.expansions, list[Field]()
         for (name, text, tokens), (_, _, folded) in zip(self.fields, self._folded_fields, strict=True):
-            unfolded = list[Token]()
+            unfolded: list[Token] = []
             for token in folded:
-                inside = list[Token]()
-                if token.stem in expansions and token.stem not in terms:
-                    within = (word for word in tokens if token.start <= word.start and word.end <= token.end)
-                    inside = [word for word in within if word.stem in terms]
-                unfolded += inside or [token]
+                if token.stem in terms or token.stem not in expansions:
+                    unfolded.append(token)
+                    continue
+                within = (word for word in tokens if token.start <= word.start and word.end <= token.end)
+                unfolded += [word for word in within if word.stem in terms] or [token]
             fields.append((name, text, unfolded))
         missing = terms - {token.stem for _, _, tokens in fields for token in tokens}
+        if not missing:
+            return fields
         for _, _, tokens in fields:
             for position, token in enumerate(tokens):
                 if implied := missing & set(expansions.get(token.stem, ())):
