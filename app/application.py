@@ -38,7 +38,7 @@ class Application:
     sending: Lock = field(default_factory=Lock)  # held while `pipeline.send` runs in this process
     # Set when mails were planned that `pipeline.send` may not have seen.
     more_to_send: Event = field(default_factory=Event)
-    when_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each planned shard
+    on_shard_planned: list[Callable[[], None]] = field(default_factory=list)  # after each planned shard
     stopping: Event = field(default_factory=Event)  # set when the process should end: start nothing new
 
     def timeline(self, now: datetime) -> clock.Timeline:
@@ -60,7 +60,7 @@ class Application:
             self.indexes,
             self.snapshots,
             self.stopping,
-            self.when_planned,
+            self.on_shard_planned,
         )
 
     @property

@@ -3,7 +3,7 @@
 refresh()          poll sources → records → the archive
 read_files()       the same for saved responses
 summarise()        papers without a summary → one sentence by a language model, if the settings name one
-learn()            the archive → a newly trained model, at night and when the archive has outgrown the old one
+train()            the archive → a newly trained model, at night and when the archive has outgrown the old one
 answer_requests()  submitted forms → a confirmation, a link or nothing → mails
 plan()             due readers → match → compose → the ledger
 sign_ahead()       digests in the ledger that wait for their hour → signatures
@@ -88,7 +88,7 @@ def _train_if_outgrown(app: Application, now: datetime) -> None:
         with app.db.read() as session:
             outgrown = app.models.needs_training(session)
         if outgrown:
-            learn(app, now)
+            train(app, now)
     except Exception:
         log.exception("training the model failed; the previous model stays in use")
 
@@ -120,7 +120,7 @@ def summarise(app: Application, now: datetime) -> Counter[str]:
     return run.counts
 
 
-def learn(app: Application, now: datetime) -> TrainingResult:
+def train(app: Application, now: datetime) -> TrainingResult:
     """Train a model on the archive, if the archive has changed. The old model is used meanwhile.
 
     Only one process does so at a time.

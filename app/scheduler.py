@@ -48,7 +48,7 @@ JOBS = (
     Job(pipeline.refresh, minute="*/5"),  # each source has its own time of the next poll
     Job(pipeline.read_bounces, minute="*/5"),
     Job(pipeline.summarise, minute="*/15"),
-    Job(pipeline.learn, minute="43", hour="2", once_a_day=True),
+    Job(pipeline.train, minute="43", hour="2", once_a_day=True),
     Job(pipeline.prune, minute="17", hour="3", once_a_day=True),
 )
 NIGHTLY_LEASE = timedelta(hours=2)  # after it, another machine may start the same nightly job
@@ -68,7 +68,7 @@ def start(app: Application) -> BackgroundScheduler:
             misfire_grace_time=None,  # run late rather than not at all, such as after a laptop slept
         )
     scheduler.start()
-    app.when_planned.append(partial(_send_soon, app, scheduler))
+    app.on_shard_planned.append(partial(_send_soon, app, scheduler))
     log.info("scheduler started", jobs=[job.name for job in JOBS])
     return scheduler
 
@@ -84,7 +84,7 @@ def _send_soon(app: Application, scheduler: BackgroundScheduler) -> None:
 def stop(app: Application, scheduler: BackgroundScheduler) -> None:
     """Stop the scheduler. Running jobs finish first, so that a mail in flight gets its reply."""
     app.stopping.set()
-    app.when_planned.clear()
+    app.on_shard_planned.clear()
     scheduler.shutdown(wait=True)
     log.info("scheduler stopped")
 

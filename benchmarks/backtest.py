@@ -54,7 +54,7 @@ def build_archive(folder: str, shared: Path) -> Application:
         session.flush()
         for number, paper in enumerate(reversed(papers[-PAPERS:])):
             add(session, source, paper, NOW - timedelta(days=number // A_DAY))
-    pipeline.learn(app, NOW)
+    pipeline.train(app, NOW)
     return app
 
 

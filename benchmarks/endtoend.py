@@ -112,7 +112,7 @@ def fill(app: Application, readers: int) -> None:
             InterestRow,
             (row for number in range(1, readers + 1) for row in _interest_rows(number, draw)),
         )
-    pipeline.learn(app, HOUR - timedelta(days=1))
+    pipeline.train(app, HOUR - timedelta(days=1))
 
 
 def _put(session: Session, table: type[SQLModel], rows: Iterable[dict[str, Any]]) -> None:

@@ -20,16 +20,16 @@ from pathlib import Path
 
 from sqlalchemy import text
 from sqlalchemy.engine import URL, make_url
-from sqlmodel import Session, delete, select
+from sqlmodel import Session, col, delete, select
 
-from app import bounces, doctor
+from app import bounces
 from app.delivery import ledger
 from app.delivery.journal import AttemptResult
 from app.delivery.ledger import recovery
 from app.digests import planning, reconciliation
 from app.settings import UncertainPolicy
 from app.storage import database
-from app.storage.models import Delivery, Event
+from app.storage.models import Delivery, Event, Subscriber
 from app.types import SendOutcome, SendResult, Skip
 from tests.support import large_ledger
 
@@ -79,7 +79,9 @@ def _prune(session: Session) -> None:
 
 EARLY = NOW - timedelta(days=1)
 AFTER: dict[str, Callable[[Session], object]] = {
-    "plan a shard": lambda s: s.execute(planning._ids_due(NOW).limit(planning.SHARD)).all(),
+    "plan a shard": lambda s: s.execute(
+        planning._due(NOW).with_only_columns(col(Subscriber.id)).limit(planning.SHARD)
+    ).all(),
     "anything to do": lambda s: ledger.has_work(s, EARLY, Path("nowhere")),
     "give up": lambda s: recovery.expire_overdue(s, EARLY),
     "editions": lambda s: ledger.editions(s, 51),
@@ -87,7 +89,7 @@ AFTER: dict[str, Callable[[Session], object]] = {
     "prune 100 mails": _prune,
     "totals": ledger.totals,
     "digests of a day": lambda s: ledger.digest_totals_since(s, NOW - timedelta(days=1)),
-    "lateness": lambda s: doctor.lateness(s, NOW),
+    "lateness": lambda s: planning.lateness(s, NOW),
     "promised to a shard": lambda s: ledger.paper_ids_promised(s, range(1, 251), NOW - timedelta(days=7)),
     "balance of an edition": lambda s: reconciliation.reconcile(s, NOW, "2026-11-20"),
     "ten editions by state": lambda s: ledger.digest_totals_by_edition(s, ledger.editions(s, 10)),

@@ -59,7 +59,7 @@ def fill(app: Application, papers: int, now: datetime) -> None:
         session.flush()
         for start in range(0, papers, 1000):
             _add(session, source.id or 0, range(start, min(start + 1000, papers)), rng, now)
-    pipeline.learn(app, now)
+    pipeline.train(app, now)
 
 
 def _add(session: Session, source_id: int, numbers: range, rng: random.Random, now: datetime) -> None:

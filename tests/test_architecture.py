@@ -50,6 +50,7 @@ PURE = (
     "relevance.model",
     "relevance.phrase_index",
     "relevance.query_language",
+    "relevance.reasons",
     "relevance.trending",
     "relevance.user_profile",
     "relevance.vector_space",

@@ -36,7 +36,7 @@ def test_each_job_has_its_minutes(app: Application) -> None:
             "refresh": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
             "read_bounces": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
             "summarise": datetime(2026, 11, 20, 9, 45, tzinfo=UTC),
-            "learn": datetime(2026, 11, 21, 2, 43, tzinfo=UTC),
+            "train": datetime(2026, 11, 21, 2, 43, tzinfo=UTC),
             "prune": datetime(2026, 11, 21, 3, 17, tzinfo=UTC),
         }
         assert all(job.coalesce and job.max_instances == 1 for job in planned.values())
@@ -54,7 +54,7 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
         pipeline.refresh,
         pipeline.read_bounces,
         pipeline.summarise,
-        pipeline.learn,
+        pipeline.train,
         pipeline.prune,
     ]
     assert [job.work for job in scheduler.JOBS] == verbs
@@ -130,7 +130,7 @@ def test_a_nightly_job_runs_once_a_day_on_all_machines(app: Application, setting
 
 def test_nightly_jobs_say_so() -> None:
     """Only the nightly jobs are limited to once a day."""
-    assert {job.name for job in scheduler.JOBS if job.once_a_day} == {"learn", "prune"}
+    assert {job.name for job in scheduler.JOBS if job.once_a_day} == {"train", "prune"}
 
 
 def test_mails_leave_while_others_are_planned(

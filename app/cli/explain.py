@@ -51,10 +51,10 @@ def explain(
     when = f"at {output.format_time(moment)}" if moment else "now"
     output.out().print(f"[bold]{output.escaped(explanation.verdict)}[/]\n")
     output.table(["", ""], _facts(explanation))
-    if explanation.recorded:
+    if explanation.deliveries:
         columns = ["delivery", "edition", "state", "sent", "score then", "reason then"]
         rows = []
-        for past in explanation.recorded:
+        for past in explanation.deliveries:
             sent, score = output.format_time(past.sent_at), f"{past.score:.3f}"
             rows.append((past.delivery_id, past.edition, past.state, sent, score, past.reason))
         output.table(columns, rows, title="\nIn the ledger")
@@ -62,17 +62,17 @@ def explain(
         output.table(["", ""], numbers, title=f"\nThe paper, {when}")
     if explanation.interests:
         _print_interests(explanation.interests, when)
-    if explanation.standing and explanation.standing.before:
-        better = [(f"{paper.score:.3f}", paper.title) for paper in explanation.standing.before]
+    if explanation.rank and explanation.rank.higher_ranked:
+        better = [(f"{paper.score:.3f}", paper.title) for paper in explanation.rank.higher_ranked]
         output.table(["score", "title"], better, title="\nPapers with higher scores")
 
 
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     reader, paper = explanation.reader, explanation.paper
     yield "paper", f"{paper.id} {paper.title}"
-    if paper.asked_for != paper.id:
-        yield "", f"{paper.asked_for} was merged into it"
-    yield "listed", ", ".join(f"{day} by {source}" for day, source in paper.listed) or "never"
+    if paper.requested_id != paper.id:
+        yield "", f"{paper.requested_id} was merged into it"
+    yield "listed", ", ".join(f"{day} by {source}" for day, source in paper.listings) or "never"
     yield "subscriber", f"{reader.id} {reader.email}, {reader.state or 'not signed up yet'}"
     yield "papers per digest", f"{reader.min_papers} to {reader.max_papers}"
     if reader.next_due_at:
@@ -81,37 +81,37 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
     """Yield what prevents the paper or the digest, unless the paper was sent already, then the scores."""
-    sent = (past.made_at for past in explanation.recorded if past.state is DeliveryState.SENT)
-    if all(made_at > explanation.at for made_at in sent):
-        if explanation.no_candidate:
-            yield "no candidate", explanation.no_candidate
-        if explanation.no_digest:
-            yield "no digest", explanation.no_digest
-    if explanation.taste:
-        yield "profile", f"{format_score(explanation.taste.relevance)}: {explanation.taste.reason}"
-    if standing := explanation.standing:
-        weighed, floor = standing.weighed, format_score(explanation.floor)
-        yield "relevance", f"{format_score(weighed.relevance)}; at least {floor} is needed"
-        if weighed.trend.score:
-            yield "trend", f"{format_score(weighed.trend.score)}: {weighed.trend.words}"
-        yield "freshness", format_score(weighed.freshness)
-        yield "score", f"{weighed.score:.3f} = relevance × (1 + {ranking.TREND} × trend) × freshness"
-        if standing.place:
-            among = f"{standing.relevant} relevant papers, of {standing.candidates} candidates"
-            yield "rank", f"{standing.place} of {among}"
-        if (similarity := format_score(standing.likeness)) > format_score(0):
-            yield "similarity", f"{similarity} to “{standing.like}”, which is selected before it"
+    sent = (past.created_at for past in explanation.deliveries if past.state is DeliveryState.SENT)
+    if all(created_at > explanation.at for created_at in sent):
+        if explanation.ineligible_reason:
+            yield "no candidate", explanation.ineligible_reason
+        if explanation.skip_reason:
+            yield "no digest", explanation.skip_reason
+    if explanation.profile:
+        yield "profile", f"{format_score(explanation.profile.relevance)}: {explanation.profile.reason}"
+    if rank := explanation.rank:
+        scores, floor = rank.breakdown, format_score(explanation.floor)
+        yield "relevance", f"{format_score(scores.relevance)}; at least {floor} is needed"
+        if scores.trend.score:
+            yield "trend", f"{format_score(scores.trend.score)}: {scores.trend.words}"
+        yield "freshness", format_score(scores.freshness)
+        yield "score", f"{scores.score:.3f} = relevance × (1 + {ranking.TREND} × trend) × freshness"
+        if rank.position:
+            among = f"{rank.relevant_papers} relevant papers, of {rank.candidates} candidates"
+            yield "rank", f"{rank.position} of {among}"
+        if (similarity := format_score(rank.similarity)) > format_score(0):
+            yield "similarity", f"{similarity} to “{rank.similar_to}”, which is selected before it"
 
 
 def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
     """Print a row of numbers for each interest, and the formula of its relevance."""
     columns = ["interest", "quota", "words", "meaning", "archive knows it", "all words", "in title"]
     columns += ["agreement", "relevance", "weight", "weighted"] + ["left out because"] * any(
-        interest.numbers.left_out for interest in interests
+        match.details.rejection_reason for match in interests
     )
     rows = []
     for match in interests:
-        interest, details = match.wish, match.numbers
+        interest, details = match.interest, match.details
         strengths = (details.words, details.meaning, details.archive_knows_it)
         row = (
             interest.text,
@@ -122,7 +122,7 @@ def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
             format_score(details.relevance),
             f"{interest.weight:g}",
             format_score(match.weighted),
-            details.left_out,
+            details.rejection_reason,
         )
         rows.append(row[: len(columns)])
     output.table(columns, rows, title=f"\nInterests, {when}")

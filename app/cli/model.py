@@ -20,7 +20,7 @@ def learn(as_json: output.AsJson = False) -> None:
     with output.open_application(needs_secret=False) as app:
         with app.db.write() as session:
             audit_log.record(session, output.ACTOR, "model.learn", "", now)
-        result = pipeline.learn(app, now)
+        result = pipeline.train(app, now)
     if as_json:
         output.print_json(asdict(result))
     elif result.model_id:

@@ -4,7 +4,7 @@ builder           load the candidates once per run and match each distinct inter
 planning          write one delivery, or one skip with its reason, for everyone who is due
 ranking           PURE: readers × papers → the papers above the floor, best first
 selection         PURE: quotas, the best paper of each interest, diversity by MMR
-wording           PURE: the notes of a digest: why a paper is in it, why none came, what was left out
+wording           PURE: the headings and notes of a digest: why none came, what was left out
 compose           PURE: selected papers → sections, notes and cards, or a skip with its reason
 explanation       collect the facts: why a reader was sent a paper, or was not
 explanation_types the types of these facts

@@ -34,7 +34,11 @@ def run(
     """
     if not 1 <= days <= MOST_DAYS:
         raise InvalidInput(f"the days must be from 1 to {MOST_DAYS}", field="days")
-    moments = _due_times(context, now, days)
+    moments, due = list[datetime](), now - timedelta(days=days + 2)
+    cadence = (Cadence.DAILY, 0, context.settings.default_hour, context.settings.default_zone)
+    while (due := schedule.next_due(*cadence, after=due)) <= now:
+        moments.append(due)
+    moments = moments[-days:]
     # The same days are loaded before and after the digest hour, so that the cached match index can be used.
     back = max(days, (now.date() - moments[0].date()).days)
     with context.db.read() as session:
@@ -61,12 +65,3 @@ def daily_counts(
     papers = builder.papers_above_floor(text)
     counts = Counter(paper.first_listed_on for paper in papers if paper.id not in muted)
     return tuple(counts[day] for day in days)
-
-
-def _due_times(context: DigestContext, now: datetime, days: int) -> list[datetime]:
-    """Return the last `days` times, up to `now`, at which a daily digest was due."""
-    due, moments = now - timedelta(days=days + 2), list[datetime]()
-    cadence = (Cadence.DAILY, 0, context.settings.default_hour, context.settings.default_zone)
-    while (due := schedule.next_due(*cadence, after=due)) <= now:
-        moments.append(due)
-    return moments[-days:]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import structlog
+from cachetools import FIFOCache
 from sqlmodel import Session, col, select
 
 from app import subscribers
@@ -66,7 +67,7 @@ class DigestContext:
     indexes: IndexCache
     snapshots: ledger.SnapshotStore
     stopping: Event  # set at shutdown: no further shard is planned
-    when_planned: Sequence[Callable[[], None]] = ()  # called after each planned shard
+    on_shard_planned: Sequence[Callable[[], None]] = ()  # called after each planned shard
 
 
 class DigestBuilder:
@@ -96,8 +97,8 @@ class DigestBuilder:
         self._matches = ranking.EvidenceMatrix(self._all)
         self._queries: dict[str, query_language.Query] = {}
         self._reasons: dict[tuple[str, int], str] = {}
-        self._muted: dict[query_language.Query, ranking.Vector] = {}
-        self._profiles: dict[tuple[Feedback, ...], ProfileScores] = {}
+        self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
+        self._profiles = FIFOCache[tuple[Feedback, ...], ProfileScores](MAX_CACHED_PROFILES)
         self._set_moment(now, today, self._all)
 
     def rewind_to(self, at: datetime) -> None:
@@ -130,19 +131,15 @@ class DigestBuilder:
 
     def ranked(self, requests: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
         """Return each reader's ranked papers, in the order of `requests`; a Skip if that fails."""
-        prepared = [self._ranking_request_or_skip(request) for request in requests]
-        ranked = iter(
-            ranking.rank(
-                self.pool, [request for request in prepared if isinstance(request, ranking.RankingRequest)]
-            )
-        )
-        return [request if isinstance(request, Skip) else next(ranked) for request in prepared]
-
-    def _ranking_request_or_skip(self, request: DigestRequest) -> ranking.RankingRequest | Skip:
-        try:
-            return self.ranking_request(request)
-        except Exception as error:
-            return _log_failure(request.reader, error)
+        prepared = list[ranking.RankingRequest]()
+        skips: dict[int, Skip] = {}  # by position
+        for position, request in enumerate(requests):
+            try:
+                prepared.append(self.ranking_request(request))
+            except Exception as error:
+                skips[position] = _log_failure(request.reader, error)
+        ranked = iter(ranking.rank(self.pool, prepared))
+        return [skips.get(position) or next(ranked) for position in range(len(requests))]
 
     def ranking_request(self, request: DigestRequest) -> ranking.RankingRequest:
         """Match a reader's interests, muted words and feedback, and return what ranking needs.
@@ -220,8 +217,6 @@ class DigestBuilder:
             return self._profiles.get(feedback)
         if profile := user_profile.build_profile(feedback, self._profile_candidates):
             self._profiles[feedback] = ProfileScores(profile.relevance, profile.reason)
-        if len(self._profiles) > MAX_CACHED_PROFILES:
-            del self._profiles[next(iter(self._profiles))]
         return self._profiles.get(feedback)
 
     @cached_property
@@ -232,7 +227,13 @@ class DigestBuilder:
     @property
     def pool(self) -> ranking.CandidatePool:
         """The candidates of the moment for which digests are built."""
-        self._pool = self._pool or ranking.CandidatePool(
+        if self._pool:
+            return self._pool
+        note = "The archive is still empty: no source has brought a paper yet."
+        if not self._archive_is_empty:
+            reasons = [calendar.no_papers_reason(kind, self._today) for kind in self._source_kinds]
+            note = " ".join(filter(None, dict.fromkeys(reasons)))
+        self._pool = ranking.CandidatePool(
             papers=self._papers,
             trends=trending.trends(list(self._papers.values()), self._now),
             matches=self._matches,
@@ -240,16 +241,9 @@ class DigestBuilder:
             missing_words=lambda text: self._index.missing_words(self._query(text)),
             vectors=self._index.vectors,
             today=self._today,
-            calendar_note=self._calendar_note(),
+            calendar_note=note,
         )
         return self._pool
-
-    def _calendar_note(self) -> str:
-        """Return why there may be no papers today; empty if the sources' calendars do not explain it."""
-        if self._archive_is_empty:
-            return "The archive is still empty: no source has brought a paper yet."
-        reasons = dict.fromkeys(calendar.no_papers_reason(kind, self._today) for kind in self._source_kinds)
-        return " ".join(filter(None, reasons))
 
     @cached_property
     def _index(self) -> matching.MatchIndex:
@@ -283,8 +277,6 @@ class DigestBuilder:
         except InvalidInterest:  # valid when it was stored: the reader still gets a digest
             return _NO_PAPERS
         if query not in self._muted:
-            if len(self._muted) >= MAX_CACHED_MUTED:
-                self._muted.clear()
             self._muted[query] = np.array(sorted(self._index.excluded_papers(query)), np.int32)
         return self._muted[query]
 

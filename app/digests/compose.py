@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Any
 
 from app.digests import selection, wording
 from app.digests.ranking import CandidatePool, Ranked
 from app.digests.selection import BY_PROFILE, SelectedPaper
 from app.papers import display
-from app.types import Digest, DigestItem, EmptyDigestPolicy, PaperView, Section, Skip, Trend
+from app.relevance import reasons
+from app.types import Digest, DigestItem, EmptyDigestPolicy, Section, Skip
 
 
 def compose(edition: str, ranked: Ranked) -> Digest | Skip:
@@ -21,35 +20,32 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
         if request.interests and request.when_empty is EmptyDigestPolicy.SKIP:
             return Skip(wording.nothing_matched(ranked, considered))
         return _trending_digest(edition, ranked, considered)
-    if len(selected) < request.min_papers and not _any_expires(selected, ranked):
+    # A small digest goes out if a selected paper will be too old for the next one.
+    today = ranked.pool.today
+    expires = any((choice.paper.last_listed_on or today) < request.expires_on for choice in selected)
+    if len(selected) < request.min_papers and not expires:
         return Skip(wording.too_few_papers(len(selected), request))
     sections = []
     for interest in (*request.interests, BY_PROFILE):
         items = tuple(
-            _item(paper, ranked.pool, wording.selection_reason(paper, ranked))
+            _item(paper, ranked.pool, ranked.reason(interest.text, paper.paper.id))
             for paper in selected
             if paper.interest == interest
         )
         if items:
             sections.append(Section(interest.text, items, "" if interest.text else wording.LIKED_HEADING))
     if beyond := selection.select_beyond_interests(ranked, selected):
-        items = tuple(_item(paper, ranked.pool, wording.WELL_VOTED) for paper in beyond)
+        items = tuple(_item(paper, ranked.pool, reasons.WELL_VOTED) for paper in beyond)
         sections.append(Section("", items))
     note = wording.join(wording.skipped_editions_note(request), wording.invalid_interests_note(request))
     return Digest(edition, tuple(sections), note, considered)
-
-
-def _any_expires(selected: Sequence[SelectedPaper], ranked: Ranked) -> bool:
-    """Return True if a selected paper will be too old for the next digest: then a small digest goes out."""
-    today, expires_on = ranked.pool.today, ranked.request.expires_on
-    return any((choice.paper.last_listed_on or today) < expires_on for choice in selected)
 
 
 def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
     """Compose a digest of what trends, for a reader without interests or whose interests match nothing."""
     request, pool = ranked.request, ranked.pool
     items = tuple(
-        _item(trending, pool, wording.trending_reason(pool.trend(trending.paper)))
+        _item(trending, pool, reasons.trending_reason(pool.trend(trending.paper)))
         for trending in itertools.islice(selection.select_trending(ranked), request.max_papers)
     )
     if not items:
@@ -64,25 +60,22 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
 
 
 def _item(selected: SelectedPaper, pool: CandidatePool, reason: str) -> DigestItem:
-    number = selected.paper.id
-    if number not in pool.card_fields:
-        pool.card_fields[number] = _card_fields(selected.paper, pool.trend(selected.paper))
-    return DigestItem(reason=reason, score=round(selected.score, 4), **pool.card_fields[number])
-
-
-def _card_fields(paper: PaperView, trend: Trend) -> dict[str, Any]:
-    """Return the fields of a paper's card that are the same for every reader."""
-    return {
-        "paper_id": paper.id,
-        "title": paper.title,
-        "authors": display.byline(paper.authors, paper.author_count),
-        "summary": display.summary(paper),
-        "trend": trend.words,
-        "url": paper.url,
-        "pdf_url": paper.pdf_url,
-        "code_url": paper.code_url,
-        "project_url": paper.project_url,
-        "published_on": paper.published_on.isoformat() if paper.published_on else "",
-        "comments": paper.comments,
-        "summary_by": paper.tldr_by,
-    }
+    """Return a card. Its fields that are the same for every reader are computed once."""
+    paper = selected.paper
+    fields = pool.card_fields.get(paper.id)
+    if fields is None:
+        fields = pool.card_fields[paper.id] = {
+            "paper_id": paper.id,
+            "title": paper.title,
+            "authors": display.byline(paper.authors, paper.author_count),
+            "summary": display.summary(paper),
+            "trend": pool.trend(paper).words,
+            "url": paper.url,
+            "pdf_url": paper.pdf_url,
+            "code_url": paper.code_url,
+            "project_url": paper.project_url,
+            "published_on": paper.published_on.isoformat() if paper.published_on else "",
+            "comments": paper.comments,
+            "summary_by": paper.tldr_by,
+        }
+    return DigestItem(reason=reason, score=round(selected.score, 4), **fields)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date, datetime
 
 from sqlmodel import Session, col, select
@@ -24,15 +23,14 @@ from app.digests.explanation_types import (
     RankPosition,
     ReaderNow,
 )
-from app.digests.ranking import CandidatePool, Ranked
+from app.digests.ranking import Ranked
 from app.digests.selection import Selection, SelectionOutcome
 from app.errors import NotFound
 from app.papers import queries
-from app.relevance.matching import MatchDetails
 from app.storage.models import Delivery, Listing, Paper, Source, Subscriber
 from app.subscribers import schedule
 from app.text import sanitize
-from app.types import Digest, DigestItem, Interest, MailKind, Match, PaperView, Section, Skip
+from app.types import Digest, DigestItem, MailKind, Match, PaperView, Skip
 
 MAX_HIGHER_RANKED = 10  # papers with better scores that are named
 
@@ -59,27 +57,28 @@ def explain(
     request = builder.ranking_request(digest_request)
     [ranked] = ranking.rank(builder.pool, [request])
     digest = compose.compose(schedule.edition(row.zone, planning.newest_due(row, now)), ranked)
-    candidate = builder.pool.papers.get(view.id)
-    exclusion = _exclusion_reason(digest_request, builder, view.id)
-    if candidate and (exclusion or (candidate.last_listed_on or request.since) < request.since):
-        candidate = None
+    sections = digest.sections if isinstance(digest, Digest) else ()
+    cards = [(section.interest, item) for section in sections for item in section.picks]
+    interests = []
+    for interest in request.interests:
+        details = builder.match_details(interest.text, view)
+        weighted = ranking.relevance_of(interest.weight * ranking.evidence_of([details.relevance]))
+        interests.append(InterestMatch(interest, details, weighted.item()))
     profile = ranked.profile
+    ineligible_reason = _ineligible_reason(builder, digest_request, request.since, paper_now, now.date())
     facts = Explanation(
         verdict="",
         at=now,
         reader=reader,
         paper=paper_now,
-        recorded=deliveries,
+        deliveries=deliveries,
         floor=ranking.FLOOR,
-        interests=tuple(
-            _interest_match(interest, builder.match_details(interest.text, view))
-            for interest in request.interests
-        ),
-        taste=Match(profile[view.id], request.profile_reason(view.id)) if view.id in profile else None,
-        no_candidate="" if candidate else _no_candidate(paper_now, request.since, now.date(), exclusion),
-        standing=_rank_position(ranked, candidate) if candidate else None,
-        card=_card(digest, view.id),
-        no_digest=digest.reason if isinstance(digest, Skip) else "",
+        interests=tuple(interests),
+        profile=Match(profile[view.id], request.profile_reason(view.id)) if view.id in profile else None,
+        ineligible_reason=ineligible_reason,
+        rank=None if ineligible_reason else _rank_position(ranked, builder.pool.papers[view.id]),
+        card=next((_card(interest, item) for interest, item in cards if item.paper_id == view.id), None),
+        skip_reason=digest.reason if isinstance(digest, Skip) else "",
     )
     return replace(facts, verdict=explanation_text.summarize(facts))
 
@@ -91,7 +90,7 @@ def _reader(session: Session, row: Subscriber, at: datetime) -> ReaderNow:
         email=row.email,
         state=state,
         paused_until=row.paused_until if state is row.state else None,
-        suppressed=listed.reason if listed and listed.since <= at else "",
+        suppression_reason=listed.reason if listed and listed.since <= at else "",
         next_due_at=row.next_due_at,
         min_papers=row.min_papers,
         max_papers=row.max_papers,
@@ -101,27 +100,23 @@ def _reader(session: Session, row: Subscriber, at: datetime) -> ReaderNow:
 def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
     """Return the paper with this id, arXiv id, DOI or URL, as it is stored today."""
     name = sanitize.one_line(name, 2000)
-    asked_for = _paper_id(session, name) or queries.find_by_reference(session, name)
-    if asked_for is None:
+    requested_id = None
+    if name.isascii() and name.isdigit() and len(name) < 19:
+        requested_id = session.exec(select(Paper.id).where(col(Paper.id) == int(name))).first()
+    requested_id = requested_id or queries.find_by_reference(session, name)
+    if requested_id is None:
         raise NotFound(f"There is no paper {name[:100]} in the archive.")
-    row = queries.papers(session, [asked_for])[asked_for]
+    row = queries.papers(session, [requested_id])[requested_id]
     listed = select(col(Listing.listed_on), col(Source.name)).join(Source).where(Listing.paper_id == row.id)
     paper = PaperNow(
         id=row.id or 0,
-        asked_for=asked_for,
+        requested_id=requested_id,
         title=row.title,
         arxiv_id=row.arxiv_id or "",
         withdrawn_at=row.withdrawn_at,
-        listed=tuple(sorted({(day, source) for day, source in session.exec(listed)})),
+        listings=tuple(sorted({(day, source) for day, source in session.exec(listed)})),
     )
-    return paper, queries.paper_views(session, [asked_for])[0]
-
-
-def _paper_id(session: Session, name: str) -> int | None:
-    """Return `name` as a number if it is the id of a paper."""
-    if not (name.isascii() and name.isdigit() and len(name) < 19):
-        return None
-    return session.exec(select(Paper.id).where(col(Paper.id) == int(name))).first()
+    return paper, queries.paper_views(session, [requested_id])[0]
 
 
 def _past_deliveries(
@@ -137,7 +132,17 @@ def _past_deliveries(
     restored_digests = context.snapshots.restore(session, [digests[row.id or 0] for row in rows])
     pauses = {pause.edition: pause.reason for pause in ledger.pauses(session)}
     return tuple(
-        _past_delivery(row, section, item, pauses)
+        PastDelivery(
+            delivery_id=row.id or 0,
+            edition=row.edition,
+            state=row.state,
+            state_reason=row.reason or row.smtp_text,
+            hold_reason=pauses.get(ledger.ALL_EDITIONS) or pauses.get(row.edition, ""),
+            possibly_delivered=row.possibly_delivered,
+            created_at=row.created_at,
+            sent_at=row.sent_at,
+            **asdict(_card(section.interest, item)),
+        )
         for row, restored in zip(rows, restored_digests, strict=True)
         for section in restored.digest.sections
         for item in section.picks
@@ -145,71 +150,64 @@ def _past_deliveries(
     )
 
 
-def _past_delivery(
-    row: Delivery, section: Section, item: DigestItem, pauses: Mapping[str, str]
-) -> PastDelivery:
-    return PastDelivery(
-        delivery_id=row.id or 0,
-        edition=row.edition,
-        state=row.state,
-        state_reason=row.reason or row.smtp_text,
-        held=pauses.get(ledger.ALL_EDITIONS) or pauses.get(row.edition, ""),
-        possibly_delivered=row.possibly_delivered,
-        made_at=row.created_at,
-        sent_at=row.sent_at,
-        interest=section.interest,
-        reason=item.reason,
-        trend=item.trend,
-        score=item.score,
-    )
+def _card(interest: str, item: DigestItem) -> Card:
+    return Card(interest, item.reason, item.trend, item.score)
 
 
-def _interest_match(interest: Interest, details: MatchDetails) -> InterestMatch:
-    weighted = ranking.relevance_of(interest.weight * ranking.evidence_of([details.relevance]))
-    return InterestMatch(interest, details, weighted.item())
+def _ineligible_reason(
+    builder: DigestBuilder, request: DigestRequest, since: date, paper: PaperNow, today: date
+) -> str:
+    """Return why a paper is not a candidate for the reader's digest, or "" if it is one.
 
-
-def _exclusion_reason(request: DigestRequest, builder: DigestBuilder, paper: int) -> str:
-    """Return which feedback or muted text keeps a paper out of the reader's digests; empty if none does."""
-    if any(item.paper_id == paper for item in request.feedback):
-        return "the reader has already given feedback on it"
-    muted = (text for text in request.reader.muted if paper in builder.papers_muted_by(text))
-    return next((f"the reader has muted “{text}”, which is in it" for text in muted), "")
-
-
-def _no_candidate(paper: PaperNow, oldest: date, today: date, exclusion: str) -> str:
-    """Return why a paper is not a candidate for the reader's digest."""
-    days = [day for day, _ in paper.listed if day <= today]
+    The reader's digests look back to `since`.
+    """
+    exclusion = ""
+    if any(item.paper_id == paper.id for item in request.feedback):
+        exclusion = "the reader has already given feedback on it"
+    elif muted := [text for text in request.reader.muted if paper.id in builder.papers_muted_by(text)]:
+        exclusion = f"the reader has muted “{muted[0]}”, which is in it"
+    candidate = builder.pool.papers.get(paper.id)
+    if candidate and not exclusion and (candidate.last_listed_on or since) >= since:
+        return ""
+    days = [day for day, _ in paper.listings if day <= today]
     if paper.withdrawn_at:
         return f"it was withdrawn by {paper.withdrawn_at.date()}"
     if exclusion:
         return exclusion
     if not days:
-        return f"no source lists it before {paper.listed[0][0]}" if paper.listed else "no source listed it"
-    if days[-1] < oldest:
-        return f"it was last listed on {days[-1]}, and the reader's digests look back to {oldest}"
+        return (
+            f"no source lists it before {paper.listings[0][0]}" if paper.listings else "no source listed it"
+        )
+    if days[-1] < since:
+        return f"it was last listed on {days[-1]}, and the reader's digests look back to {since}"
     return f"it was first listed on {days[0]}, and deliveries from that time may have been deleted"
 
 
 def _rank_position(ranked: Ranked, paper: PaperView) -> RankPosition:
     selected = selection.select(ranked)
-    place = ranked.papers.index(paper.id) if paper.id in selected.outcomes else None
     ahead, outranked_by = _papers_ahead(ranked, selected, paper)
-    similarity, most_similar = _most_similar(ranked.pool, paper, ahead)
-    before = zip(ranked.papers[: place or 0], ranked.scores.tolist(), strict=False)
+    papers, vectors = ranked.pool.papers, ranked.pool.vectors
+    similarities = [
+        (round(float(vectors[other.id] @ vectors[paper.id]), 4), other.title)
+        for other in ahead
+        if other.id in vectors and paper.id in vectors
+    ]
+    similarity, similar_to = max(similarities, default=(0.0, ""))
+    place = ranked.papers.index(paper.id) if paper.id in selected.outcomes else None
+    higher_ranked = zip(ranked.papers[: place or 0], ranked.scores.tolist(), strict=False)
     return RankPosition(
-        weighed=ranked.score_breakdown(paper),
-        fate=selected.outcomes.get(paper.id),
-        place=None if place is None else place + 1,
-        relevant=len(ranked.papers),
+        breakdown=ranked.score_breakdown(paper),
+        outcome=selected.outcomes.get(paper.id),
+        position=None if place is None else place + 1,
+        relevant_papers=len(ranked.papers),
         candidates=int(ranked.eligible.sum()),
-        before=tuple(
-            HigherRanked(number, ranked.pool.papers[number].title, score)
-            for number, score in itertools.islice(before, MAX_HIGHER_RANKED)
+        higher_ranked=tuple(
+            HigherRanked(number, papers[number].title, score)
+            for number, score in itertools.islice(higher_ranked, MAX_HIGHER_RANKED)
         ),
-        likeness=similarity,
-        like=most_similar,
-        overtaken=outranked_by,
+        similarity=similarity,
+        similar_to=similar_to,
+        outranked_by=outranked_by,
     )
 
 
@@ -231,21 +229,4 @@ def _papers_ahead(
         return ahead, OutrankedBy.VARIETY
     rank = {number: index for index, number in enumerate(ranked.papers)}
     is_lower = any(rank[other.id] > rank[paper.id] for other in papers)
-    return ahead, OutrankedBy.CHAMPION if is_lower else None
-
-
-def _most_similar(pool: CandidatePool, paper: PaperView, selected: Sequence[PaperView]) -> tuple[float, str]:
-    """Return the cosine similarity of a paper to the most similar selected paper, and the title of that."""
-    vector = pool.vectors.get(paper.id)
-    others = [other for other in selected if other.id in pool.vectors]
-    if vector is None or not others:
-        return 0.0, ""
-    return max((round(float(pool.vectors[other.id] @ vector), 4), other.title) for other in others)
-
-
-def _card(digest: Digest | Skip, paper: int) -> Card | None:
-    for section in digest.sections if isinstance(digest, Digest) else ():
-        for item in section.picks:
-            if item.paper_id == paper:
-                return Card(section.interest, item.reason, item.trend, item.score)
-    return None
+    return ahead, OutrankedBy.BEST_OF_INTEREST if is_lower else None

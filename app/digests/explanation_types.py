@@ -21,7 +21,7 @@ class ReaderNow:
     email: str
     state: SubscriberState | None  # at the time of the explanation; None: not signed up yet
     paused_until: datetime | None
-    suppressed: str  # why the address is suppressed; empty if it is not
+    suppression_reason: str  # why the address is suppressed; empty if it is not
     next_due_at: datetime | None  # None, too, for an explanation of another time than now
     min_papers: int
     max_papers: int
@@ -32,11 +32,11 @@ class PaperNow:
     """Hold the facts about a paper: where and when it was listed, and whether it was withdrawn."""
 
     id: int
-    asked_for: int  # differs from `id` if that paper was merged into this one
+    requested_id: int  # differs from `id` if that paper was merged into this one
     title: str
     arxiv_id: str
     withdrawn_at: datetime | None
-    listed: tuple[tuple[date, str], ...]  # day and source, oldest first
+    listings: tuple[tuple[date, str], ...]  # day and source, oldest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class PastDelivery:
     edition: str
     state: DeliveryState
     state_reason: str
-    held: str  # why its edition is held back; empty if it is not
+    hold_reason: str  # why its edition is held back; empty if it is not
     possibly_delivered: bool
-    made_at: datetime
+    created_at: datetime
     sent_at: datetime | None
     interest: str  # under which the paper stood
     reason: str
@@ -61,8 +61,8 @@ class PastDelivery:
 class InterestMatch:
     """Hold how the paper fits one of the reader's interests."""
 
-    wish: Interest
-    numbers: MatchDetails
+    interest: Interest
+    details: MatchDetails
     weighted: float  # its relevance, by the weight of the interest: 1 − (1 − relevance)^weight
 
 
@@ -79,22 +79,22 @@ class OutrankedBy(StrEnum):
     """Name the reason for selecting a paper with a lower score instead."""
 
     VARIETY = "variety"  # this paper is similar to a selected one
-    CHAMPION = "champion"  # the other is the best paper of an interest
+    BEST_OF_INTEREST = "best_of_interest"  # the other is the best paper of an interest
 
 
 @dataclass(frozen=True, slots=True)
 class RankPosition:
     """Hold the position of the paper among the candidates of the next digest."""
 
-    weighed: ScoreBreakdown  # relevance to the reader, trend, freshness and score
-    fate: SelectionOutcome | None  # None: not relevant enough, or sent before
-    place: int | None  # by score among the relevant papers, from 1
-    relevant: int  # the number of relevant papers
+    breakdown: ScoreBreakdown  # relevance to the reader, trend, freshness and score
+    outcome: SelectionOutcome | None  # None: not relevant enough, or sent before
+    position: int | None  # by score among the relevant papers, from 1
+    relevant_papers: int  # the number of relevant papers
     candidates: int  # the number of papers that are new to the reader
-    before: tuple[HigherRanked, ...]  # the best papers with better scores
-    likeness: float  # cosine similarity to the most similar paper selected before it
-    like: str  # the title of that paper
-    overtaken: OutrankedBy | None  # if a paper with a lower score was selected instead
+    higher_ranked: tuple[HigherRanked, ...]  # the best papers with better scores
+    similarity: float  # cosine similarity to the most similar paper selected before it
+    similar_to: str  # the title of that paper
+    outranked_by: OutrankedBy | None  # if a paper with a lower score was selected instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,11 @@ class Explanation:
     at: datetime
     reader: ReaderNow
     paper: PaperNow
-    recorded: tuple[PastDelivery, ...]  # newest first
+    deliveries: tuple[PastDelivery, ...]  # newest first
     floor: float
     interests: tuple[InterestMatch, ...]
-    taste: Match | None
-    no_candidate: str  # why it cannot be in the next digest; empty if it can
-    standing: RankPosition | None  # of a candidate
+    profile: Match | None
+    ineligible_reason: str  # why it cannot be in the next digest; empty if it can
+    rank: RankPosition | None  # of a candidate
     card: Card | None  # if the next digest has the paper
-    no_digest: str  # why there would be no next digest; empty if there would be one
+    skip_reason: str  # why there would be no next digest; empty if there would be one

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import structlog
-from sqlalchemy import Select
-from sqlmodel import Session, col, select, update
+from sqlmodel import Session, col, func, select, update
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app import subscribers
 from app.delivery import ledger
 from app.delivery.ledger import Entry
 from app.digests.builder import DigestBuilder, DigestContext, DigestRequest
-from app.digests.ranking import Ranked
 from app.errors import ClockError
 from app.papers import queries
 from app.storage.database import in_array, skew
@@ -55,7 +53,7 @@ def plan(context: DigestContext, now: datetime) -> Counter[str]:
     _match_ahead(context, builder, soon)
     while not context.stopping.is_set() and (shard := _plan_shard(context, builder, now, soon)):
         counts += shard
-        for callback in context.when_planned:
+        for callback in context.on_shard_planned:
             callback()
         _match_ahead(context, builder, soon)
     return counts
@@ -83,7 +81,18 @@ def check_clock(session: Session, now: datetime) -> None:
 
 def anyone_due(context: DigestContext, session: Session, now: datetime) -> bool:
     """Return True if a reader is due now or soon."""
-    return session.execute(_ids_due(_soon(context, now)).limit(1)).first() is not None
+    due = _due(_soon(context, now)).with_only_columns(col(Subscriber.id))
+    return session.execute(due.limit(1)).first() is not None
+
+
+def lateness(session: Session, now: datetime) -> timedelta:
+    """Return how long the digest that is due the longest has been waiting to be composed."""
+    oldest = session.exec(
+        select(func.min(Subscriber.next_due_at)).where(
+            Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now
+        )
+    ).one()
+    return now - oldest if oldest else timedelta()
 
 
 def _soon(context: DigestContext, now: datetime) -> datetime:
@@ -96,10 +105,6 @@ def _due(by: datetime) -> SelectOfScalar[Subscriber]:
         Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= by
     )
     return due.order_by(col(Subscriber.next_due_at), col(Subscriber.id))
-
-
-def _ids_due(by: datetime) -> Select[tuple[int]]:
-    return _due(by).with_only_columns(col(Subscriber.id))
 
 
 def _match_ahead(context: DigestContext, builder: DigestBuilder, soon: datetime) -> None:
@@ -185,25 +190,6 @@ def newest_due(reader: Subscriber, by: datetime) -> datetime:
     return schedule.last_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due, by)
 
 
-@dataclass(frozen=True, slots=True)
-class _DueReader:
-    """Hold a reader whose digest is due."""
-
-    request: DigestRequest
-    due: datetime
-    following_due: datetime  # when the digest after this one is due
-    edition: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Shard:
-    """Hold the readers planned together, and the ledger entries of those who could be planned."""
-
-    requests: Sequence[DigestRequest]
-    due_readers: Mapping[int, _DueReader]
-    entries: Sequence[Entry]
-
-
 def _plan_shard(
     context: DigestContext, builder: DigestBuilder, now: datetime, soon: datetime
 ) -> Counter[str]:
@@ -214,80 +200,75 @@ def _plan_shard(
     """
     if context.db.locks_rows:
         with context.db.write() as session:
-            return _write_down(session, _compose(session, builder, soon), now, soon)
+            requests, entries = _compose(session, builder, soon)
+            return _write_down(session, requests, entries, now, soon)
     with context.db.read() as session:
-        composed = _compose(session, builder, soon)
+        requests, entries = _compose(session, builder, soon)
     with context.db.write() as session:
-        return _write_down(session, _without_changed(session, builder, composed), now, soon)
+        ids = [request.reader.id or 0 for request in requests]
+        readers = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), ids))).all()
+        reloaded = digest_requests(session, readers, builder.earliest_possible_delivery)
+        current = {request.reader.id: request for request in reloaded}
+        # Leave out who changed their preferences, left, or were planned by another process.
+        unchanged = [
+            before
+            for before in requests
+            if (after := current.get(before.reader.id))
+            and before.reader.model_dump() == after.reader.model_dump()
+            and replace(before, reader=after.reader) == after
+        ]
+        unchanged_ids = {request.reader.id for request in unchanged}
+        entries = [entry for entry in entries if entry.subscriber_id in unchanged_ids]
+        return _write_down(session, unchanged, entries, now, soon)
 
 
-def _compose(session: Session, builder: DigestBuilder, soon: datetime) -> _Shard:
+def _compose(
+    session: Session, builder: DigestBuilder, soon: datetime
+) -> tuple[list[DigestRequest], list[Entry]]:
+    """Compose the digests of the next shard, each for the latest edition that is due.
+
+    Readers whose row is invalid are logged and have no entry.
+    """
     readers = session.exec(_due(soon).limit(SHARD).with_for_update(skip_locked=True)).all()
     requests = digest_requests(session, readers, builder.earliest_possible_delivery)
-    due_readers = list(_due_readers(requests, soon))
-    by_id = {due_reader.request.reader.id or 0: due_reader for due_reader in due_readers}
-    return _Shard(requests, by_id, _entries(builder, due_readers))
-
-
-def _without_changed(session: Session, builder: DigestBuilder, shard: _Shard) -> _Shard:
-    """Leave out the readers who changed their preferences, left, or were planned by another process."""
-    readers = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), _ids(shard)))).all()
-    requests = digest_requests(session, readers, builder.earliest_possible_delivery)
-    current = {request.reader.id: request for request in requests}
-    unchanged = [request for request in shard.requests if _is_same(request, current.get(request.reader.id))]
-    ids = {request.reader.id for request in unchanged}
-    entries = [entry for entry in shard.entries if entry.subscriber_id in ids]
-    return _Shard(unchanged, shard.due_readers, entries)
-
-
-def _ids(shard: _Shard) -> list[int]:
-    return [request.reader.id or 0 for request in shard.requests]
-
-
-def _is_same(before: DigestRequest, after: DigestRequest | None) -> bool:
-    if after is None or before.reader.model_dump() != after.reader.model_dump():
-        return False
-    return replace(before, reader=after.reader) == after
-
-
-def _write_down(session: Session, shard: _Shard, now: datetime, soon: datetime) -> Counter[str]:
-    """Enter the shard's digests in the ledger and move its readers to their next due time."""
-    outcomes, due_readers = _enter(session, shard.entries, now), shard.due_readers
-    next_due = [
-        {
-            "id": number,
-            "next_due_at": due_readers[number].following_due if number in outcomes else soon + TRY_AGAIN,
-        }
-        for number in _ids(shard)
-    ]
-    if next_due:
-        session.execute(update(Subscriber), next_due)
-    return Counter(outcomes.get(number, "not_planned") for number in _ids(shard))
-
-
-def _due_readers(requests: Iterable[DigestRequest], soon: datetime) -> Iterator[_DueReader]:
-    """Yield the edition and due times of each reader. Log and leave out readers whose row is invalid."""
+    due_requests, due_times = list[DigestRequest](), list[tuple[str, datetime, datetime]]()
     for request in requests:
         reader = request.reader
         try:
             due = newest_due(reader, soon)
             following_due = schedule.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due)
-            edition = schedule.edition(reader.zone, due)
-            yield _DueReader(replace(request, following_due=following_due), due, following_due, edition)
+            due_times.append((schedule.edition(reader.zone, due), due, following_due))
         except Exception:
             log.exception("reader not planned", subscriber=reader.id)
+        else:
+            due_requests.append(replace(request, following_due=following_due))
+    entries = []
+    ranked_papers = builder.ranked(due_requests)
+    for request, ranked, times in zip(due_requests, ranked_papers, due_times, strict=True):
+        edition, due, following_due = times
+        digest = builder.digest(request.reader, edition, ranked)
+        entries.append(Entry(request.reader.id or 0, edition, due, digest, give_up_at=following_due))
+    return requests, entries
 
 
-def _entries(builder: DigestBuilder, due_readers: Sequence[_DueReader]) -> list[Entry]:
-    """Compose each reader's digest for the latest edition that is due."""
-    ranked = builder.ranked([due_reader.request for due_reader in due_readers])
-    return [_entry(builder, *pair) for pair in zip(due_readers, ranked, strict=True)]
-
-
-def _entry(builder: DigestBuilder, due_reader: _DueReader, ranked: Ranked | Skip) -> Entry:
-    reader, edition = due_reader.request.reader, due_reader.edition
-    digest = builder.digest(reader, edition, ranked)
-    return Entry(reader.id or 0, edition, due_reader.due, digest, give_up_at=due_reader.following_due)
+def _write_down(
+    session: Session,
+    requests: Sequence[DigestRequest],
+    entries: Sequence[Entry],
+    now: datetime,
+    soon: datetime,
+) -> Counter[str]:
+    """Enter the shard's digests in the ledger and move its readers to their next due time."""
+    outcomes = _enter(session, entries, now)
+    following_due = {entry.subscriber_id: entry.give_up_at for entry in entries}
+    ids = [request.reader.id or 0 for request in requests]
+    next_due = [
+        {"id": number, "next_due_at": following_due[number] if number in outcomes else soon + TRY_AGAIN}
+        for number in ids
+    ]
+    if next_due:
+        session.execute(update(Subscriber), next_due)
+    return Counter(outcomes.get(number, "not_planned") for number in ids)
 
 
 def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[int, str]:
@@ -305,13 +286,11 @@ def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[in
             return {n: outcome for entry in entries for n, outcome in _enter(session, [entry], now).items()}
         log.exception("reader not planned", subscriber=entries[0].subscriber_id)
         return {}
-    return {entry.subscriber_id: _outcome(entry, n) for entry, n in zip(entries, ids, strict=True)}
-
-
-def _outcome(entry: Entry, delivery_id: int | None) -> str:
-    if delivery_id is None:
-        return "planned_before"
-    return "skipped" if isinstance(entry.digest, Skip) else "planned"
+    outcomes = {}
+    for entry, delivery_id in zip(entries, ids, strict=True):
+        outcome = "skipped" if isinstance(entry.digest, Skip) else "planned"
+        outcomes[entry.subscriber_id] = "planned_before" if delivery_id is None else outcome
+    return outcomes
 
 
 def already_promised(

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from app.relevance import reasons
 from app.types import EmptyDigestPolicy, Interest, PaperView, SkippedEdition, Trend
 
 Vector = np.ndarray[Any, Any]
@@ -171,6 +172,13 @@ class Ranked:
         """The relevance by paper that the reader's profile adds or, if negative, takes away."""
         return _effective_profile(self.request, self.pool.matches)
 
+    def reason(self, interest: str, number: int) -> str:
+        """Return why a paper fits an interest, and why it fits the profile if that alone would do."""
+        fits = [self.pool.reason(interest, number)] if interest else []
+        if number in self.profile and (not fits or self.profile[number] >= FLOOR):
+            fits.append(self.request.profile_reason(number))
+        return reasons.combine(fits)
+
     @property
     def muted_count(self) -> int:
         """The number of new papers that are not eligible because the reader muted them."""
@@ -201,7 +209,15 @@ def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked
     A reader's result is the same to the last digit, alone or together with others.
     """
     matches = pool.matches
-    evidence = np.asarray(_weights(requests, matches) @ matches.evidence)
+    # Each reader's interests are sorted by text: sums in another order differ in their last digits.
+    interests = [
+        sorted((interest.text, interest.weight) for interest in request.interests) for request in requests
+    ]
+    interest_rows = [matches.row_of[text] for pairs in interests for text, _ in pairs]
+    weights = np.array([weight for pairs in interests for _, weight in pairs], float)
+    spans = np.cumsum([0, *map(len, interests)])
+    shape = (len(requests), len(matches.evidence))
+    evidence = np.asarray(sparse.csr_matrix((weights, interest_rows, spans), shape) @ matches.evidence)
     since = np.array([request.since.toordinal() for request in requests])
     eligible = pool.listed_ordinals >= since[:, None]
     for n, request in enumerate(requests):
@@ -218,20 +234,6 @@ def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked
         Ranked(request, pool, evidence[n], eligible[n], columns[slices[n]], scores[slices[n]])
         for n, request in enumerate(requests)
     ]
-
-
-def _weights(requests: Sequence[RankingRequest], matches: EvidenceMatrix) -> sparse.csr_matrix:
-    """Return the weights, readers × interests.
-
-    Each reader's interests are sorted by text: sums in another order differ in their last digits.
-    """
-    interests = [
-        sorted((interest.text, interest.weight) for interest in request.interests) for request in requests
-    ]
-    ends = np.cumsum([0, *map(len, interests)])
-    rows = [matches.row_of[text] for pairs in interests for text, _ in pairs]
-    weights = np.array([weight for pairs in interests for _, weight in pairs], float)
-    return sparse.csr_matrix((weights, rows, ends), (len(requests), len(matches.evidence)))
 
 
 def _effective_profile(request: RankingRequest, matches: EvidenceMatrix) -> dict[int, float]:

@@ -8,13 +8,13 @@ each local day whether a digest was due. Planning writes none of these.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
-from sqlalchemy import Row, Table, case, exists, func, inspect, select
+from sqlalchemy import Table, case, exists, func, inspect, select
 from sqlmodel import Session
 
 from app.storage.models import Delivery, Subscriber, SubscriberState
@@ -71,16 +71,20 @@ def reconcile(session: Session, now: datetime, first: str, last: str | None = No
     The database groups equal rows, and each cadence is evaluated once for all who share it. This takes
     about a second for 100,000 readers and one edition.
     """
+    start, end = _day(first), _day(last or first)
+    days = [start + DAY * number for number in range((end - start).days + 1)] if start and end else []
     counts, states = Counter[str](), Counter[State]()
-    for edition in _days(first, last or first) or [first]:
-        for row in _rows(session, edition):
+    for edition in [day.isoformat() for day in days] or [first]:
+        _count_rows(session, edition, now, counts, states)
+        _count_readers_without_row(session, edition, now, counts)
+        # Nobody is due for editions whose names start with this one and go on.
+        day = _day(edition)
+        following = (day + DAY).isoformat() if day else edition + "z"
+        similar = (_ROWS.c.edition > edition, _ROWS.c.edition < following, _ROWS.c.kind == MailKind.DIGEST)
+        counted = select(_ROWS.c.state, func.count().label("number")).where(*similar).group_by(_ROWS.c.state)
+        for row in session.connection().execute(counted):
             states[row.state] += row.number
-            counts.update(dict.fromkeys(_classify_row(row, edition, now), row.number))
-        for row in _readers_without_row(session, edition):
-            counts.update(dict.fromkeys(_classify_missing_row(row, edition, now), row.number))
-        unexpected = _rows_of_similar_names(session, edition)
-        states += unexpected
-        counts["surplus"] += unexpected.total()
+            counts["surplus"] += row.number
     return Reconciliation(counts["due"], states, counts["unplanned"], counts["missing"], counts["surplus"])
 
 
@@ -101,8 +105,10 @@ _BEFORE_A_CHANGE = case(
 )
 
 
-def _rows(session: Session, edition: str) -> Sequence[Any]:
-    """Count the edition's rows by state, due time, and the cadence and state of their readers."""
+def _count_rows(
+    session: Session, edition: str, now: datetime, counts: Counter[str], states: Counter[State]
+) -> None:
+    """Count the edition's rows, grouped by state, due time, and the cadence and state of their readers."""
     by = (
         _ROWS.c.state,
         _ROWS.c.due_at,
@@ -114,67 +120,38 @@ def _rows(session: Session, edition: str) -> Sequence[Any]:
     counted = select(*by, since.label("since"), func.count().label("number"))
     rows = counted.join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)
     rows = rows.where(_ROWS.c.edition == edition, _ROWS.c.kind == MailKind.DIGEST)
-    return session.connection().execute(rows.group_by(*by)).all()
+    for row in session.connection().execute(rows.group_by(*by)):
+        states[row.state] += row.number
+        due = _due_on(row.cadence, row.weekday, row.hour, row.zone, edition)
+        is_due = row.active and due and schedule.edition(row.zone, row.due_at) == edition
+        if row.before_a_change or is_due:
+            counts["due"] += row.number
+            continue
+        counts["surplus"] += row.number
+        if row.active and due and row.since <= due <= now:  # the row that was due is missing
+            counts["due"] += row.number
+            counts["missing"] += row.number
 
 
-def _readers_without_row(session: Session, edition: str) -> Sequence[Any]:
-    """Count the active readers without a row, by cadence, its start, and when they are due next."""
+def _count_readers_without_row(session: Session, edition: str, now: datetime, counts: Counter[str]) -> None:
+    """Count the active readers without a row who were due, grouped by cadence and next due time."""
     has_row = exists().where(_ROWS.c.subscriber_id == _READERS.c.id, _ROWS.c.edition == edition)
     by = (*_CADENCE, _READERS.c.due_since, _READERS.c.created_at, _READERS.c.next_due_at)
     counted = select(*by, func.count().label("number")).where(_IS_ACTIVE, ~has_row).group_by(*by)
-    return session.connection().execute(counted).all()
-
-
-def _rows_of_similar_names(session: Session, edition: str) -> Counter[State]:
-    """Count digests whose edition starts with this name and goes on: nobody is due for those."""
-    named = (_ROWS.c.edition > edition, _ROWS.c.edition < _after(edition), _ROWS.c.kind == MailKind.DIGEST)
-    counted = select(_ROWS.c.state, func.count().label("number")).where(*named).group_by(_ROWS.c.state)
-    return Counter({row.state: row.number for row in session.connection().execute(counted)})
-
-
-def _classify_row(row: Row[Any], edition: str, now: datetime) -> Iterator[str]:
-    """Yield the counts that a row adds to. Beside a surplus row, the due one may be missing."""
-    due = _due_on(row, edition)
-    if row.before_a_change or (row.active and due and schedule.edition(row.zone, row.due_at) == edition):
-        yield "due"
-        return
-    yield "surplus"
-    if row.active and due and row.since <= due <= now:
-        yield from ("due", "missing")
-
-
-def _classify_missing_row(row: Row[Any], edition: str, now: datetime) -> Iterator[str]:
-    """Yield the counts that readers without a row add to; nothing if they were not due."""
-    due = _due_on(row, edition)
-    if due and (row.due_since or row.created_at) <= due <= now:
-        yield "due"
-        # Planning advances `next_due_at` in the transaction that writes the row.
-        yield "unplanned" if row.next_due_at and row.next_due_at <= due else "missing"
-
-
-def _due_on(reader: Row[Any], edition: str) -> datetime | None:
-    return _cached_due_on(reader.cadence, reader.weekday, reader.hour, reader.zone, edition)
+    for row in session.connection().execute(counted):
+        due = _due_on(row.cadence, row.weekday, row.hour, row.zone, edition)
+        if due and (row.due_since or row.created_at) <= due <= now:
+            counts["due"] += row.number
+            # Planning advances `next_due_at` in the transaction that writes the row.
+            is_unplanned = row.next_due_at and row.next_due_at <= due
+            counts["unplanned" if is_unplanned else "missing"] += row.number
 
 
 @lru_cache(maxsize=50_000)
-def _cached_due_on(cadence: Cadence, weekday: int, hour: int, zone: str, edition: str) -> datetime | None:
+def _due_on(cadence: Cadence, weekday: int, hour: int, zone: str, edition: str) -> datetime | None:
     """Return when this cadence is due for an edition. Cached: time zones are slow and few cadences differ."""
     day = _day(edition)
     return schedule.due_on(cadence, weekday, hour, zone, day) if day else None
-
-
-def _days(first: str, last: str) -> list[str]:
-    """Return the editions from `first` to `last`; none if these are not days."""
-    start, end = _day(first), _day(last)
-    if not (start and end):
-        return []
-    return [(start + DAY * number).isoformat() for number in range((end - start).days + 1)]
-
-
-def _after(edition: str) -> str:
-    """Return the first name that sorts after the edition and all names that start with it."""
-    day = _day(edition)
-    return (day + DAY).isoformat() if day else edition + "z"
 
 
 def _day(edition: str) -> date | None:

@@ -14,8 +14,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from app.digests.ranking import ENOUGH, Matrix, Ranked, RankingRequest, Vector, relevance_of
-from app.types import Interest, PaperView, Trend
+from app.digests.ranking import ENOUGH, Matrix, Ranked, relevance_of
+from app.relevance import trending
+from app.types import Interest, PaperView
 
 DIVERSITY = 0.3  # λ of MMR
 CONSIDERED = 4  # candidates for each place in a digest; applies if no interest has a quota
@@ -56,7 +57,15 @@ def select(ranked: Ranked) -> Selection:
     out one with few.
     """
     evidence = ranked.evidence_by_interest()
-    best = _best_per_interest(ranked, evidence)
+    best: dict[str, int] = {}  # by the text of each interest: the first paper if it were the only interest
+    if ranked.papers:
+        by_id = np.argsort(ranked.columns)  # of equal scores the first counts
+        by_interest, columns = evidence[:-1, by_id], ranked.columns[by_id]
+        factors = ranked.pool.score_factors[columns]
+        scores = np.where(by_interest >= ENOUGH, relevance_of(by_interest) * factors, 0)
+        places = zip(ranked.request.interests, scores.argmax(1).tolist(), scores.max(1).tolist(), strict=True)
+        best = {interest.text: ranked.papers[by_id[place]] for interest, place, score in places if score}
+
     first = [number for number in ranked.papers if number in best.values()]
     rest = [number for number in ranked.papers if number not in best.values()]
     if all(interest.quota is None for interest in ranked.request.interests):
@@ -81,83 +90,57 @@ class _Selector:
         self._ranked, self._best = ranked, best
         self._scores = dict(zip(ranked.papers, ranked.scores.tolist(), strict=True))
         self._evidence = dict(zip(ranked.papers, evidence.T.tolist(), strict=True))
-        self._queue = _MmrQueue(considered, ranked.pool.vectors)
+        vectors, rows = ranked.pool.vectors, np.zeros((len(considered), 0))
+        if considered and all(number in vectors for number in considered):
+            rows = np.stack([vectors[number] for number in considered])
+        self._row_of = {number: row for row, number in enumerate(considered)}
+        self._similarity = rows @ rows.T
+        self._similarity_to_selected = np.zeros(len(considered))  # to the most similar selected paper
         self.selected: dict[int, SelectedPaper] = {}
         self.over_quota = set[int]()
 
     def select_from(self, numbers: Sequence[int]) -> None:
-        """Select from these papers, best score first, until the digest is full."""
-        for number in self._queue.in_mmr_order(numbers, [self._scores[number] for number in numbers]):
+        """Select from these papers in MMR order until the digest is full.
+
+        The next paper is the one with the best score less its similarity to the papers selected so far.
+        """
+        scores = [self._scores[number] for number in numbers]
+        rows = np.array([self._row_of[number] for number in numbers], np.intp)
+        weighted = np.array(scores) / max(scores, default=1) * (1 - DIVERSITY)
+        for _ in numbers:
             if len(self.selected) == self._ranked.request.max_papers:
                 return
+            next_best = int((weighted - DIVERSITY * self._similarity_to_selected[rows]).argmax())
+            weighted[next_best] = -np.inf
+            number = numbers[next_best]
             if interest := self._best_interest_with_room(number):
                 paper = self._ranked.pool.papers[number]
                 self.selected[number] = SelectedPaper(paper, interest, self._scores[number])
-                self._queue.mark_selected(number)
+                similarity = self._similarity[self._row_of[number]]
+                self._similarity_to_selected = np.maximum(self._similarity_to_selected, similarity)
             else:
                 self.over_quota.add(number)
 
     def _best_interest_with_room(self, number: int) -> Interest | None:
-        eligible = _eligible_interests(self._ranked.request, self._evidence[number])
-        return next((interest for interest in eligible if self._has_room(interest, number)), None)
+        """Return the interest (or BY_PROFILE) under which a paper stands: the best fit whose quota has room.
 
-    def _has_room(self, interest: Interest, number: int) -> bool:
-        """Return True if the quota has a place left; one is reserved for the interest's best paper."""
-        if interest.quota is None:
-            return True
-        best = self._best.get(interest.text, number)
-        reserved = best not in self.selected and best != number
-        used = sum(selected.interest == interest for selected in self.selected.values())
-        return used + reserved < interest.quota
-
-
-class _MmrQueue:
-    """Order papers by score less the similarity to the papers selected so far."""
-
-    def __init__(self, numbers: Sequence[int], vectors: Mapping[int, Vector]) -> None:
-        have_vectors = bool(numbers) and all(number in vectors for number in numbers)
-        rows = (
-            np.stack([vectors[number] for number in numbers]) if have_vectors else np.zeros((len(numbers), 0))
-        )
-        self._row_of = {number: row for row, number in enumerate(numbers)}
-        self._similarity = rows @ rows.T
-        self._similarity_to_selected = np.zeros(len(numbers))  # to the most similar selected paper
-
-    def mark_selected(self, number: int) -> None:
-        self._similarity_to_selected = np.maximum(
-            self._similarity_to_selected, self._similarity[self._row_of[number]]
-        )
-
-    def in_mmr_order(self, numbers: Sequence[int], scores: Sequence[float]) -> Iterator[int]:
-        """Yield `numbers` in MMR order. `scores` must be sorted, best first."""
-        rows = np.array([self._row_of[number] for number in numbers], np.intp)
-        weighted = np.array(scores) / max(scores, default=1) * (1 - DIVERSITY)
-        for _ in numbers:
-            best = int((weighted - DIVERSITY * self._similarity_to_selected[rows]).argmax())
-            weighted[best] = -np.inf
-            yield numbers[best]
-
-
-def _best_per_interest(ranked: Ranked, evidence: Matrix) -> dict[str, int]:
-    """Return, by the text of each interest, the paper that would come first if it were the only interest."""
-    if not ranked.papers:
-        return {}
-    by_id = np.argsort(ranked.columns)  # of equal scores the first counts
-    by_interest, columns = evidence[:-1, by_id], ranked.columns[by_id]
-    factors = ranked.pool.score_factors[columns]
-    scores = np.where(by_interest >= ENOUGH, relevance_of(by_interest) * factors, 0)
-    best = zip(ranked.request.interests, scores.argmax(1).tolist(), scores.max(1).tolist(), strict=True)
-    return {interest.text: ranked.papers[by_id[place]] for interest, place, score in best if score}
-
-
-def _eligible_interests(request: RankingRequest, evidence: Sequence[float]) -> list[Interest]:
-    """Return the interests (or BY_PROFILE) under which a paper may stand, the best fit first."""
-    # A second interest is eligible if it has half the evidence of the first, or enough by itself.
-    least = min(max(evidence) / 2, ENOUGH)
-    pairs = zip(evidence, (*request.interests, BY_PROFILE), strict=True)
-    # Weights are divided out: they rank papers, but do not change which interest a paper fits best.
-    eligible = [(value / interest.weight, interest) for value, interest in pairs if value >= least]
-    return [interest for _, interest in sorted(eligible, key=lambda pair: (-pair[0], pair[1].text))]
+        A second interest is eligible if it has half the evidence of the first, or enough by itself. One place
+        of each quota is reserved for the interest's best paper.
+        """
+        evidence, interests = self._evidence[number], (*self._ranked.request.interests, BY_PROFILE)
+        least = min(max(evidence) / 2, ENOUGH)
+        # Weights are divided out: they rank papers, but do not change which interest a paper fits best.
+        pairs = zip(evidence, interests, strict=True)
+        eligible = [(value / interest.weight, interest) for value, interest in pairs if value >= least]
+        for _, interest in sorted(eligible, key=lambda pair: (-pair[0], pair[1].text)):
+            if interest.quota is None:
+                return interest
+            best = self._best.get(interest.text, number)
+            reserved = best not in self.selected and best != number
+            used = sum(selected.interest == interest for selected in self.selected.values())
+            if used + reserved < interest.quota:
+                return interest
+        return None
 
 
 def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:
@@ -179,12 +162,8 @@ def select_beyond_interests(ranked: Ranked, selected: Sequence[SelectedPaper]) -
     room = min(ranked.request.max_trending, ranked.request.max_papers - len(selected))
     relevant = set(ranked.papers)
     well_voted = (
-        replace(trending, score=0.0)
-        for trending in select_trending(ranked)
-        if trending.paper.id not in relevant and is_well_voted(ranked.pool.trend(trending.paper))
+        replace(choice, score=0.0)
+        for choice in select_trending(ranked)
+        if choice.paper.id not in relevant and trending.is_well_voted(ranked.pool.trend(choice.paper))
     )
     return list(itertools.islice(well_voted, room))
-
-
-def is_well_voted(trend: Trend) -> bool:
-    return bool(trend.words) and trend.score > 0.5

@@ -1,33 +1,16 @@
-"""PURE. Word the notes of a digest: why a paper is in it, why no digest came, what was left out."""
+"""PURE. Word the headings and notes of a digest: why none came, what was left out. See also `reasons`."""
 
 from __future__ import annotations
 
 from datetime import date
 
-from app.digests.ranking import FLOOR, Ranked, RankingRequest
-from app.digests.selection import SelectedPaper, is_well_voted
-from app.types import Trend
+from app.digests.ranking import Ranked, RankingRequest
 
 MAX_MISSING_WORDS = 3  # named in the reason for an empty digest
 
-WELL_VOTED = "more votes than most papers of its day"
 LIKED_HEADING = "Close to what you liked"
 TRENDING_HEADING = "Trending now"
 NOTHING_MATCHED = "Nothing new matched your interests, so here is what is trending."
-
-
-def selection_reason(selected: SelectedPaper, ranked: Ranked) -> str:
-    """Return why a paper fits its interest, and why it fits the reader's profile if that alone would do."""
-    number, profile = selected.paper.id, ranked.profile
-    reasons = [ranked.pool.reason(selected.interest.text, number)] if selected.interest.text else []
-    if number in profile and (not reasons or profile[number] >= FLOOR):
-        reasons.append(ranked.request.profile_reason(number))
-    return "; ".join(filter(None, reasons))
-
-
-def trending_reason(trend: Trend) -> str:
-    """Return why a trending paper is shown. Few votes are no reason."""
-    return WELL_VOTED if is_well_voted(trend) else "newly listed"
 
 
 def too_few_papers(count: int, request: RankingRequest) -> str:
@@ -37,7 +20,8 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
 
 def nothing_matched(ranked: Ranked, considered: int) -> str:
     """Return why there is no digest: the number of new papers, words that no paper has, the calendar."""
-    muted = _muted_clause(ranked.muted_count)
+    count = ranked.muted_count
+    muted = f"; {count} say what you muted" if count > 1 else "; one says what you muted" if count else ""
     if not considered:
         return join(f"no new papers{muted}.", ranked.pool.calendar_note)
     unmatched = f"none of the {considered} new papers matched your interests"
@@ -49,12 +33,6 @@ def nothing_matched(ranked: Ranked, considered: int) -> str:
     missing = ", ".join(f"“{word}”" for word in [*words][:MAX_MISSING_WORDS])
     sentence = f"{unmatched}{missing and f': no paper says {missing}'}{muted}."
     return join(sentence, ranked.pool.calendar_note, invalid_interests_note(ranked.request))
-
-
-def _muted_clause(count: int) -> str:
-    if not count:
-        return ""
-    return "; one says what you muted" if count == 1 else f"; {count} say what you muted"
 
 
 def skipped_editions_note(request: RankingRequest) -> str:

@@ -26,7 +26,6 @@ import dns.resolver
 from app.doctor import bounces, configuration, dns_records, relay, service_state, test_mail, web_reachability
 from app.doctor.configuration import unknown_settings
 from app.doctor.findings import Finding, Level, error
-from app.doctor.service_state import lateness
 from app.doctor.test_mail import TemporaryService
 from app.papers.sources import http_client
 from app.relevance import model_store

@@ -17,7 +17,7 @@ from app.errors import ClockError
 from app.relevance import model_store
 from app.storage import api_keys
 from app.storage.database import Database, schema_revisions
-from app.storage.models import JobRun, SendingPause, Source, Subscriber, SubscriberState
+from app.storage.models import JobRun, SendingPause, Source
 
 LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
@@ -87,16 +87,6 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
             yield ok(name, f"was polled at {polled_at:%Y-%m-%d %H:%M} UTC" if polled_at else "not polled yet")
 
 
-def lateness(session: Session, now: datetime) -> timedelta:
-    """Return how long the digest that is due the longest has been waiting to be composed."""
-    oldest = session.exec(
-        select(func.min(Subscriber.next_due_at)).where(
-            Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now
-        )
-    ).one()
-    return now - oldest if oldest else timedelta()
-
-
 def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     """Check the newest run of each job, and whether digests are planned on time and completely."""
     newest = select(func.max(JobRun.id)).where(col(JobRun.ended_at).is_not(None)).group_by(JobRun.job)
@@ -108,7 +98,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         else:
             yield ok(f"job {run.job}", f"last ran at {when}")
 
-    late = lateness(session, now)
+    late = planning.lateness(session, now)
     if late > LATE:
         message = f"a digest has been due for {_format_span(late)}: the schedule is not running"
         fix = "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`"

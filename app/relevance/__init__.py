@@ -8,8 +8,9 @@ index_cache      the last few match indexes
 phrase_index     PURE: exact phrases in many papers at once
 filters          PURE: required and excluded phrases, authors, categories
 highlights       PURE: the matched words as the paper spells them
-matching         PURE: interests × papers → relevance with its reason
+matching         PURE: interests × papers → relevance, and the facts for its reason
 user_profile     PURE: likes and dislikes → relevance (Rocchio relevance feedback)
+reasons          PURE: the sentences on cards that say why a paper is shown
 trending         PURE: votes over time → a score, and words for it
 archive_search   search over the newest papers of the archive, in memory
 """

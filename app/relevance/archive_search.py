@@ -46,7 +46,7 @@ class SearchIndex:
 
     def __init__(self, papers: Sequence[PaperView], model: RelevanceModel) -> None:
         self._index = matching.MatchIndex(papers, model)
-        self._index.build_filters()
+        self._index.filters.build_indexes()
         self._ids = np.array([paper.id for paper in papers], np.int64)
         self._row_of = {number: row for row, number in enumerate(self._ids.tolist())}
         days = [paper.last_listed_on.toordinal() if paper.last_listed_on else 0 for paper in papers]
@@ -56,7 +56,7 @@ class SearchIndex:
     def search(self, query: Query) -> list[int]:
         """Return the ids of the papers that fit a query: the most relevant first, then the newest."""
         relevance = self._index.relevance(query)
-        rows = np.flatnonzero((relevance >= MIN_RELEVANCE) & self._index.passing_mask(query))
+        rows = np.flatnonzero((relevance >= MIN_RELEVANCE) & self._index.filters.passing_mask(query))
         order = np.lexsort((-self._ids[rows], -self._days[rows], -relevance[rows]))
         ids: list[int] = self._ids[rows[order]].tolist()
         return ids
@@ -103,9 +103,8 @@ class ArchiveSearch:
         cached = self._first_index()
         ids = cached.index.search(query)
         with self._db.read() as session:
-            ids = queries.filter_ids(
-                session, only, ids
-            )  # papers may have been withdrawn since the index was built
+            # Papers may have been withdrawn since the index was built.
+            ids = queries.filter_ids(session, only, ids)
             papers = queries.in_given_order(session, ids[start : start + size])
         return SearchPage(tuple(papers), len(ids), cached.of_newest)
 

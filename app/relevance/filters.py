@@ -82,7 +82,7 @@ class Filters:
 
     def _in_categories(self, names: Sequence[str]) -> Matrix:
         return self._categories.containing_any(
-            own for own in self._category_names if in_categories(own, names)
+            own for own in self._categories.numbers if in_categories(own, names)
         )
 
     def _any_of(self, clauses: Iterable[Clause]) -> Matrix:
@@ -106,7 +106,3 @@ class Filters:
     def _categories(self) -> PhraseIndex:
         # A category is one word here, so it matches as a whole only.
         return PhraseIndex([[category] for category in paper.categories] for paper in self._papers)
-
-    @cached_property
-    def _category_names(self) -> list[str]:
-        return sorted({category for paper in self._papers for category in paper.categories})

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from app.relevance.vector_space import Expansions, Idf
+from app.relevance.vector_space import Idf
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import WORD, Token, fold_accents, tokenise
+from app.text.tokenizer import WORD, Token, content_stems, fold_accents, tokenise
 from app.types import PaperView
 
 MAX_HIGHLIGHTS = 3  # of a field
+MAX_CLOSE_WORDS = 3  # in a reason, beside the highlights
 
 Field = tuple[str, str, list[Token]]  # its name, its text and the words of the text
-Weight = Callable[[Sequence[Token]], float]
+Highlights = list[tuple[str, list[str]]]  # the name of a field, and texts of this field
 _BOUNDARY = re.compile(r"[.;!?()\[\]]")  # no highlight crosses it
 
 
@@ -39,27 +40,24 @@ class PaperText:
         fold = self.abbreviations.fold_tokens
         return tuple((name, text, fold(tokens)) for name, text, tokens in self.fields)
 
-    @cached_property
-    def _author_words(self) -> list[tuple[str, list[str]]]:
-        return [(name, words_of_name(name)) for name in self.paper.authors]
-
     def matching_authors(self, names: Sequence[str]) -> list[str]:
         """Return the authors with one of these full or last names: by whole words, without accents."""
-        phrases = [words_of_name(name) for name in names]
+        phrases = [phrase for name in names if (phrase := _padded_words(name)).strip()]
         return [
             author
-            for author, words in self._author_words
-            if any(_contains(words, phrase) for phrase in phrases)
+            for author in self.paper.authors
+            if any(phrase in _padded_words(author) for phrase in phrases)
         ]
 
     def matching_categories(self, names: Sequence[str]) -> list[str]:
         """Return the paper's categories that match: `cs.CL` matches itself, `cs` the whole archive."""
         return [own for own in self.paper.categories if in_categories(own, names)]
 
-    def highlights(self, terms: set[str], idf: Idf) -> list[str]:
-        """Return the terms as the paper spells them, and where: `“speculative decoding” in the title`.
+    def highlights(self, terms: set[str], idf: Idf) -> Highlights:
+        """Return the heaviest runs of terms, as the paper spells them, by the field that has them.
 
-        The field with the heaviest stretch of terms comes first; the other one adds the terms it lacks.
+        The field with the heaviest run comes first; the other one adds the terms that it lacks. No stem
+        comes twice.
         """
 
         def weight(run: Sequence[Token]) -> float:
@@ -67,14 +65,18 @@ class PaperText:
 
         fields = self._fields_with(terms)
         fields.sort(key=lambda field: -max(map(weight, _runs(field[1], field[2], terms)), default=0.0))
-        quoted, parts = set[str](), []
+        used, highlights = set[str](), []
         for name, text, tokens in fields:
-            runs = _best_runs(text, tokens, terms - quoted, weight)
-            quoted.update(token.stem for run in runs for token in run)
-            quotes = [f"“{text[run[0].start : run[-1].end]}”" for run in runs]
-            if quotes:
-                parts.append(f"{', '.join(quotes)} in the {name}")
-        return parts
+            chosen = list[str]()
+            runs = _runs(text, tokens, terms - used)
+            for run in sorted(runs, key=lambda run: (-weight(run), run[0].start)):
+                stems = {token.stem for token in run}
+                if stems.isdisjoint(used) and len(chosen) < MAX_HIGHLIGHTS:
+                    chosen.append(text[run[0].start : run[-1].end])
+                    used |= stems
+            if chosen:
+                highlights.append((name, chosen))
+        return highlights
 
     @cached_property
     def _has_expansions(self) -> bool:
@@ -89,25 +91,55 @@ class PaperText:
         """
         if not self._has_expansions:
             return list(self._folded_fields)
-        expansions = self.abbreviations.expansions
-        fields = [
-            (name, text, [part for token in folded for part in _unfold(token, tokens, terms, expansions)])
-            for (name, text, tokens), (_, _, folded) in zip(self.fields, self._folded_fields, strict=True)
-        ]
+        expansions, fields = self.abbreviations.expansions, list[Field]()
+        for (name, text, tokens), (_, _, folded) in zip(self.fields, self._folded_fields, strict=True):
+            unfolded: list[Token] = []
+            for token in folded:
+                if token.stem in terms or token.stem not in expansions:
+                    unfolded.append(token)
+                    continue
+                within = (word for word in tokens if token.start <= word.start and word.end <= token.end)
+                unfolded += [word for word in within if word.stem in terms] or [token]
+            fields.append((name, text, unfolded))
         missing = terms - {token.stem for _, _, tokens in fields for token in tokens}
-        return [
-            (name, text, [_relabel(token, missing, expansions) for token in tokens])
-            for name, text, tokens in fields
-        ]
+        if not missing:
+            return fields
+        for _, _, tokens in fields:
+            for position, token in enumerate(tokens):
+                if implied := missing & set(expansions.get(token.stem, ())):
+                    tokens[position] = replace(token, stem=min(implied))
+        return fields
 
     def surface_form(self, term: str) -> str:
-        """Return a term as the paper spells it first, or "" if it lacks the term."""
+        """Return a term, or a pair of neighbouring stems, as the paper spells it first; "" if it lacks it."""
+        if " " in term:
+            for _, text, tokens in self.fields:
+                for first, second in itertools.pairwise(tokens):
+                    if f"{first.stem} {second.stem}" == term and text[first.end : second.start] in (" ", "-"):
+                        return text[first.start : second.end]
+            return ""
         expansions = self.abbreviations.expansions
         for _, text, tokens in self._folded_fields:
             for token in tokens:
                 if token.stem == term or term in expansions.get(token.stem, ()):
                     return text[token.start : token.end]
         return ""
+
+
+def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] | None = None) -> list[str]:
+    """Return the first `MAX_CLOSE_WORDS` texts that share no stem with `excluded`, nor with each other.
+
+    If `allowed` is given, all stems of a text must be in it.
+    """
+    used, chosen = set(excluded), list[str]()
+    for text in texts:
+        own = set(content_stems(text))
+        if own and own.isdisjoint(used) and (allowed is None or own <= allowed):
+            chosen.append(text)
+            used |= own
+            if len(chosen) == MAX_CLOSE_WORDS:
+                break
+    return chosen
 
 
 def in_categories(category: str, names: Sequence[str]) -> bool:
@@ -122,41 +154,9 @@ def words_of_name(name: str) -> list[str]:
     return WORD.findall(fold_accents(f"{first} {last}"))
 
 
-def _contains(words: Sequence[str], phrase: Sequence[str]) -> bool:
-    """Return True if the phrase is in `words`: next to each other, in this order. An empty one never is."""
-    size, first_to_last = len(phrase), list(phrase)
-    if not first_to_last or first_to_last[0] not in words:  # the usual case, and many times faster
-        return False
-    return any(
-        words[start] == first_to_last[0] and words[start : start + size] == first_to_last
-        for start in range(len(words) - size + 1)
-    )
-
-
-def _unfold(token: Token, text: Sequence[Token], terms: Set[str], expansions: Expansions) -> list[Token]:
-    """Return a folded word as it is, or the words within it that are among the terms by themselves."""
-    if token.stem in terms or token.stem not in expansions:
-        return [token]
-    inside = [word for word in text if token.start <= word.start and word.end <= token.end]
-    return [word for word in inside if word.stem in terms] or [token]
-
-
-def _relabel(token: Token, missing: Set[str], expansions: Expansions) -> Token:
-    """Return a short form with the stem of a missing term that it implies, or as it is."""
-    implied = missing & set(expansions.get(token.stem, ()))
-    return replace(token, stem=min(implied)) if implied else token
-
-
-def _best_runs(text: str, tokens: Sequence[Token], terms: set[str], weight: Weight) -> list[list[Token]]:
-    """Return at most `MAX_HIGHLIGHTS` runs without common stems, the heaviest first."""
-    chosen: list[list[Token]] = []
-    quoted = set[str]()
-    for run in sorted(_runs(text, tokens, terms), key=lambda run: (-weight(run), run[0].start)):
-        stems = {token.stem for token in run}
-        if not stems & quoted and len(chosen) < MAX_HIGHLIGHTS:
-            chosen.append(run)
-            quoted |= stems
-    return chosen
+def _padded_words(name: str) -> str:
+    """Return the words of a name with spaces around each, so that `in` finds whole words only."""
+    return f" {' '.join(words_of_name(name))} "
 
 
 def _runs(text: str, tokens: Sequence[Token], terms: set[str]) -> list[list[Token]]:

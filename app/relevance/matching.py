@@ -15,15 +15,16 @@ way for all interests.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
+from app.relevance import reasons
 from app.relevance.filters import Filters
-from app.relevance.highlights import PaperText
+from app.relevance.highlights import PaperText, distinct_words
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import Query
 from app.relevance.vector_space import (
@@ -57,7 +58,6 @@ TITLE_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # of every paper that passes an interest of filters only ("author:…")
 BATCH_SIZE = 500  # interests that are matched at once: bounds the memory
 MAX_CACHED_DIRECTIONS = 20_000  # some megabytes
-MAX_CLOSE_WORDS = 3  # in a reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class MatchDetails:
     all_words: bool  # the paper has all words of the interest
     in_title: bool  # its title has all of them, as they were typed
     agreement: float  # z
-    relevance: float  # in 0…1, at least what a title, a phrase or a filter is worth; 0 if left out
-    left_out: str  # why a filter or an exclusion rejects the paper, or ""
+    relevance: float  # in 0…1, at least what a title, a phrase or a filter is worth; 0 if rejected
+    rejection_reason: str  # why a filter or an exclusion rejects the paper, or ""
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,13 @@ class _Scores:
 
 @dataclass(frozen=True)
 class _QueryBatch:
-    """The terms of a batch of interests, one list for each interest."""
+    """A batch of interests, and their scores by words."""
 
-    terms: Sequence[Sequence[str]]
-    terms_and_pairs: Sequence[Sequence[str]]
-    total_idf: Matrix  # of all its terms
+    terms_and_pairs: Sequence[Sequence[str]]  # of each interest
+    indicators: sparse.csr_matrix  # interests × terms of the index: 1 for each of `terms_and_pairs`
+    total_idf: Matrix  # of all terms of each interest
+    words: Matrix  # B: interests × papers
+    idf_found: Matrix  # interests × papers: the sum of the idf of the interest's terms that a paper has
 
 
 class MatchIndex:
@@ -112,7 +114,7 @@ class MatchIndex:
     def __init__(self, papers: Iterable[PaperView], model: RelevanceModel) -> None:
         self._model, self._space = model, model.space
         self._texts = [PaperText(paper, model.abbreviations) for paper in papers]
-        self._filters = Filters([text.paper for text in self._texts], model.abbreviations)
+        self.filters = Filters([text.paper for text in self._texts], model.abbreviations)
         self._row_of = {text.paper.id: row for row, text in enumerate(self._texts)}
         self._ids = np.array([*self._row_of], np.int64)
         documents = [model.document(text.paper.title, text.paper.abstract) for text in self._texts]
@@ -127,7 +129,9 @@ class MatchIndex:
             (with_expansions(title, expansions) for title, _ in documents), self._terms.columns
         )
         self._in_title = (titles > 0).astype(np.float32).T.tocsr()
-        self._tfidf = self._space.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
+        self._tfidf = (
+            self._space.stems.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
+        )
         self._vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._examples = _Examples(self._space, self._texts, self._vectors) if self._space else None
         self._directions: dict[str, Matrix] = {}
@@ -164,20 +168,12 @@ class MatchIndex:
         """Return the papers that are relevant and pass the filters, required phrases and exclusions."""
         relevance = self._with_minimum(query, relevance)
         is_match = relevance > 0
-        rows = (is_match & self.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
+        rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
         return dict(zip(self._ids[rows].tolist(), relevance[rows].tolist(), strict=True))
-
-    def passing_mask(self, query: Query) -> Matrix:
-        """Return a mask of the papers, in their order, that no filter and no exclusion rejects."""
-        return self._filters.passing_mask(query)
-
-    def build_filters(self) -> None:
-        """Index the papers for filters and exclusions now, so that the first query need not wait for it."""
-        self._filters.build_indexes()
 
     def excluded_papers(self, query: Query) -> frozenset[int]:
         """Return the ids of the papers that the exclusions of an interest reject."""
-        return frozenset(self._ids[self._filters.excluded_mask(query)].tolist())
+        return frozenset(self._ids[self.filters.excluded_mask(query)].tolist())
 
     def missing_words(self, query: Query) -> list[str]:
         """Return the words of an interest, as they were typed, that no paper has."""
@@ -196,7 +192,7 @@ class MatchIndex:
             in_title=bool(scores.in_title[0, row]),
             agreement=float(scores.agreement[0, row]),
             relevance=self._matches(query, scores.relevance[0]).get(paper_id, 0.0),
-            left_out=self._filters.rejection_reason(query, row),
+            rejection_reason=self.filters.rejection_reason(query, row),
         )
 
     def reason(self, query: Query, paper_id: int) -> str:
@@ -206,16 +202,13 @@ class MatchIndex:
         """
         text = self._texts[self._row_of[paper_id]]
         terms = set(self._terms_and_pairs(query)[0])
-        parts = text.highlights(terms, self._model.statistics.idf)
         is_partial = any(not text.surface_form(term) for term in terms)
-        if is_partial and (close := self._close_words(query, text)):
-            parts.append(f"close to your interest through {', '.join(f'“{word}”' for word in close)}")
-        passed = {
-            "by": text.matching_authors(query.authors),
-            "filed under": text.matching_categories(query.categories),
-        }
-        parts += [f"{word} {', '.join(names)}" for word, names in passed.items() if names]
-        return "; ".join(parts)
+        return reasons.interest_reason(
+            text.highlights(terms, self._model.statistics.idf),
+            self._close_words(query, text) if is_partial else [],
+            text.matching_authors(query.authors),
+            text.matching_categories(query.categories),
+        )
 
     def _close_words(self, query: Query, text: PaperText) -> list[str]:
         """Return the words of a paper that bring it close to the meaning of an interest, strongest first.
@@ -224,7 +217,13 @@ class MatchIndex:
         """
         if not (self._space and self._examples):
             return []
-        direction, row = self._direction(query, self._examples), self._row_of[text.paper.id]
+        direction = self._directions.get(query.text)
+        if direction is None:  # cached, since many papers need it
+            if len(self._directions) >= MAX_CACHED_DIRECTIONS:
+                self._directions.clear()
+            direction = self._examples.directions(self._batch([query]))[0]
+            self._directions[query.text] = direction
+        row = self._row_of[text.paper.id]
         if self._space.z_scores(direction, self._vectors[[row]]).item() <= 0:  # it fits by its words alone
             return []
         tfidf = self._tfidf[row]
@@ -232,30 +231,16 @@ class MatchIndex:
         names, terms = self._space.stems.names, self._terms_and_pairs(query)[0]
         strongest = [names[tfidf.indices[n]] for n in np.argsort(-gains, kind="stable") if gains[n] > 0]
         quoted = {*terms, *(stem for term in terms for stem in content_stems(text.surface_form(term)))}
-        words = (text.surface_form(stem) for stem in strongest if len(stem) > 1)
-        return list(itertools.islice(_without_repeated_stems(words, quoted), MAX_CLOSE_WORDS))
-
-    def _direction(self, query: Query, examples: _Examples) -> Matrix:
-        """Return the direction of an interest's examples, a unit row. Cached, since many papers need it."""
-        if query.text not in self._directions:
-            if len(self._directions) >= MAX_CACHED_DIRECTIONS:
-                self._directions.clear()
-            batch = self._batch([query])
-            self._directions[query.text], _ = examples.directions(
-                batch, self._word_scores(batch), self._idf_found(batch)
-            )
-        return self._directions[query.text]
+        return distinct_words((text.surface_form(stem) for stem in strongest if len(stem) > 1), quoted)
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         batch = self._batch(queries)
-        words, idf_found = self._word_scores(batch), self._idf_found(batch)
-        all_words = idf_found >= ALL_WORDS_SHARE * batch.total_idf[:, None]
+        words, all_words = batch.words, batch.idf_found >= ALL_WORDS_SHARE * batch.total_idf[:, None]
         # A title has the words next to each other, as they were typed, if it has their pairs, too.
-        in_title = (
-            indicator_matrix(batch.terms_and_pairs, self._terms.columns) @ self._in_title
-        ).toarray() >= np.array([max(1, len(terms)) for terms in batch.terms_and_pairs])[:, None]
+        needed = np.array([max(1, len(terms)) for terms in batch.terms_and_pairs])
+        in_title = (batch.indicators @ self._in_title).toarray() >= needed[:, None]
         if self._space and self._examples:
-            directions, known_share = self._examples.directions(batch, words, idf_found)
+            directions, known_share = self._examples.directions(batch)
             z_scores = self._space.z_scores(directions, self._vectors)
             meaning = known_share[:, None] * np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
         else:
@@ -264,22 +249,17 @@ class MatchIndex:
             meaning = np.where(words > 0, guess, 0)
         return _Scores(words, meaning, known_share, all_words, in_title)
 
-    def _word_scores(self, batch: _QueryBatch) -> Matrix:
-        """Return B: interests × papers."""
-        return np.asarray(
-            (indicator_matrix(batch.terms_and_pairs, self._terms.columns) @ self._impacts).toarray()
-        )
-
-    def _idf_found(self, batch: _QueryBatch) -> Matrix:
-        """Return interests × papers: the sum of the idf of the interest's terms that a paper has."""
-        return np.asarray((indicator_matrix(batch.terms, self._terms.columns) @ self._idf).toarray())
-
     def _batch(self, queries: Sequence[Query]) -> _QueryBatch:
-        idf = self._model.statistics.idf
+        idf, columns = self._model.statistics.idf, self._terms.columns
         folded = [self._terms_and_pairs(query) for query in queries]
-        total_idf = np.array([sum(map(idf, terms)) or 1.0 for terms, _ in folded], np.float32)
+        terms_and_pairs = [[*terms, *pairs] for terms, pairs in folded]
+        indicators = indicator_matrix(terms_and_pairs, columns)
         return _QueryBatch(
-            [terms for terms, _ in folded], [[*terms, *pairs] for terms, pairs in folded], total_idf
+            terms_and_pairs,
+            indicators,
+            total_idf=np.array([sum(map(idf, terms)) or 1.0 for terms, _ in folded], np.float32),
+            words=np.asarray((indicators @ self._impacts).toarray()),
+            idf_found=(indicator_matrix([terms for terms, _ in folded], columns) @ self._idf).toarray(),
         )
 
     def _terms_and_pairs(self, query: Query) -> tuple[list[str], list[str]]:
@@ -288,15 +268,6 @@ class MatchIndex:
         terms = dict.fromkeys(term for run in runs for term in run)
         pairs = dict.fromkeys(pair for run in runs for pair in bigrams([*dict.fromkeys(run)]))
         return list(terms), list(pairs)
-
-
-def _without_repeated_stems(texts: Iterable[str], quoted: Set[str]) -> Iterator[str]:
-    """Yield the texts that share no stem with `quoted`, nor with a text before them."""
-    used = set(quoted)
-    for text in texts:
-        if (own := set(content_stems(text))) and own.isdisjoint(used):
-            used |= own
-            yield text
 
 
 class _Examples:
@@ -310,17 +281,16 @@ class _Examples:
         ]
         self._vectors = np.concatenate([space.examples, vectors[self._newer_rows]])
 
-    def directions(self, batch: _QueryBatch, words: Matrix, idf_found: Matrix) -> tuple[Matrix, Matrix]:
+    def directions(self, batch: _QueryBatch) -> tuple[Matrix, Matrix]:
         """Return the direction of each interest's best examples (unit rows), and the known share in 0…1.
 
-        The known share is the weighted mean share of the interest's words that its examples have. `words` is
-        B of the candidates, `idf_found` the idf of an interest's terms that they have.
+        The known share is the weighted mean share of the interest's words that its examples have.
         """
         scores_and_idf = sparse.csr_matrix(
             indicator_matrix(batch.terms_and_pairs, self._space.terms.columns) @ self._space.impacts_with_idf
         )
         if self._newer_rows:
-            newer = (words + 1j * idf_found)[:, self._newer_rows].astype(np.complex64)
+            newer = (batch.words + 1j * batch.idf_found)[:, self._newer_rows].astype(np.complex64)
             scores_and_idf = sparse.hstack([scores_and_idf, sparse.csr_matrix(newer)], format="csr")
         share = scores_and_idf.data.imag / np.repeat(batch.total_idf, np.diff(scores_and_idf.indptr))
         scores = scores_and_idf.data.real * share
@@ -328,7 +298,9 @@ class _Examples:
         best = [start + _highest(scores[start:end], EXAMPLES_PER_INTEREST) for start, end in spans]
         ends = np.cumsum([0, *map(len, best)])
         entries, row = np.concatenate(best), np.repeat(np.arange(len(best)), np.diff(ends))
-        weights = np.concatenate([_weights(scores[entries]) for entries in best])
+        weights = np.concatenate(
+            [RANK_WEIGHTS[: len(own)] * (scores[own] / scores[own[:1]]) ** 2 for own in best]
+        )
         chosen = sparse.csr_matrix(
             (weights, scores_and_idf.indices[entries], ends), (len(best), len(self._vectors))
         )
@@ -337,11 +309,6 @@ class _Examples:
         total_weight = np.bincount(row, weights, len(best))
         norms = np.linalg.norm(directions, axis=1, keepdims=True)
         return directions / np.maximum(norms, 1e-9), weighted_share / np.maximum(total_weight, 1e-9)
-
-
-def _weights(scores: Matrix) -> Matrix:
-    """Return the weights of examples from their scores in falling order."""
-    return np.asarray(RANK_WEIGHTS[: len(scores)] * (scores / scores[:1]) ** 2)
 
 
 def _highest(scores: Matrix, count: int) -> Matrix:

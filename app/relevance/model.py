@@ -111,9 +111,12 @@ class RelevanceModel:
 
     def encode(self) -> bytes:
         """Serialise the model as a compressed .npz without pickles. Equal models give equal bytes."""
-        buffer = io.BytesIO()
+        folding, buffer = self.abbreviations, io.BytesIO()
         arrays: dict[str, Any] = {"format": np.array(FORMAT), **self.statistics.to_arrays()}
-        arrays |= _abbreviation_arrays(self.abbreviations) | (self.space.to_arrays() if self.space else {})
+        for name, table in {"compounds": folding.compounds, "shorts": folding.shorts}.items():
+            arrays[name] = _encode_lines(f"{' '.join(run)}\t{short}" for run, short in sorted(table.items()))
+        arrays["apart"] = _encode_lines(sorted(folding.split_compounds))
+        arrays |= self.space.to_arrays() if self.space else {}
         np.savez_compressed(buffer, **arrays)
         return buffer.getvalue()
 
@@ -126,32 +129,20 @@ class RelevanceModel:
                     raise CorruptModel(
                         f"The model has format {number!r:.20}, but this version reads format {FORMAT}."
                     )
-                return cls._from_arrays(arrays)
+                statistics = TermStatistics.from_arrays(arrays)
+                compounds, shorts = (
+                    _table(line.split("\t") for line in _decode_lines(arrays[name]))
+                    for name in ("compounds", "shorts")
+                )
+                folding = Abbreviations(compounds, shorts, frozenset(_decode_lines(arrays["apart"])))
+                space = None
+                if "projection" in arrays:
+                    space = VectorSpace.from_arrays(arrays, statistics.frequencies, statistics.idf)
+                return cls(statistics, folding, space)
         except CorruptModel:
             raise
         except Exception as error:  # a broken .npz fails in more ways than can be listed
             raise CorruptModel from error
-
-    @classmethod
-    def _from_arrays(cls, arrays: Arrays) -> RelevanceModel:
-        statistics = TermStatistics.from_arrays(arrays)
-        compounds, shorts = (
-            _table(line.split("\t") for line in _decode_lines(arrays[name]))
-            for name in ("compounds", "shorts")
-        )
-        folding = Abbreviations(compounds, shorts, frozenset(_decode_lines(arrays["apart"])))
-        space = None
-        if "projection" in arrays:
-            space = VectorSpace.from_arrays(arrays, statistics.frequencies, statistics.idf)
-        return cls(statistics, folding, space)
-
-
-def _abbreviation_arrays(folding: Abbreviations) -> dict[str, Any]:
-    tables = {"compounds": folding.compounds, "shorts": folding.shorts}
-    return {
-        name: _encode_lines(f"{' '.join(run)}\t{short}" for run, short in sorted(table.items()))
-        for name, table in tables.items()
-    } | {"apart": _encode_lines(sorted(folding.split_compounds))}
 
 
 def _table(lines: Iterable[Sequence[str]]) -> dict[tuple[str, ...], str]:

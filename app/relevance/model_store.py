@@ -109,7 +109,10 @@ class ModelStore:
 
     def _load(self, session: Session, key: _ModelKey) -> RelevanceModel | None:
         """Return a stored model, or None if it is invalid. Log an invalid one once."""
-        data = None if self._faults.get(key) else _data(session, key)
+        if self._faults.get(key):
+            return None
+        matches = (TrainedModel.id == key.id, TrainedModel.sha256 == key.sha256)
+        data = session.exec(select(TrainedModel.data).where(*matches)).first()
         if data is None:
             return None
         try:
@@ -126,7 +129,8 @@ class ModelStore:
     def versions(self, session: Session) -> list[ModelVersion]:
         """Return the stored models, newest first. Each is loaded once to find out whether it is valid."""
         versions: list[ModelVersion] = []
-        for row in _rows(session):
+        without_data = select(TrainedModel).options(defer(col(TrainedModel.data), raiseload=True))  # type: ignore[arg-type]
+        for row in session.exec(without_data.order_by(col(TrainedModel.id).desc())):
             key = _ModelKey(row.id or 0, row.sha256)
             if key not in self._faults:
                 self._load(session, key)
@@ -155,7 +159,8 @@ class ModelStore:
                 )
             if any(newest.archive == archive and newest.in_use for newest in self.versions(session)[:1]):
                 return TrainingResult(None, archive.papers, "nothing has changed since the last model")
-            papers = _texts(session)
+            unmerged = select(Paper.title, Paper.abstract).where(col(Paper.merged_into_id).is_(None))
+            papers = session.exec(unmerged.order_by(col(Paper.id).desc()).limit(MAX_PAPERS)).all()
         data = RelevanceModel.train(papers).encode()
         with db.write() as session:
             result = TrainingResult(_store(session, archive, data, now), archive.papers)
@@ -177,32 +182,15 @@ def rejected_versions(versions: Sequence[ModelVersion]) -> list[ModelVersion]:
     return list(takewhile(lambda version: not version.in_use, versions))
 
 
-def _rows(session: Session) -> Sequence[TrainedModel]:
-    """Return the rows of the models, newest first, without their bytes."""
-    query = select(TrainedModel).options(defer(col(TrainedModel.data), raiseload=True))  # type: ignore[arg-type]
-    return session.exec(query.order_by(col(TrainedModel.id).desc())).all()
-
-
 def _model_keys(session: Session, limit: int = MAX_MODELS) -> Sequence[_ModelKey]:
     newest = select(TrainedModel.id, TrainedModel.sha256).order_by(col(TrainedModel.id).desc()).limit(limit)
     return [_ModelKey(number or 0, digest) for number, digest in session.exec(newest)]
-
-
-def _data(session: Session, key: _ModelKey) -> bytes | None:
-    return session.exec(
-        select(TrainedModel.data).where(TrainedModel.id == key.id, TrainedModel.sha256 == key.sha256)
-    ).first()
 
 
 def archive_fingerprint(session: Session) -> ArchiveFingerprint:
     """Return the present state of the archive."""
     figures = select(func.count(), func.max(Paper.id), func.max(Paper.updated_at))
     return ArchiveFingerprint(*session.exec(figures.where(col(Paper.merged_into_id).is_(None))).one())
-
-
-def _texts(session: Session) -> Sequence[tuple[str, str]]:
-    unmerged = select(Paper.title, Paper.abstract).where(col(Paper.merged_into_id).is_(None))
-    return session.exec(unmerged.order_by(col(Paper.id).desc()).limit(MAX_PAPERS)).all()
 
 
 def _store(session: Session, archive: ArchiveFingerprint, data: bytes, now: datetime) -> int:

@@ -19,11 +19,11 @@ class PhraseIndex:
     """An index of papers. A paper is several texts; a text is a sequence of words."""
 
     def __init__(self, papers: Iterable[Iterable[Sequence[str]]]) -> None:
-        self._numbers: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}  # of every word
         words, ends = array("i", [_END]), array("q")
         for texts in papers:
             for text in texts:
-                words.extend(self._numbers.setdefault(word, len(self._numbers)) for word in text)
+                words.extend(self.numbers.setdefault(word, len(self.numbers)) for word in text)
                 words.append(_END)
             ends.append(len(words))
         self._words, self._ends = np.array(words, np.int32), np.array(ends, np.int64)
@@ -33,7 +33,7 @@ class PhraseIndex:
 
         An empty phrase is in no paper.
         """
-        numbers = [self._numbers.get(word, _END) for word in phrase]
+        numbers = [self.numbers.get(word, _END) for word in phrase]
         if not numbers or _END in numbers:
             return np.zeros(len(self._ends), bool)
         positions = np.flatnonzero(self._words == numbers[0])
@@ -43,10 +43,10 @@ class PhraseIndex:
 
     def containing_any(self, words: Iterable[str]) -> Matrix:
         """Return a mask of the papers that have at least one of these words."""
-        numbers = [self._numbers[word] for word in words if word in self._numbers]
+        numbers = [self.numbers[word] for word in words if word in self.numbers]
         if not numbers:
             return np.zeros(len(self._ends), bool)
-        is_wanted = np.zeros(len(self._numbers) + 1, bool)  # the last element is that of _END
+        is_wanted = np.zeros(len(self.numbers) + 1, bool)  # the last element is that of _END
         is_wanted[numbers] = True
         return self._papers_at(np.flatnonzero(is_wanted[self._words]))
 

@@ -121,19 +121,12 @@ def mute_suggestions(
     title_stems, abstract_stems = _padded_stems(title), _padded_stems(abstract)
     pairs = (match.group() + match[1] for match in _WORD_PAIRS.finditer(title))
     words = (match.group() for match in WORD.finditer(title) if len(match.group()) > 2)
-    suggestions = [
-        *(
-            text
-            for text in keywords
-            if (stems := _padded_stems(text)) in title_stems or stems in abstract_stems
-        ),
-        *(
-            text
-            for text in pairs
-            if len(without_stopwords(stem_all(text))) == 2 and _padded_stems(text) in abstract_stems
-        ),
-        *words,
-    ]
+    occurring = (
+        text for text in keywords if (stems := _padded_stems(text)) in title_stems or stems in abstract_stems
+    )
+    in_abstract = (text for text in pairs if _padded_stems(text) in abstract_stems)
+    of_two_words = (text for text in in_abstract if len(without_stopwords(stem_all(text))) == 2)
+    suggestions = itertools.chain(occurring, of_two_words, words)
     interest_stems = {stem for interest in interests for stem in stem_all(interest.text)}
     distinct: dict[str, str] = {}
     for text in map(normalise, suggestions):

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
-from app.types import PaperView, Trend, VoteSample
+from app.types import PaperView, Trend
 
 # The score of a paper without votes from any source: the mean of any day. In tests that hid real votes, this
 # gave such papers their share of places and the best first ten (benchmarks/trend.py).
@@ -28,14 +28,14 @@ def trends(papers: Sequence[PaperView], now: datetime) -> dict[int, Trend]:
     for paper in papers:
         if paper.votes:
             votes_of_day[paper.first_listed_on].append(paper.upvotes)
-    ranked = {day: sorted(votes) for day, votes in votes_of_day.items()}
-    return {paper.id: _trend(paper, ranked.get(paper.first_listed_on, []), now) for paper in papers}
-
-
-def _trend(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> Trend:
-    if not paper.votes:
-        return Trend(UNVOTED, "")
-    return Trend(percentile(paper.upvotes, votes_of_day), _words(paper, votes_of_day, now))
+    for votes in votes_of_day.values():
+        votes.sort()
+    scored = dict.fromkeys((paper.id for paper in papers), Trend(UNVOTED, ""))
+    for paper in papers:
+        if paper.votes:
+            votes = votes_of_day[paper.first_listed_on]
+            scored[paper.id] = Trend(percentile(paper.upvotes, votes), _words(paper, votes, now))
+    return scored
 
 
 def percentile(votes: int, votes_of_day: Sequence[int]) -> float:
@@ -47,32 +47,26 @@ def percentile(votes: int, votes_of_day: Sequence[int]) -> float:
     return (below + through) / 2 / len(votes_of_day) if votes_of_day else 0.0
 
 
+def is_well_voted(trend: Trend) -> bool:
+    """Return True if a paper has votes, and more of them than most papers of its day."""
+    return bool(trend.words) and trend.score > 0.5
+
+
 def _words(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> str:
+    """Return the votes, or those gained since an earlier day if there are enough, and a high rank."""
     if not paper.upvotes:
         return ""
-    words = [_momentum(paper, now) or ("1 vote" if paper.upvotes == 1 else f"{paper.upvotes} votes")]
+    words = "1 vote" if paper.upvotes == 1 else f"{paper.upvotes} votes"
+    earlier = [
+        sample
+        for sample in paper.votes
+        if sample.at.date() < now.date() and now - sample.at <= MOMENTUM_WINDOW
+    ]
+    if earlier and paper.upvotes - earlier[-1].upvotes >= MIN_GAIN:
+        days = (now.date() - earlier[-1].at.date()).days
+        since = "since yesterday" if days == 1 else f"in {days} days"
+        words = f"{earlier[-1].upvotes} → {paper.upvotes} votes {since}"
     rank = len(votes_of_day) - bisect_left(votes_of_day, paper.upvotes)  # of ties, the lowest rank
     if len(votes_of_day) >= MIN_DAY_SIZE and rank <= TOP_SHARE * len(votes_of_day):
-        words.append("among the top 10 % of its day")
-    return ", ".join(words)
-
-
-def _momentum(paper: PaperView, now: datetime) -> str:
-    """Return the votes gained since an earlier day, in words, or "" if there are too few."""
-    earlier = _earlier_sample(paper.votes, now)
-    if earlier is None or paper.upvotes - earlier.upvotes < MIN_GAIN:
-        return ""
-    return f"{earlier.upvotes} → {paper.upvotes} votes {_since(earlier.at, now)}"
-
-
-def _earlier_sample(votes: Sequence[VoteSample], now: datetime) -> VoteSample | None:
-    """Return the newest sample of an earlier day within the window, so that "since" is true and recent."""
-    earlier = [
-        sample for sample in votes if sample.at.date() < now.date() and now - sample.at <= MOMENTUM_WINDOW
-    ]
-    return earlier[-1] if earlier else None
-
-
-def _since(then: datetime, now: datetime) -> str:
-    days = (now.date() - then.date()).days
-    return "since yesterday" if days == 1 else f"in {days} days"
+        words += ", among the top 10 % of its day"
+    return words

@@ -10,7 +10,6 @@ share no direction, and the papers that a reader sees are close to their likes a
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -19,9 +18,10 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy import sparse
 
-from app.relevance.highlights import PaperText
+from app.relevance import reasons
+from app.relevance.highlights import PaperText, distinct_words
 from app.relevance.model import RelevanceModel
-from app.relevance.vector_space import PAIR_WEIGHT, Matrix, VectorSpace
+from app.relevance.vector_space import PAIR_WEIGHT, Matrix, VectorSpace, sparse_unit_rows
 from app.text.tokenizer import content_stems, normalized_name
 from app.types import Feedback, PaperView
 
@@ -32,7 +32,6 @@ DISLIKE_WEIGHT = 0.5  # of a single like's evidence
 # As in `matching`: evidence is softplus(agreement − EVIDENCE_OFFSET), less that of an agreement of 0.
 EVIDENCE_OFFSET, EVIDENCE_SCALE = 4.0, 8.0
 SAMPLE_SIZE = 500  # newest examples of the archive, from which mean and deviation are taken
-MAX_CLOSE_WORDS = 3  # in a reason
 MIN_RELEVANCE = 0.02  # for or against: less is dropped
 
 
@@ -186,23 +185,24 @@ class UserProfile:
         """Return which paper a candidate is close to, by which words of both, and which author was liked."""
         row = self.candidates.row_of[paper_id]
         if self.relevance.get(paper_id, 0.0) < 0:
-            title, through = self._nearest(row, self.disliked)
-            return f"close to “{title}” that you asked less of{through}"
+            return reasons.feedback_reason(*self._nearest(row, self.disliked), liked=False)
         text_evidence = float(_evidence(self._agreement_with_likes[row]))
         authors, work = self._liked_authors_of(row)
-        by = f"by {authors}, whose “{work}” you liked" if authors else ""
+        by_author = reasons.author_reason(authors, work) if authors else ""
         if text_evidence <= EVIDENCE_SCALE * MIN_RELEVANCE:
-            return by
-        title, through = self._nearest(row, self.liked)
+            return by_author
+        title, shared_words = self._nearest(row, self.liked)
         if authors and title == work:
-            return f"{by}, and close to it{through}"
-        parts = [f"close to “{title}” that you liked{through}", by]
-        return "; ".join(
-            filter(None, parts if text_evidence >= self.author_evidence[row] else reversed(parts))
-        )
+            return reasons.author_and_like_reason(authors, title, shared_words)
+        parts = [reasons.feedback_reason(title, shared_words, liked=True), by_author]
+        return reasons.combine(parts if text_evidence >= self.author_evidence[row] else reversed(parts))
 
-    def _nearest(self, row: int, feedback: Sequence[Feedback]) -> tuple[str, str]:
-        """Return the title of the nearest of these papers, and the words it shares with the candidate."""
+    def _nearest(self, row: int, feedback: Sequence[Feedback]) -> tuple[str, list[str]]:
+        """Return the title of the nearest of these papers, and the words it shares with the candidate.
+
+        The words are the terms that make the two papers similar, strongest first, as the candidate spells
+        them. Two words that are next to each other in both papers come before either of them.
+        """
         terms, vector = self.candidates.terms[row].toarray().ravel(), self.candidates.vectors[row]
         papers = self.candidates.vectors_of(feedback)
         similarities = [
@@ -211,32 +211,15 @@ class UserProfile:
         nearest = similarities.index(max(similarities))
         names, columns = self.candidates.space.terms.names, papers[nearest].columns
         products = zip(columns.tolist(), (papers[nearest].terms * terms[columns]).tolist(), strict=True)
-        shared = {names[column]: product for column, product in products if product}
-        words = self._shared_words(row, shared, feedback[nearest])
-        through = ", through " + ", ".join(f"“{word}”" for word in words) if words else ""
-        return feedback[nearest].title, through
-
-    def _shared_words(self, row: int, shared: Mapping[str, float], feedback: Feedback) -> list[str]:
-        """Return the heaviest of the shared terms as the candidate spells them, if both papers have them so.
-
-        Two words that are next to each other in both papers come before either of them.
-        """
-        feedback_stems = set(content_stems(f"{feedback.title} {feedback.abstract}"))
-        text = self.candidates.texts[row]
+        shared: dict[str, float] = {names[column]: product for column, product in products if product}
 
         def weight(term: str) -> float:
             return sum(shared.get(part, 0.0) for part in dict.fromkeys([term, *term.split(" ")]))
 
-        words, used = list[str](), set[str]()
-        for term in sorted(shared, key=lambda term: (-weight(term), term)):
-            surface_form = _pair_surface_form(text, term) if " " in term else text.surface_form(term)
-            own = set(content_stems(surface_form))
-            if own and own <= feedback_stems and not own & used:
-                words.append(surface_form)
-                used |= own
-            if len(words) == MAX_CLOSE_WORDS:
-                break
-        return words
+        text, other = self.candidates.texts[row], feedback[nearest]
+        strongest = sorted(shared, key=lambda term: (-weight(term), term))
+        stems = set(content_stems(f"{other.title} {other.abstract}"))
+        return other.title, distinct_words(map(text.surface_form, strongest), set(), stems)
 
     @cached_property
     def _works_by_short_name(self) -> Mapping[str, Sequence[tuple[str, str]]]:
@@ -247,22 +230,25 @@ class UserProfile:
                 works[_short_name(name)].append((name, like.title))
         return works
 
-    def _liked_authors_of(self, row: int) -> tuple[str, str]:
-        """Return the authors of a candidate who wrote a liked paper, and its title; or empty strings."""
-        authors = self.candidates.texts[row].paper.authors
-        works = [
-            (author, title) for author in authors if (title := self._latest_work(normalized_name(author)))
-        ]
-        if not works:
-            return "", ""
-        names = [author for author, title in works if title == works[0][1]]
-        return " and ".join(names[:2]), works[0][1]
+    def _liked_authors_of(self, row: int) -> tuple[list[str], str]:
+        """Return the authors of a candidate who wrote a liked paper, and its title; or nothing.
 
-    def _latest_work(self, name: str) -> str:
-        """Return the title of the author's paper that was liked last, or ""."""
-        works = self._works_by_short_name.get(_short_name(name), ())
-        titles = [title for other, title in works if _may_be_same_person(name, other)]
-        return titles[-1] if titles else ""
+        If an author wrote several, the one that was liked last counts. Two names may mean the same person if
+        they are the same, or differ only in that one abbreviates the first name.
+        """
+        works = []
+        for author in self.candidates.texts[row].paper.authors:
+            name = normalized_name(author)
+            short = _short_name(name)
+            titles = [
+                title
+                for other, title in self._works_by_short_name.get(short, ())
+                if name == other or short in (name, other)
+            ]
+            if titles:
+                works.append((author, titles[-1]))
+        work = works[0][1] if works else ""
+        return [author for author, title in works if title == work], work
 
 
 def build_profile(feedback: Sequence[Feedback], candidates: Candidates) -> UserProfile | None:
@@ -302,15 +288,6 @@ def _trust(papers: int) -> float:
     return papers / (papers + 1)
 
 
-def _pair_surface_form(text: PaperText, term: str) -> str:
-    """Return a pair of stems as a paper spells it, or "" if the two are not next to each other."""
-    for _, field, tokens in text.fields:
-        for first, second in itertools.pairwise(tokens):
-            if f"{first.stem} {second.stem}" == term and field[first.end : second.start] in (" ", "-"):
-                return field[first.start : second.end]
-    return ""
-
-
 def _evidence(agreement: Matrix) -> Matrix:
     return np.asarray(
         np.maximum(np.logaddexp(0, agreement - EVIDENCE_OFFSET) - np.logaddexp(0, -EVIDENCE_OFFSET), 0)
@@ -321,8 +298,7 @@ def _unit_rows_without_pair_weight(impacts: sparse.csr_matrix, is_pair: Matrix) 
     """Return unit rows in which a pair counts as much as a word: likes, unlike interests, are not typed."""
     rows = sparse.csr_matrix(impacts, copy=True)
     rows.data /= np.where(is_pair[rows.indices], PAIR_WEIGHT, 1.0)
-    norms = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
-    return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
+    return sparse_unit_rows(rows)
 
 
 @lru_cache(maxsize=20_000)
@@ -336,8 +312,3 @@ def _short_name(name: str) -> str:
     """Return the initial and the last name of a normalised name: "j doe"."""
     words = name.split(" ")
     return f"{words[0][:1]} {words[-1]}"
-
-
-def _may_be_same_person(name: str, other: str) -> bool:
-    """Return True if two names are the same, or differ only in that one abbreviates the first name."""
-    return name == other or (_short_name(name) == _short_name(other) and _short_name(name) in (name, other))

@@ -91,24 +91,27 @@ class Terms:
 
         `lengths` are the mean lengths of titles and abstracts in the archive, in terms.
         """
-        weighted = self._weighted_frequencies(documents, lengths)
+        # BM25F's weighted frequencies: the sum over both fields, each normalised by its length.
+        fields = []
+        for field, (factor, mean) in enumerate(zip((TITLE_WEIGHT, 1.0), lengths, strict=True)):
+            texts = [document[field] for document in documents]
+            sizes = np.array([len(text) for text in texts], np.float64)
+            counts = count_matrix((with_expansions(text, self.expansions) for text in texts), self.columns)
+            fields.append(sparse.diags(factor / (1 - B + B * sizes / mean)) @ counts)
+        weighted = sparse.csr_matrix(fields[0] + fields[1])
+
         is_pair = self.is_pair[weighted.indices]
         k1 = np.where(is_pair, PAIR_K1, K1)
         gain = self.idf[weighted.indices] * np.where(is_pair, PAIR_WEIGHT, 1.0)
         weighted.data = (gain * weighted.data * (k1 + 1) / (weighted.data + k1)).astype(np.float32)
         return weighted
 
-    def _weighted_frequencies(
-        self, documents: Sequence[Document], lengths: tuple[float, float]
-    ) -> sparse.csr_matrix:
-        """Return BM25F's weighted frequencies: the sum over both fields, each normalised by its length."""
-        fields = []
-        for field, (gain, mean) in enumerate(zip((TITLE_WEIGHT, 1.0), lengths, strict=True)):
-            texts = [document[field] for document in documents]
-            sizes = np.array([len(text) for text in texts], np.float64)
-            counts = count_matrix((with_expansions(text, self.expansions) for text in texts), self.columns)
-            fields.append(sparse.diags(gain / (1 - B + B * sizes / mean)) @ counts)
-        return sparse.csr_matrix(fields[0] + fields[1])
+    def tfidf(self, documents: Sequence[Document]) -> sparse.csr_matrix:
+        """Return documents × terms, unit rows: (1 + ln count) · idf, with the title counted twice."""
+        titles, abstracts = ([document[field] for document in documents] for field in (0, 1))
+        rows = count_matrix(titles, self.columns) * TITLE_WEIGHT + count_matrix(abstracts, self.columns)
+        rows.data = (1 + np.log(rows.data)) * self.idf[rows.indices]
+        return sparse_unit_rows(rows)
 
 
 def title_fingerprint(title: str) -> int:
@@ -142,9 +145,15 @@ class VectorSpace:
         stems, terms = lsa_terms(frequencies, idf), index_terms(frequencies, idf, expansions)
         if len(papers) < MIN_PAPERS or len(stems.columns) <= DIMENSIONS:
             return None
+        from sklearn.utils.extmath import randomized_svd  # slow to import, and only training needs it
+
         documents = [document for _, document in papers]
-        rows = _tfidf(documents, stems)
-        projection = _rounded_to_16_bits(_lsa_projection(rows))
+        rows = stems.tfidf(documents)
+        dimensions = min(DIMENSIONS, min(rows.shape) - 1)
+        _, singular, directions = randomized_svd(rows, dimensions, n_iter=4, random_state=0)
+        projection = _rounded_to_16_bits(
+            np.asarray(directions.T / np.maximum(singular, 1e-6) ** WHITEN, np.float32)
+        )
         vectors = _rounded_to_16_bits(_unit_rows(rows @ projection))
         impacts = sparse.csr_matrix(terms.impacts(documents[:MAX_EXAMPLES], lengths).T)
         impacts.data = _rounded_to_16_bits(impacts.data)
@@ -222,13 +231,9 @@ class VectorSpace:
         data = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)
         return sparse.csr_matrix((data, self.impacts.indices, self.impacts.indptr), self.impacts.shape)
 
-    def tfidf(self, documents: Sequence[Document]) -> sparse.csr_matrix:
-        """Return documents × stems, unit rows: (1 + ln count) · idf, with the title counted twice."""
-        return _tfidf(documents, self.stems)
-
     def vectors(self, documents: Sequence[Document]) -> Matrix:
         """Return documents × dimensions, unit rows. A document without a known stem is a row of zeros."""
-        return self.project(self.tfidf(documents))
+        return self.project(self.stems.tfidf(documents))
 
     def project(self, tfidf: sparse.csr_matrix) -> Matrix:
         """Return the vectors of documents, given their TF-IDF rows."""
@@ -261,20 +266,10 @@ def index_terms(
     )
 
 
-def _tfidf(documents: Sequence[Document], stems: Terms) -> sparse.csr_matrix:
-    titles, abstracts = ([document[field] for document in documents] for field in (0, 1))
-    rows = count_matrix(titles, stems.columns) * TITLE_WEIGHT + count_matrix(abstracts, stems.columns)
-    rows.data = (1 + np.log(rows.data)) * stems.idf[rows.indices]
+def sparse_unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Return the rows, scaled to length 1. A row of zeros stays so."""
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
     return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
-
-
-def _lsa_projection(rows: sparse.csr_matrix) -> Matrix:
-    from sklearn.utils.extmath import randomized_svd  # slow to import, and only training needs it
-
-    dimensions = min(DIMENSIONS, min(rows.shape) - 1)
-    _, singular, directions = randomized_svd(rows, dimensions, n_iter=4, random_state=0)
-    return np.asarray(directions.T / np.maximum(singular, 1e-6) ** WHITEN, np.float32)
 
 
 def _unit_rows(rows: Matrix) -> Matrix:

@@ -18,9 +18,9 @@ from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
-from app import clock, doctor
+from app import clock
 from app.application import Application
-from app.digests import reconciliation
+from app.digests import planning, reconciliation
 from app.relevance import model_store
 from app.storage import database
 from app.storage.models import (
@@ -104,7 +104,7 @@ class _DatabaseCollector(Collector):
             yield _state_metric(session, "deliveries", Delivery.state, DeliveryState)
             yield from _reconciliation_metrics(self._balance)
             yield _gauge("papers", "Papers in the archive.", _count_papers(session))
-            late = doctor.lateness(session, clock.utcnow())
+            late = planning.lateness(session, clock.utcnow())
             yield _gauge(
                 "digest_lateness_seconds", "How long the oldest due digest waits.", late.total_seconds()
             )

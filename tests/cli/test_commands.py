@@ -320,14 +320,16 @@ def test_why_a_paper_would_be_sent(run: Run, alice_is_due: None) -> None:
     assert re.search(r"relevance +weight +weighted\n", told)
     assert "Weighted = 1 − (1 − relevance)^weight." in told
     assert all(
-        name.replace("_", " ") in told for name in MatchDetails.__dataclass_fields__ if name != "left_out"
+        name.replace("_", " ") in told
+        for name in MatchDetails.__dataclass_fields__
+        if name != "rejection_reason"
     )
     assert not re.search(r"similarity|left out|none|0\.000", told), "what says nothing is left out"
     assert "next digest" in told
     explained = says(run("explain", "alice@example.org", "1", "--json"))
-    assert explained["standing"]["fate"] == "picked"
+    assert explained["rank"]["outcome"] == "picked"
     earlier = says(run("explain", "1", "1", "--at", "2026-01-01", "--json"))
-    assert earlier["no_candidate"].startswith("no source lists it before")
+    assert earlier["ineligible_reason"].startswith("no source lists it before")
     told = run("explain", "1", "1", "--at", "2026-01-01").stdout
     assert "next digest" not in told
     assert "The paper, at 2026-01-01 00:00 UTC" in told

@@ -113,20 +113,20 @@ def test_every_number_of_a_paper_that_fits(app: Application, papers: dict[str, i
         "Would be sent in the next digest, due 2026-11-20 09:30 UTC, under “language agents -markets”: "
     )
     (match,) = explanation.interests
-    assert match.numbers.all_words
-    assert match.numbers.words > 0
-    assert explanation.standing
-    weighed = explanation.standing.weighed
-    assert weighed.relevance == pytest.approx(match.numbers.relevance)
+    assert match.details.all_words
+    assert match.details.words > 0
+    assert explanation.rank
+    weighed = explanation.rank.breakdown
+    assert weighed.relevance == pytest.approx(match.details.relevance)
     assert weighed.score == pytest.approx(
         weighed.relevance * (1 + ranking.TREND * weighed.trend.score) * weighed.freshness
     )
-    assert (explanation.standing.place, explanation.standing.candidates, explanation.floor) == (
+    assert (explanation.rank.position, explanation.rank.candidates, explanation.floor) == (
         1,
         4,
         ranking.FLOOR,
     )
-    assert explanation.paper.listed == ((TODAY, "Hugging Face Daily Papers"),)
+    assert explanation.paper.listings == ((TODAY, "Hugging Face Daily Papers"),)
 
 
 def test_weights_make_the_relevance(app: Application, papers: dict[str, int]) -> None:
@@ -136,19 +136,19 @@ def test_weights_make_the_relevance(app: Application, papers: dict[str, int]) ->
         subscribers.change(session, 1, Preferences(zone="UTC", interests=interests), NOW)
     explanation = explain(app, papers[TITLES[0]])
     heavy = explanation.interests[0]
-    assert heavy.weighted == pytest.approx(1 - (1 - heavy.numbers.relevance) ** 3)
-    assert heavy.weighted > heavy.numbers.relevance > 0
+    assert heavy.weighted == pytest.approx(1 - (1 - heavy.details.relevance) ** 3)
+    assert heavy.weighted > heavy.details.relevance > 0
     left = math.prod(1 - match.weighted for match in explanation.interests)
-    assert explanation.standing
-    assert explanation.standing.weighed.relevance == pytest.approx(1 - left)
+    assert explanation.rank
+    assert explanation.rank.breakdown.relevance == pytest.approx(1 - left)
 
 
 def test_what_does_not_fit_is_under_the_floor(app: Application, papers: dict[str, int]) -> None:
     """The sentence names its relevance and the floor."""
     explanation = explain(app, papers["Video Diffusion in Real Time"])
     assert explanation.verdict == "Not sent: its relevance 0.00 is under the floor of 0.33."
-    assert explanation.standing
-    assert (explanation.standing.fate, explanation.standing.place) == (None, None)
+    assert explanation.rank
+    assert (explanation.rank.outcome, explanation.rank.position) == (None, None)
 
 
 def test_a_dislike_that_keeps_a_paper_out_is_named(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_an_exclusion_is_named(app: Application, papers: dict[str, int]) -> None
     """It fits, but the interest leaves it out."""
     explanation = explain(app, papers["Language Agents that Trade in Markets"])
     excluded = "a word or phrase that the interest excludes is in it"
-    assert explanation.interests[0].numbers.left_out == excluded
+    assert explanation.interests[0].details.rejection_reason == excluded
     assert explanation.verdict.startswith(f"Not sent: “language agents -markets” leaves it out ({excluded})")
 
 
@@ -189,8 +189,8 @@ def test_a_full_digest_and_a_quota(app: Application, papers: dict[str, int]) -> 
     assert explanation.verdict == (
         "Not in the next digest: it has room for one paper, and this one is number 2 of 2 by its score."
     )
-    assert explanation.standing
-    assert [better.title for better in explanation.standing.before] == [TITLES[0]]
+    assert explanation.rank
+    assert [better.title for better in explanation.rank.higher_ranked] == [TITLES[0]]
     change(app, max_papers=10)
     with app.db.write() as session:
         session.exec(select(InterestRow)).one().quota = 1
@@ -222,10 +222,10 @@ def test_a_paper_that_says_what_a_picked_one_says(app: Application, twins: list[
     with app.db.write() as session:
         factories.reader(session, ALICE, ["protein folding"], NOW, max_papers=2)
     explanation, picked = explain(app, twins[1]), explain(app, twins[2])
-    assert explanation.standing
+    assert explanation.rank
     assert picked.card
-    assert explanation.standing.weighed.score > picked.card.score
-    assert explanation.standing.overtaken is OutrankedBy.VARIETY
+    assert explanation.rank.breakdown.score > picked.card.score
+    assert explanation.rank.outranked_by is OutrankedBy.VARIETY
     assert explanation.verdict == (
         "Not in the next digest: it says much the same as “Protein Folding”, which is in it (likeness 1.00), "
         "and papers that repeat less go first, though their scores are lower."
@@ -237,9 +237,9 @@ def test_a_small_similarity_is_not_called_large(app: Application, papers: dict[s
     """If two scores are nearly the same, a small similarity decides."""
     change(app, max_papers=1)
     explanation = explain(app, papers[TITLES[1]])
-    assert explanation.standing
-    near = replace(explanation.standing, overtaken=OutrankedBy.VARIETY, like="Another", likeness=0.16)
-    assert explanation_text.summarize(replace(explanation, standing=near)) == (
+    assert explanation.rank
+    near = replace(explanation.rank, outranked_by=OutrankedBy.VARIETY, similar_to="Another", similarity=0.16)
+    assert explanation_text.summarize(replace(explanation, rank=near)) == (
         "Not in the next digest: it is in part like “Another”, which is in it (likeness 0.16), "
         "and papers that repeat less go first, though their scores are lower."
     )
@@ -252,8 +252,8 @@ def test_the_best_paper_of_another_interest_goes_first(app: Application, twins: 
         hens = factories.paper(session, source, "Honey Bees", TODAY, NOW, upvotes=0)
         factories.reader(session, ALICE, ["protein folding", "honey bees"], NOW, max_papers=2)
     explanation = explain(app, twins[2])
-    assert explanation.standing
-    assert explanation.standing.overtaken is OutrankedBy.CHAMPION
+    assert explanation.rank
+    assert explanation.rank.outranked_by is OutrankedBy.BEST_OF_INTEREST
     assert explanation.verdict == (
         "Not in the next digest: it has room for 2 papers; this one is number 3 of 4 by its score, "
         "and each interest's best paper goes first."
@@ -286,15 +286,15 @@ def test_a_paper_that_was_sent_is_explained_from_the_ledger(app: Application, pa
     assert explanation.verdict.startswith(
         "Sent on 2026-11-20 in the digest 2026-11-20, under “language agents -markets”: “Language Agents”"
     )
-    (delivery,) = explanation.recorded
+    (delivery,) = explanation.deliveries
     assert before.card
     assert (delivery.delivery_id, delivery.score, delivery.reason) == (
         row.id,
         before.card.score,
         before.card.reason,
     )
-    assert explanation.standing
-    assert explanation.standing.weighed.relevance == pytest.approx(explanation.interests[0].numbers.relevance)
+    assert explanation.rank
+    assert explanation.rank.breakdown.relevance == pytest.approx(explanation.interests[0].details.relevance)
     earlier = explain(app, number, now=NOW - timedelta(minutes=1))
     assert earlier.verdict.startswith("Would be sent")
 
@@ -398,8 +398,8 @@ def test_papers_that_are_no_candidates(app: Application, papers: dict[str, int])
     assert explanation.verdict == (
         "Not sent: it was last listed on 2026-11-11, and the reader's digests look back to 2026-11-14."
     )
-    assert explanation.interests[0].numbers.relevance > 0
-    assert explanation.standing is None
+    assert explanation.interests[0].details.relevance > 0
+    assert explanation.rank is None
     assert explain(app, gone).verdict == "Not sent: it was withdrawn by 2026-11-20."
     assert explain(app, gone + 1).verdict == "Not sent: no source listed it."
     yesterday = explain(app, papers[TITLES[0]], now=NOW - timedelta(days=1))
@@ -430,11 +430,15 @@ def test_a_merged_paper_is_the_one_it_is_now(app: Application, papers: dict[str,
         ingest.store(session, source, ParseResult(2, (own, page)), NOW)
         merge = session.exec(select(Merge)).one()
     explanation = explain(app, merge.absorbed_id)
-    assert (explanation.paper.id, explanation.paper.asked_for) == (merge.survivor_id, merge.absorbed_id)
+    assert (explanation.paper.id, explanation.paper.requested_id) == (merge.survivor_id, merge.absorbed_id)
     for name in ("2611.00001v2", "arxiv.org/abs/2611.00001", "https://huggingface.co/papers/2611.00001"):
         assert explain(app, name).paper.id == merge.survivor_id
     planning.plan(app.digest_context, NOW)
-    assert len(explain(app, merge.absorbed_id).recorded) == len(explain(app, merge.survivor_id).recorded) == 1
+    assert (
+        len(explain(app, merge.absorbed_id).deliveries)
+        == len(explain(app, merge.survivor_id).deliveries)
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -463,5 +467,5 @@ def test_a_muted_paper_names_the_muted_text(app: Application, papers: dict[str, 
     muted = papers["Language Agents that Plan"]
     explanation = explain(app, muted)
     assert explanation.verdict == "Not sent: the reader has muted “plan”, which is in it."
-    assert explanation.standing is None
+    assert explanation.rank is None
     assert planned_papers(app) == {papers["Language Agents that Remember"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlmodel import Session, col, select
@@ -12,7 +13,7 @@ from app import pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.digests import planning, reconciliation
-from app.digests.builder import DigestBuilder
+from app.digests.builder import DigestBuilder, DigestRequest
 from app.storage.models import Delivery, DeliveryState, DigestContent, Paper, Subscriber
 from app.subscribers import Preferences
 from app.types import Interest, Skip
@@ -249,7 +250,7 @@ def test_planning_ends_between_two_shards(app: Application, monkeypatch: pytest.
     monkeypatch.setattr(planning, "SHARD", 1)
     with app.db.write() as session:
         factories.reader(session, "bob@example.org", ["language agents"], HOUR)
-    app.when_planned.append(app.stopping.set)
+    app.on_shard_planned.append(app.stopping.set)
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
     with app.db.read() as session:
         assert planning.anyone_due(app.digest_context, session, AHEAD)
@@ -262,16 +263,16 @@ def test_preferences_changed_while_composing_are_used(
     """On SQLite nothing is locked meanwhile: Alice's digest is composed again, and Bob's is not."""
     with app.db.write() as session:
         factories.reader(session, "bob@example.org", ["language agents"], HOUR)
-    original, calls = planning._entries, []
+    original, calls = planning._compose, []
 
-    def change_after(builder: DigestBuilder, due_readers: list[object]) -> list[ledger.Entry]:
-        entries = original(builder, due_readers)  # type: ignore[arg-type]
+    def change_after(*args: Any) -> tuple[list[DigestRequest], list[ledger.Entry]]:
+        requests, entries = original(*args)
         if not calls:
             change(app, AHEAD, interests=(Interest("video diffusion"),))
-        calls.append(len(due_readers))
-        return entries
+        calls.append(len(entries))
+        return requests, entries
 
-    monkeypatch.setattr(planning, "_entries", change_after)
+    monkeypatch.setattr(planning, "_compose", change_after)
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 2}
     assert sorted(titles(app)) == [[AGENTS], [VIDEO]]
     assert calls[:2] == [2, 1]

@@ -281,7 +281,7 @@ def test_a_model_that_is_missing_or_corrupt_is_found(app: Application, now: date
     with app.db.write() as session:
         factories.archive(session, model_store.MIN_PAPERS, now)
     assert check_database(app, now)["model"].level is Level.WARNING
-    pipeline.learn(app, now)
+    pipeline.train(app, now)
     assert check_database(app, now)["model"].message.startswith("model 1 is in use, trained on 300 papers")
     with app.db.write() as session:
         session.exec(select(TrainedModel)).one().data = b"gone"

@@ -157,5 +157,5 @@ def test_a_claim_that_ends_after_its_sender_died(app: Application, now: datetime
 @pytest.mark.usefixtures("relay")
 def test_a_job_that_was_killed_keeps_nobody_waiting(app: Application, now: datetime, start: Starter) -> None:
     """A process dies while it learns: the next one learns at once, not half an hour later."""
-    start(now, verb="learn", dies=Death("app.relevance.model_store:ModelStore.train")).dies()
-    assert "too few papers" in pipeline.learn(app, now + MINUTE).why_not
+    start(now, verb="train", dies=Death("app.relevance.model_store:ModelStore.train")).dies()
+    assert "too few papers" in pipeline.train(app, now + MINUTE).why_not

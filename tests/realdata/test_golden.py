@@ -40,7 +40,7 @@ def digests(app: Application) -> Iterator[str]:
     start = datetime.combine(first, datetime.min.time(), UTC)
     for day in before:
         pipeline.read_files(app, [files[day]], start - timedelta(days=1), day=day)
-    pipeline.learn(app, start)
+    pipeline.train(app, start)
     with app.db.write() as session:
         readers = {
             name: factories.reader(session, f"{name}@example.org", interests, start)

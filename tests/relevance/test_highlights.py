@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.relevance import reasons
 from app.relevance.highlights import MAX_HIGHLIGHTS, PaperText
 from app.text.abbreviations import Abbreviations
 from app.types import PaperView
@@ -25,19 +26,20 @@ TEXT = PaperText(
 )
 
 
-def highlights(*terms: str) -> list[str]:
-    return TEXT.highlights(set(terms), lambda _: 1.0)
+def highlights(*terms: str, text: PaperText = TEXT) -> str:
+    """Return the highlights as a reason quotes them."""
+    return reasons.interest_reason(text.highlights(set(terms), lambda _: 1.0), [], [], [])
 
 
 def test_neighbours_are_quoted_as_one() -> None:
     """They are quoted as the paper spells them; the field with the heaviest stretch comes first."""
-    assert highlights("specul", "decod") == ["“Speculative decoding” in the abstract"]
-    assert highlights("draft", "jose") == ["“Drafting” in the title", "“José” in the abstract"]
+    assert highlights("specul", "decod") == "“Speculative decoding” in the abstract"
+    assert highlights("draft", "jose") == "“Drafting” in the title; “José” in the abstract"
 
 
 def test_a_short_form_is_quoted_as_it_is_written() -> None:
     """The long form in the title is quoted, since it comes first."""
-    assert highlights("llm") == ["“Large Language Models” in the title"]
+    assert highlights("llm") == "“Large Language Models” in the title"
     assert TEXT.surface_form("llm") == "Large Language Models"
     assert TEXT.surface_form("tree") == ""
 
@@ -45,11 +47,9 @@ def test_a_short_form_is_quoted_as_it_is_written() -> None:
 def test_what_a_short_form_says_besides_is_quoted_where_it_is_written_out() -> None:
     """A short form is quoted for an implied word only if the paper does not write the word out."""
     paper = PaperView(1, "LLMs at work", "Large language models (LLMs) are used.")
-    assert PaperText(paper, ABBREVIATIONS).highlights({"languag"}, lambda _: 1.0) == [
-        "“language” in the abstract"
-    ]
+    assert highlights("languag", text=PaperText(paper, ABBREVIATIONS)) == "“language” in the abstract"
     paper = replace(paper, abstract="They are used.")
-    assert PaperText(paper, ABBREVIATIONS).highlights({"languag"}, lambda _: 1.0) == ["“LLMs” in the title"]
+    assert highlights("languag", text=PaperText(paper, ABBREVIATIONS)) == "“LLMs” in the title"
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,8 @@ def test_what_a_short_form_says_besides_is_quoted_where_it_is_written_out() -> N
 )
 def test_a_quote_is_of_one_piece(abstract: str, highlight: str) -> None:
     """A highlight crosses neither the end of a sentence nor a bracket."""
-    assert PaperText(PaperView(1, "", abstract), ABBREVIATIONS).highlights(
-        {"expert", "model"}, lambda _: 1.0
-    ) == [highlight]
+    text = PaperText(PaperView(1, "", abstract), ABBREVIATIONS)
+    assert highlights("expert", "model", text=text) == highlight
 
 
 @pytest.mark.parametrize(
@@ -89,15 +88,14 @@ def test_few_stretches_are_quoted() -> None:
     """Only the stretches with the highest idf are quoted, so that the reason stays short."""
     text = PaperText(PaperView(1, "One, with two; by three, as four, or five."), Abbreviations({}, {}))
     idf = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0}
-    (part,) = text.highlights({*idf}, idf.__getitem__)
-    assert part.count("“") == MAX_HIGHLIGHTS
-    assert "five" in part
+    ((_, quotes),) = text.highlights({*idf}, idf.__getitem__)
+    assert len(quotes) == MAX_HIGHLIGHTS
+    assert "five" in quotes
 
 
 @given(st.sets(st.sampled_from(["llm", "decod", "specul", "model", "draft", "jose", "twice", "tree"])))
 def test_whatever_is_quoted_is_in_its_field(terms: set[str]) -> None:
     """Every quoted stretch is in the field that the reason names."""
-    for part in TEXT.highlights(terms, lambda _: 1.0):
-        quoted, field = part.rsplit(" in the ", 1)
+    for field, quotes in TEXT.highlights(terms, lambda _: 1.0):
         text = {"title": TEXT.paper.title, "abstract": TEXT.paper.abstract}[field]
-        assert all(stretch.strip("“”") in text for stretch in quoted.split(", “"))
+        assert all(quote in text for quote in quotes)

@@ -212,7 +212,7 @@ def test_the_numbers_add_up_to_the_relevance() -> None:
         )
         assert details.agreement == pytest.approx(z, abs=1e-4)
         assert details.relevance == pytest.approx(relevance.get(paper.id, 0.0), abs=1e-5)
-        assert bool(details.left_out) == ("biopsy" in f"{paper.title} {paper.abstract}".lower())
+        assert bool(details.rejection_reason) == ("biopsy" in f"{paper.title} {paper.abstract}".lower())
     with pytest.raises(KeyError):
         LSA_INDEX.details(query, 99_999)
 

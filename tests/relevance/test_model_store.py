@@ -70,7 +70,7 @@ def corrupt(app: Application, data: bytes | None = None) -> None:
 def trained(app: Application) -> Application:
     """Return a service with a model trained on its first papers."""
     fill(app, 0, MIN_PAPERS)
-    assert pipeline.learn(app, NOW).model_id
+    assert pipeline.train(app, NOW).model_id
     assert zebrafish(app) == MIN_PAPERS
     return app
 
@@ -81,7 +81,7 @@ def trained(app: Application) -> Application:
 def test_a_small_archive_trains_no_model(app: Application) -> None:
     """With one paper too few, the bundled model is used."""
     fill(app, 0, MIN_PAPERS - 1)
-    result = pipeline.learn(app, NOW)
+    result = pipeline.train(app, NOW)
     assert (result.model_id, result.papers) == (None, MIN_PAPERS - 1)
     assert "too few papers" in result.why_not
     assert current(app).statistics == BUNDLED
@@ -98,14 +98,14 @@ def test_a_large_archive_trains_its_own_model(trained: Application) -> None:
 
 def test_an_unchanged_archive_trains_no_model(trained: Application) -> None:
     """A new paper or a changed text is a change."""
-    assert "nothing has changed" in pipeline.learn(trained, NOW + HOUR).why_not
+    assert "nothing has changed" in pipeline.train(trained, NOW + HOUR).why_not
     fill(trained, MIN_PAPERS, 1)
-    assert pipeline.learn(trained, NOW + HOUR).model_id
+    assert pipeline.train(trained, NOW + HOUR).model_id
     with trained.db.write() as session:
         session.connection().execute(
             update(Paper).where(col(Paper.id) == 1).values(title="Axolotls", updated_at=NOW + HOUR)
         )
-    assert pipeline.learn(trained, NOW + 2 * HOUR).model_id
+    assert pipeline.train(trained, NOW + 2 * HOUR).model_id
     assert zebrafish(trained) == MIN_PAPERS
     assert len(versions(trained)) == 3
 
@@ -115,9 +115,9 @@ def test_merged_papers_count_once(app: Application) -> None:
     fill(app, 0, MIN_PAPERS)
     with app.db.write() as session:
         session.connection().execute(update(Paper).where(col(Paper.id) == 1).values(merged_into_id=2))
-    assert pipeline.learn(app, NOW).papers == MIN_PAPERS - 1
+    assert pipeline.train(app, NOW).papers == MIN_PAPERS - 1
     fill(app, MIN_PAPERS, 1)
-    pipeline.learn(app, NOW)
+    pipeline.train(app, NOW)
     assert zebrafish(app) == MIN_PAPERS
 
 
@@ -125,16 +125,16 @@ def test_only_the_newest_papers_are_read(app: Application, monkeypatch: pytest.M
     """A model is trained on MAX_PAPERS papers, but all papers count for the size of the archive."""
     monkeypatch.setattr(model_store, "MAX_PAPERS", 200)
     fill(app, 0, MIN_PAPERS)
-    assert pipeline.learn(app, NOW).papers == MIN_PAPERS
+    assert pipeline.train(app, NOW).papers == MIN_PAPERS
     assert current(app).statistics.papers == 200
-    assert "nothing has changed" in pipeline.learn(app, NOW).why_not
+    assert "nothing has changed" in pipeline.train(app, NOW).why_not
 
 
 def test_the_newest_three_are_kept(trained: Application) -> None:
     """One is in use, and two are there to fall back to."""
     for more in range(1, MAX_MODELS + 1):
         fill(trained, MIN_PAPERS + more, 1)
-        pipeline.learn(trained, NOW + more * HOUR)
+        pipeline.train(trained, NOW + more * HOUR)
     assert versions(trained) == [
         (MIN_PAPERS + 3, True, True),
         (MIN_PAPERS + 2, True, False),
@@ -207,7 +207,7 @@ def test_the_old_model_serves_where_the_new_one_failed(
     fill(trained, MIN_PAPERS, 1)
     monkeypatch.setattr(model.RelevanceModel, "train", lambda _papers: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        pipeline.learn(trained, NOW + HOUR)
+        pipeline.train(trained, NOW + HOUR)
     assert zebrafish(trained) == MIN_PAPERS
     assert versions(trained) == [(MIN_PAPERS, True, True)]
 
@@ -217,8 +217,8 @@ def test_one_process_learns_at_a_time(trained: Application) -> None:
     fill(trained, MIN_PAPERS, 1)
     with trained.db.write() as session:
         locks.acquire(session, "learn", "another process", NOW, HOUR)
-    assert "another process" in pipeline.learn(trained, NOW).why_not
-    assert pipeline.learn(trained, NOW + HOUR).model_id
+    assert "another process" in pipeline.train(trained, NOW).why_not
+    assert pipeline.train(trained, NOW + HOUR).model_id
     with trained.db.write() as session:
         assert locks.acquire(session, "learn", "a third process", NOW, HOUR), "the lock was released"
 
@@ -250,7 +250,7 @@ def test_the_old_model_serves_while_the_new_one_is_fitted(
 ) -> None:
     """Nothing is locked: papers can be added meanwhile."""
     fill(trained, MIN_PAPERS, 1)
-    fitting = threading.Thread(target=pipeline.learn, args=(trained, NOW + HOUR))
+    fitting = threading.Thread(target=pipeline.train, args=(trained, NOW + HOUR))
     with paused(monkeypatch, "train") as reached:
         fitting.start()
         assert reached.wait(timeout=60)
@@ -265,7 +265,7 @@ def test_the_old_model_serves_while_the_new_one_is_loaded(
 ) -> None:
     """One thread loads it; the others do not wait."""
     fill(trained, MIN_PAPERS, 1)
-    pipeline.learn(restarted(trained), NOW + HOUR)
+    pipeline.train(restarted(trained), NOW + HOUR)
     old = trained.models
     frequencies: list[int] = []
     loading = threading.Thread(target=lambda: frequencies.append(zebrafish(trained)))
@@ -283,7 +283,7 @@ def test_the_process_that_trains_a_model_has_loaded_it(
 ) -> None:
     """The process that trains often serves requests, too, and they should not wait for loading."""
     fill(trained, MIN_PAPERS, 1)
-    pipeline.learn(trained, NOW + HOUR)
+    pipeline.train(trained, NOW + HOUR)
     monkeypatch.setattr(model.RelevanceModel, "decode", lambda _data: 1 / 0)
     assert zebrafish(trained) == MIN_PAPERS + 1
 
@@ -321,7 +321,7 @@ def test_a_reader_sees_the_old_model_or_the_new_one(
     with monkeypatch.context() as patched:
         patched.setattr(model_store, "_store", failing)
         with pytest.raises(OSError, match="full"):
-            pipeline.learn(trained, NOW + HOUR)
+            pipeline.train(trained, NOW + HOUR)
     assert frequencies == [MIN_PAPERS]
     assert versions(restarted(trained)) == [(MIN_PAPERS, True, True)]
 
@@ -352,7 +352,7 @@ def test_a_corrupt_model_is_refused_and_the_last_good_one_used(
 ) -> None:
     """A new process rejects it, too. Each process logs it once, and the next training replaces it."""
     fill(trained, MIN_PAPERS, 1)
-    pipeline.learn(restarted(trained), NOW + HOUR)
+    pipeline.train(restarted(trained), NOW + HOUR)
     corrupt(trained, data)
     fresh = restarted(trained)
     with structlog.testing.capture_logs() as logged:
@@ -360,7 +360,7 @@ def test_a_corrupt_model_is_refused_and_the_last_good_one_used(
         assert versions(fresh) == [(MIN_PAPERS + 1, False, False), (MIN_PAPERS, True, True)]
         current(fresh)
     assert [entry["event"] for entry in logged] == ["model refused"] * 2, "once in each of two processes"
-    assert pipeline.learn(fresh, NOW + 2 * HOUR).model_id
+    assert pipeline.train(fresh, NOW + 2 * HOUR).model_id
     assert [zebrafish(app) for app in (trained, fresh)] == [MIN_PAPERS + 1] * 2
 
 
@@ -398,7 +398,7 @@ def test_an_id_that_is_given_again_is_another_model(trained: Application) -> Non
     with trained.db.write() as session:
         session.connection().execute(delete(TrainedModel))
     fill(trained, MIN_PAPERS, 1)
-    pipeline.learn(restarted(trained), NOW + HOUR)
+    pipeline.train(restarted(trained), NOW + HOUR)
     assert zebrafish(trained) == MIN_PAPERS + 1
 
 
@@ -409,6 +409,6 @@ def test_invalid_models_older_than_the_one_in_use_are_not_reported(trained: Appl
     with fresh.db.read() as session:
         (invalid,) = model_store.rejected_versions(fresh.models.versions(session))
     assert invalid.fault == "The stored bytes do not match their SHA-256 checksum."
-    pipeline.learn(fresh, NOW + HOUR)
+    pipeline.train(fresh, NOW + HOUR)
     with fresh.db.read() as session:
         assert model_store.rejected_versions(fresh.models.versions(session)) == []

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from app.digests import ranking
 from app.relevance import user_profile
+from app.relevance.highlights import MAX_CLOSE_WORDS
 from app.text import tokenizer
 from app.types import Feedback, PaperView
 from tests.support import sample_archive
@@ -124,7 +125,7 @@ def test_a_reason_quotes_what_both_papers_say(liked: list[PaperView]) -> None:
         assert match
         liked_texts = [texts[paper.id] for paper in liked if paper.title == match.group(1)]
         quoted = re.findall("“(.+?)”", match.group(2))
-        assert 0 < len(quoted) <= user_profile.MAX_CLOSE_WORDS
+        assert 0 < len(quoted) <= MAX_CLOSE_WORDS
         assert all(words in texts[number] for words in quoted)
         assert any(
             {*tokenizer.content_stems(" ".join(quoted))} <= {*tokenizer.content_stems(text)}

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import event
 from sqlmodel import Session, col, select
 
-from app import bounces, doctor, subscribers
+from app import bounces, subscribers
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult
 from app.delivery.ledger import claims, recovery
@@ -101,12 +101,14 @@ def a_reader(session: Session) -> Subscriber:
 
 
 BOUNDED: dict[str, Callable[[Session], object]] = {
-    "whether anybody is due": lambda s: s.execute(planning._ids_due(NOW).limit(1)).first(),
+    "whether anybody is due": lambda s: s.execute(
+        planning._due(NOW).with_only_columns(col(Subscriber.id)).limit(1)
+    ).first(),
     "a shard to plan": lambda s: s.exec(
         planning._due(NOW).limit(250).with_for_update(skip_locked=True)
     ).all(),
     "wake": lambda s: subscribers.end_expired_pauses(s, NOW),
-    "lateness": lambda s: doctor.lateness(s, NOW),
+    "lateness": lambda s: planning.lateness(s, NOW),
     "promised": lambda s: ledger.paper_ids_promised(s, SHARD, NOW - timedelta(days=7)),
     "claim": lambda s: ledger.claim(s, owner="me", now=NOW),
     "may still leave": lambda s: ledger.still_sendable(s, "sender"),

@@ -92,7 +92,7 @@ def test_the_model_in_use_has_its_figures(app: Application, now: datetime) -> No
     """One that grows old, or cannot be read, is worth an alert."""
     with app.db.write() as session:
         factories.archive(session, MIN_PAPERS, now)
-    pipeline.learn(app, now)
+    pipeline.train(app, now)
     with app.db.write() as session:
         session.add(
             TrainedModel(trained_at=now, papers=1, newest_id=1, changed_at=now, sha256="", size=0, data=b"")

@@ -60,7 +60,7 @@ def learn(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits
 def _train(app: Application, slots: WorkSlots) -> None:
     try:
         with slots.take():
-            pipeline.learn(app, clock.utcnow())
+            pipeline.train(app, clock.utcnow())
     except Exception:  # the response is sent already: the run and the log have the error
         log.exception("training failed")
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app import doctor
 from app.delivery import ledger
+from app.digests import planning
 from app.papers import queries
 from app.storage.models import DeliveryState, InterestRow, Paper, Source, Subscriber, SubscriberState
 from app.web.api.auth import CanRead, Now, Paperboy
@@ -57,7 +57,7 @@ def get_statistics(
                 DayCount(day=day, count=count) for day, count in queries.days(session, limit=days)
             ],
             digests=ledger.digest_totals_since(session, since),
-            digest_lateness_seconds=doctor.lateness(session, now).total_seconds(),
+            digest_lateness_seconds=planning.lateness(session, now).total_seconds(),
             sources=len(sources),
             sources_failing=sum(failures > 0 for failures in sources),
         )

@@ -154,10 +154,10 @@ def test_an_explanation_with_every_number(alice: int, shelf: dict[str, int], cal
     assert told.status_code == 200, told.text
     explained = told.json()
     assert explained["verdict"].startswith("Would be sent in the next digest")
-    assert explained["interests"][0]["wish"]["text"] == "language agents"
-    assert explained["interests"][0]["numbers"]["relevance"] > explained["floor"]
-    assert explained["interests"][0]["weighted"] == explained["standing"]["weighed"]["relevance"]
-    assert explained["standing"]["fate"] == "picked"
+    assert explained["interests"][0]["interest"]["text"] == "language agents"
+    assert explained["interests"][0]["details"]["relevance"] > explained["floor"]
+    assert explained["interests"][0]["weighted"] == explained["rank"]["breakdown"]["relevance"]
+    assert explained["rank"]["outcome"] == "picked"
     earlier = call("GET", path, params={"at": "2026-11-19T08:00:00Z"}).json()
     assert earlier["verdict"] == "Not sent: no source lists it before 2026-11-20."
 

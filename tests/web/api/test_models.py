@@ -47,7 +47,7 @@ def test_a_corrupt_model_is_shown_as_such(app: Application, call: Call) -> None:
     """And the one before it is in use."""
     with app.db.write() as session:
         factories.archive(session, MIN_PAPERS, NOW)
-    pipeline.learn(app, NOW)
+    pipeline.train(app, NOW)
     with app.db.write() as session:
         session.add(
             TrainedModel(

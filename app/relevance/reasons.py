@@ -1,0 +1,62 @@
+"""PURE. The reasons on cards: why a paper fits an interest or a reader's likes, or why else it is shown.
+
+`matching` and `user_profile` find the facts that are worded here. `digests` combines the reasons of a paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from app.relevance import trending
+from app.relevance.highlights import Highlights
+from app.types import Trend
+
+WELL_VOTED = "more votes than most papers of its day"
+
+
+def interest_reason(
+    highlights: Highlights, close_words: Sequence[str], authors: Sequence[str], categories: Sequence[str]
+) -> str:
+    """Return where a paper has the words of an interest, what else is close to it, and the filters passed."""
+    parts = [f"{_quote(texts)} in the {field}" for field, texts in highlights]
+    if close_words:
+        parts.append(f"close to your interest through {_quote(close_words)}")
+    if authors:
+        parts.append(f"by {', '.join(authors)}")
+    if categories:
+        parts.append(f"filed under {', '.join(categories)}")
+    return combine(parts)
+
+
+def feedback_reason(title: str, shared_words: Sequence[str], *, liked: bool) -> str:
+    """Return which liked or disliked paper a paper is close to, and through which words."""
+    judgement = "you liked" if liked else "you asked less of"
+    return f"close to “{title}” that {judgement}{_through(shared_words)}"
+
+
+def author_reason(authors: Sequence[str], liked_title: str) -> str:
+    """Return which of a paper's authors wrote a liked paper."""
+    return f"by {' and '.join(authors[:2])}, whose “{liked_title}” you liked"
+
+
+def author_and_like_reason(authors: Sequence[str], title: str, shared_words: Sequence[str]) -> str:
+    """Return both reasons for the same liked paper: its authors, and the words shared with it."""
+    return f"{author_reason(authors, title)}, and close to it{_through(shared_words)}"
+
+
+def trending_reason(trend: Trend) -> str:
+    """Return why a trending paper is shown. Few votes are no reason."""
+    return WELL_VOTED if trending.is_well_voted(trend) else "newly listed"
+
+
+def combine(reasons: Iterable[str]) -> str:
+    """Join the reasons that are not empty."""
+    return "; ".join(filter(None, reasons))
+
+
+def _quote(texts: Iterable[str]) -> str:
+    return ", ".join(f"“{text}”" for text in texts)
+
+
+def _through(words: Sequence[str]) -> str:
+    return f", through {_quote(words)}" if words else ""
