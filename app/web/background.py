@@ -1,10 +1,11 @@
-"""Send mails after the response, so that its time does not tell whether there was one."""
+"""Work after the response: mails, so that its time does not tell whether there was one, and jobs."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 from fastapi import Request
@@ -13,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from app import clock, pipeline
 from app.application import Application
 from app.errors import TooManyRequests
-from app.web.work_limits import Capacity
+from app.web.work_limits import Capacity, WorkSlots
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +38,17 @@ async def answer_form(request: Request, request_id: int) -> None:
     await run_in_threadpool(
         _with_mail_slot, request, lambda: pipeline.answer_requests(app, clock.utcnow(), [request_id])
     )
+
+
+def run_job(
+    slots: WorkSlots, name: str, job: Callable[..., object], app: Application, **options: Any
+) -> None:
+    """Run a requested job with the time now, if a slot is free. Its run and the log have any error."""
+    try:
+        with slots.take():
+            job(app, clock.utcnow(), **options)
+    except Exception:
+        log.exception(f"{name} failed", **options)
 
 
 def _with_mail_slot(request: Request, send: Callable[[], object]) -> None:

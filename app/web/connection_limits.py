@@ -90,17 +90,14 @@ class GuardedProtocol(H11Protocol):
 
     def _update_phase(self) -> None:
         """Enter the phase that the connection is in now."""
-        phase = self._current_phase()
+        if self.cycle is None or self.cycle.response_complete:
+            phase = ConnectionPhase.HEAD
+        elif self.flow.write_paused:
+            phase = ConnectionPhase.READER
+        else:
+            phase = ConnectionPhase.BODY if self.cycle.more_body else ConnectionPhase.ANSWER
         if phase is not self._phase and self._phase is not None:
             self._enter(phase)
-
-    def _current_phase(self) -> ConnectionPhase:
-        cycle = self.cycle
-        if cycle is None or cycle.response_complete:
-            return ConnectionPhase.HEAD
-        if self.flow.write_paused:
-            return ConnectionPhase.READER
-        return ConnectionPhase.BODY if cycle.more_body else ConnectionPhase.ANSWER
 
     def _enter(self, phase: ConnectionPhase) -> None:
         self._leave()

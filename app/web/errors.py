@@ -55,18 +55,20 @@ class ErrorPage:
     offer_link: bool = False  # whether a new link would help
 
 
-_FORGED = ErrorPage(
-    "This link does not work",
-    "It is incomplete, or it is meant for another page. If you copied it from an e-mail, make sure that "
-    "you copied all of it, or request a new link.",
-    offer_link=True,
-)
-_REPLACED = ErrorPage(
-    "This link no longer works",
-    "It was replaced by a newer link, or it is no longer needed. Open the link in our latest e-mail, or "
-    "request a new one.",
-    offer_link=True,
-)
+_LINK_PAGES: dict[type[PaperboyError], ErrorPage] = {
+    LinkForged: ErrorPage(
+        "This link does not work",
+        "It is incomplete, or it is meant for another page. If you copied it from an e-mail, make sure that "
+        "you copied all of it, or request a new link.",
+        offer_link=True,
+    ),
+    LinkReplaced: ErrorPage(
+        "This link no longer works",
+        "It was replaced by a newer link, or it is no longer needed. Open the link in our latest e-mail, or "
+        "request a new one.",
+        offer_link=True,
+    ),
+}
 _PAGES = {
     400: ErrorPage("We couldn’t understand this request", "Please change it and try again."),
     403: ErrorPage("This is not allowed", "Please open the page itself and try again from there."),
@@ -116,47 +118,37 @@ def headers_of(request: Request, error: HTTPException) -> Mapping[str, str]:
     """Return the headers of an HTTP error. Allow lists every method of the path, not those of one route."""
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(method for method in METHODS if _accepts(request, method))
+        allowed = []
+        for method in METHODS:
+            scope = {**request.scope, "method": method}
+            if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
+                allowed.append(method)
+        headers["Allow"] = ", ".join(allowed)
     return headers
-
-
-def _accepts(request: Request, method: str) -> bool:
-    scope = {**request.scope, "method": method}
-    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
 def install(site: FastAPI) -> None:
     """Register the error pages."""
-    site.add_exception_handler(PaperboyError, _paperboy_error)
-    site.add_exception_handler(HTTPException, _http_error)
-    site.add_exception_handler(RequestValidationError, _validation_error)
-    for kind in UNAVAILABLE:
-        site.add_exception_handler(kind, _database_error)
+    for kind in (PaperboyError, HTTPException, RequestValidationError):
+        site.add_exception_handler(kind, _request_error)
+    for unavailable in UNAVAILABLE:
+        site.add_exception_handler(unavailable, _database_error)
     site.add_exception_handler(Exception, _unexpected_error)
 
 
-def _paperboy_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, PaperboyError)  # noqa: S101 - registered for this type
-    extra = {}
-    if isinstance(error, (TooManyRequests, NotReady)):
-        extra = {"Retry-After": str(error.retry_after)}
-    detail = str(error) if isinstance(error, (InvalidInput, NotFound, Conflict)) else ""
-    if isinstance(error, LinkForged):
-        return _respond(request, 403, error_page=_FORGED)
-    if isinstance(error, LinkReplaced):
-        return _respond(request, 410, error_page=_REPLACED)
-    return _respond(request, status_of(error), detail, extra)
-
-
-def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101
-    is_default = error.detail == HTTPStatus(error.status_code).phrase
-    detail = "" if is_default else str(error.detail)
-    return _respond(request, error.status_code, detail, headers_of(request, error))
-
-
-def _validation_error(request: Request, _error: Exception) -> Response:
-    return _respond(request, 422)
+def _request_error(request: Request, error: Exception) -> Response:
+    match error:
+        case PaperboyError():
+            detail = str(error) if isinstance(error, (InvalidInput, NotFound, Conflict)) else ""
+            headers = None
+            if isinstance(error, (TooManyRequests, NotReady)):
+                headers = {"Retry-After": str(error.retry_after)}
+            return _respond(request, status_of(error), detail, headers, _LINK_PAGES.get(type(error)))
+        case HTTPException():
+            is_default = error.detail == HTTPStatus(error.status_code).phrase
+            detail = "" if is_default else str(error.detail)
+            return _respond(request, error.status_code, detail, headers_of(request, error))
+    return _respond(request, 422)  # a RequestValidationError
 
 
 def _database_error(request: Request, error: Exception) -> Response:

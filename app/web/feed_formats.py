@@ -10,7 +10,6 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from app.mail.render import one_line
@@ -58,25 +57,21 @@ def atom(feed: Feed) -> bytes:
     _add(root, "link", rel="self", type=ATOM, href=feed.url)
     _add(root, "link", rel="alternate", type="text/html", href=feed.home)
     for entry in feed.entries:
-        _add_entry(root, entry)
+        item = _add(root, "entry")
+        _add(item, "id", entry.url)
+        _add(item, "title", _line(entry.title))
+        _add(item, "published", _rfc3339(entry.published))
+        _add(item, "updated", _rfc3339(entry.updated))
+        for name in filter(None, map(_line, entry.authors)):
+            _add(_add(item, "author"), "name", name)
+        for tag in _tags(entry):
+            _add(item, "category", term=tag)
+        _add(item, "link", rel="alternate", type="text/html", href=entry.url)
+        if entry.source:
+            _add(item, "link", rel="related", href=entry.source)
+        _add(item, "summary", _line(entry.summary))
+        _add(item, "content", entry.content, type="html")
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True))
-
-
-def _add_entry(root: Element, entry: FeedEntry) -> None:
-    item = _add(root, "entry")
-    _add(item, "id", entry.url)
-    _add(item, "title", _line(entry.title))
-    _add(item, "published", _rfc3339(entry.published))
-    _add(item, "updated", _rfc3339(entry.updated))
-    for name in filter(None, map(_line, entry.authors)):
-        _add(_add(item, "author"), "name", name)
-    for tag in _tags(entry):
-        _add(item, "category", term=tag)
-    _add(item, "link", rel="alternate", type="text/html", href=entry.url)
-    if entry.source:
-        _add(item, "link", rel="related", href=entry.source)
-    _add(item, "summary", _line(entry.summary))
-    _add(item, "content", entry.content, type="html")
 
 
 def _add(parent: Element, tag: str, text: str = "", **attributes: str) -> Element:
@@ -95,6 +90,21 @@ def _xml_safe(text: str) -> str:
 
 def json_feed(feed: Feed) -> bytes:
     """Serialize a feed as JSON Feed 1.1."""
+    items = [
+        {
+            "id": entry.url,
+            "url": entry.url,
+            "external_url": entry.source,
+            "title": _line(entry.title),
+            "summary": _line(entry.summary),
+            "content_html": _xml_safe(entry.content),
+            "date_published": _rfc3339(entry.published),
+            "date_modified": _rfc3339(entry.updated),
+            "authors": [{"name": name} for name in filter(None, map(_line, entry.authors))],
+            "tags": _tags(entry),
+        }
+        for entry in feed.entries
+    ]
     document = {
         "version": "https://jsonfeed.org/version/1.1",
         "title": _line(feed.title),
@@ -103,25 +113,9 @@ def json_feed(feed: Feed) -> bytes:
         "feed_url": feed.url,
         "language": "en",
         "authors": [{"name": _line(feed.publisher)}],
-        "items": [_item(entry) for entry in feed.entries],
+        "items": [{name: value for name, value in item.items() if value} for item in items],
     }
     return json.dumps(document, ensure_ascii=False, indent=1).encode()
-
-
-def _item(entry: FeedEntry) -> dict[str, Any]:
-    item = {
-        "id": entry.url,
-        "url": entry.url,
-        "external_url": entry.source,
-        "title": _line(entry.title),
-        "summary": _line(entry.summary),
-        "content_html": _xml_safe(entry.content),
-        "date_published": _rfc3339(entry.published),
-        "date_modified": _rfc3339(entry.updated),
-        "authors": [{"name": name} for name in filter(None, map(_line, entry.authors))],
-        "tags": _tags(entry),
-    }
-    return {name: value for name, value in item.items() if value}
 
 
 def _tags(entry: FeedEntry) -> list[str]:

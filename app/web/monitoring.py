@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -27,7 +27,6 @@ from app.storage.models import (
     Delivery,
     DeliveryState,
     JobRun,
-    Paper,
     Scope,
     SendingPause,
     Source,
@@ -35,6 +34,7 @@ from app.storage.models import (
     SubscriberState,
 )
 from app.web.api import auth
+from app.web.api.statistics import count_papers
 
 router = APIRouter()
 
@@ -73,22 +73,17 @@ def _require_operator(request: Request, now: auth.Now, given: auth.Given) -> Non
 @router.get("/metrics", dependencies=[Depends(_require_operator)])
 def metrics(request: Request) -> Response:
     """Return counts and times as Prometheus metrics. They contain no personal data."""
-    registry = CollectorRegistry()
+    registry, state = CollectorRegistry(), request.app.state
     with auth.capacity(request).api.take():
-        registry.register(_DatabaseCollector(request.app.state.paperboy, _ledger_check(request)))
+        # The reconciliation reads all subscribers, so it is kept for a while.
+        now, checked_at = clock.utcnow(), getattr(state, "ledger_checked_at", None)
+        if checked_at is None or not timedelta() <= now - checked_at < CHECKED_EVERY:
+            with state.paperboy.db.read() as session:
+                state.ledger_balance = reconciliation.reconcile_recent(session, now)
+            state.ledger_checked_at = now
+        registry.register(_DatabaseCollector(state.paperboy, state.ledger_balance))
         ProcessCollector(registry=registry)
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-
-def _ledger_check(request: Request) -> reconciliation.Reconciliation:
-    """Return the reconciliation of recent editions, at most `CHECKED_EVERY` old: it reads all subscribers."""
-    state, now = request.app.state, clock.utcnow()
-    at, balance = getattr(state, "ledger_check", (None, None))
-    if at is None or not timedelta() <= now - at < CHECKED_EVERY:
-        with state.paperboy.db.read() as session:
-            balance = reconciliation.reconcile_recent(session, now)
-        state.ledger_check = now, balance
-    return cast("reconciliation.Reconciliation", balance)
 
 
 class _DatabaseCollector(Collector):
@@ -102,16 +97,26 @@ class _DatabaseCollector(Collector):
         with self._app.db.read() as session:
             yield _state_metric(session, "subscribers", Subscriber.state, SubscriberState)
             yield _state_metric(session, "deliveries", Delivery.state, DeliveryState)
-            yield from _reconciliation_metrics(self._balance)
-            yield _gauge("papers", "Papers in the archive.", _count_papers(session))
-            late = planning.lateness(session, clock.utcnow())
-            yield _gauge(
-                "digest_lateness_seconds", "How long the oldest due digest waits.", late.total_seconds()
-            )
+            due, missing, surplus = self._balance.due, self._balance.missing, self._balance.surplus
+            yield _gauge("digests_due", "Digests due yesterday and today, by subscribers and cadence.", due)
+            yield _gauge("digests_missing", "Of these: not in the ledger, although planned past.", missing)
+            yield _gauge("digests_surplus", "Digests in the ledger for nobody who was due.", surplus)
+            yield _gauge("papers", "Papers in the archive.", count_papers(session))
+            late = planning.lateness(session, clock.utcnow()).total_seconds()
+            yield _gauge("digest_lateness_seconds", "How long the oldest due digest waits.", late)
             paused = session.exec(select(func.count()).select_from(SendingPause)).one()
             yield _gauge("sending_pauses", "Editions, or everything, that an operator holds back.", paused)
-            yield from _source_metrics(session)
-            yield from _run_metrics(session)
+            sources = session.exec(select(Source).order_by(col(Source.name))).all()
+            failures = [(source.name, source.failures) for source in sources]
+            yield _gauges("source_failures", "Polls of a source that failed in a row.", "source", failures)
+            polled = [(source.name, source.polled_at.timestamp()) for source in sources if source.polled_at]
+            yield _gauges("source_polled_timestamp_seconds", "The last poll that worked.", "source", polled)
+            ended = col(JobRun.ended_at)
+            last = session.exec(
+                select(JobRun.job, func.max(ended)).where(ended.is_not(None)).group_by(JobRun.job)
+            )
+            times = [(job, at.timestamp() if at else 0) for job, at in last]
+            yield _gauges("job_ended_timestamp_seconds", "A job's last end.", "job", times)
             yield from _model_metrics(self._app.models.versions(session))
 
 
@@ -119,50 +124,17 @@ def _gauge(name: str, about: str, value: float) -> Metric:
     return GaugeMetricFamily(f"paperboy_{name}", about, value=value)
 
 
-def _reconciliation_metrics(balance: reconciliation.Reconciliation) -> Iterator[Metric]:
-    yield _gauge("digests_due", "Digests due yesterday and today, by subscribers and cadence.", balance.due)
-    yield _gauge("digests_missing", "Of these: not in the ledger, although planned past.", balance.missing)
-    yield _gauge("digests_surplus", "Digests in the ledger for nobody who was due.", balance.surplus)
-
-
-def _count_papers(session: Session) -> int:
-    statement = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
-    return session.exec(statement).one()
-
-
-def _state_metric(session: Session, name: str, column: Any, states: type[StrEnum]) -> Metric:
-    metric = GaugeMetricFamily(f"paperboy_{name}", f"{name.title()} in each state.", labels=["state"])
-    counted = dict(session.exec(select(column, func.count()).group_by(column)).all())
-    for state in states:
-        metric.add_metric([state.value], counted.get(state, 0))
+def _gauges(name: str, about: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
+    metric = GaugeMetricFamily(f"paperboy_{name}", about, labels=[label])
+    for labelled, value in values:
+        metric.add_metric([labelled], value)
     return metric
 
 
-def _source_metrics(session: Session) -> Iterator[Metric]:
-    failures = GaugeMetricFamily(
-        "paperboy_source_failures", "Polls of a source that failed in a row.", labels=["source"]
-    )
-    polled = GaugeMetricFamily(
-        "paperboy_source_polled_timestamp_seconds", "The last poll that worked.", labels=["source"]
-    )
-    for source in session.exec(select(Source).order_by(col(Source.name))):
-        failures.add_metric([source.name], source.failures)
-        if source.polled_at:
-            polled.add_metric([source.name], source.polled_at.timestamp())
-    yield failures
-    yield polled
-
-
-def _run_metrics(session: Session) -> Iterator[Metric]:
-    ended = GaugeMetricFamily("paperboy_job_ended_timestamp_seconds", "A job's last end.", labels=["job"])
-    last = (
-        select(JobRun.job, func.max(JobRun.ended_at))
-        .where(col(JobRun.ended_at).is_not(None))
-        .group_by(JobRun.job)
-    )
-    for job, at in session.exec(last):
-        ended.add_metric([job], at.timestamp() if at else 0)
-    yield ended
+def _state_metric(session: Session, name: str, column: Any, states: type[StrEnum]) -> Metric:
+    counted = dict(session.exec(select(column, func.count()).group_by(column)).all())
+    counts = [(state.value, counted.get(state, 0)) for state in states]
+    return _gauges(name, f"{name.title()} in each state.", "state", counts)
 
 
 def _model_metrics(versions: Sequence[model_store.ModelVersion]) -> Iterator[Metric]:

@@ -36,10 +36,8 @@ def list_changes(
     action: Annotated[str | None, Query(max_length=60, examples=["source.pause"])] = None,
 ) -> Page[AuditEntryOut]:
     """List the changes, newest first."""
-    filters = {"actor": actor, "action": action}
-    statement = select(AuditEntry).filter_by(
-        **{name: value for name, value in filters.items() if value is not None}
-    )
     with app.db.read() as session:
-        rows, cursor = newest_first(session, statement, col(AuditEntry.id), window)
+        rows, cursor = newest_first(
+            session, select(AuditEntry), col(AuditEntry.id), window, actor=actor, action=action
+        )
     return Page(items=[AuditEntryOut.model_validate(row.model_dump()) for row in rows], next_cursor=cursor)

@@ -60,12 +60,11 @@ def list_deliveries(
     subscriber_id: AnyId = None,
 ) -> Page[DeliveryOut]:
     """List the mails, newest first."""
-    filters = {"state": state, "kind": kind, "edition": edition, "subscriber_id": subscriber_id}
-    statement = select(Delivery).filter_by(
-        **{name: value for name, value in filters.items() if value is not None}
-    )
     with app.db.read() as session:
-        rows, cursor = newest_first(session, statement, col(Delivery.id), window)
+        rows, cursor = newest_first(
+            session, select(Delivery), col(Delivery.id), window,
+            state=state, kind=kind, edition=edition, subscriber_id=subscriber_id,
+        )  # fmt: skip
     return Page(items=[_to_out(row) for row in rows], next_cursor=cursor)
 
 

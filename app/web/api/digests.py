@@ -136,8 +136,14 @@ def backtest(
 ) -> BacktestResult:
     """Return the digests that these interests would have had on past days, each paper once."""
     interests = _to_interests(body.interests)
-    editions = pipeline.backtest(app, body.at or now, interests, body.days, max_papers=body.max_papers)
-    return BacktestResult(items=[_edition_out(edition) for edition in editions])
+    items = []
+    for edition in pipeline.backtest(app, body.at or now, interests, body.days, max_papers=body.max_papers):
+        digest = edition.digest
+        skipped = digest.reason if isinstance(digest, Skip) else None
+        content = {"considered": 0, "sections": []} if isinstance(digest, Skip) else asdict(digest)
+        content["edition"] = edition.edition
+        items.append(BacktestEdition(at=edition.at, skipped=skipped, **content))
+    return BacktestResult(items=items)
 
 
 @router.get("/subscribers/{subscriber_id}/explain/{paper:path}", responses=problems.responses(404))
@@ -169,12 +175,7 @@ def preview_for_subscriber(
 
 @router.post("/subscribers/{subscriber_id}/test-send", responses=problems.responses(404, 409))
 def send_test(
-    app: Paperboy,
-    key: CanSend,
-    now: Now,
-    subscriber_id: Id,
-    body: Recipient,
-    _slot: Analysis,
+    app: Paperboy, key: CanSend, now: Now, subscriber_id: Id, body: Recipient, _slot: Analysis
 ) -> Outcome:
     """Send a subscriber's digest, as it would be now, to another address.
 
@@ -196,14 +197,6 @@ def _to_interests(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
     """Convert and validate interests. Raise InvalidPreference for an invalid one."""
     converted = tuple(Interest(item.text, item.weight, item.quota) for item in interests)
     return subscribers.check(Preferences(interests=converted)).interests
-
-
-def _edition_out(edition: backtesting.BacktestedEdition) -> BacktestEdition:
-    digest, when = edition.digest, {"edition": edition.edition, "at": edition.at}
-    if isinstance(digest, Skip):
-        return BacktestEdition(**when, skipped=digest.reason, considered=0, sections=[])
-    sections = [asdict(section) for section in digest.sections]
-    return BacktestEdition(**when, skipped=None, considered=digest.considered, sections=sections)
 
 
 def _preview_due(app: Application, subscriber_id: int, now: datetime) -> tuple[str, Digest | Skip]:

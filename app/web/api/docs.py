@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections import defaultdict
+from itertools import chain
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -16,51 +15,28 @@ from app.web.templating import page
 router = APIRouter(include_in_schema=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """An operation as the page shows it."""
-
-    tag: str
-    method: str
-    path: str
-    about: str
-    scope: str
-    parameters: list[dict[str, Any]] = field(default_factory=list)
-    body: str = ""
-    answer: str = ""
-
-
 @router.get("/docs")
 def docs(request: Request) -> HTMLResponse:
     """Show every operation with its scope, parameters and examples."""
     schema = request.app.openapi()
-    operations = list(_operations(schema))
-    groups = [(tag, list(group)) for tag, group in groupby(operations, lambda operation: operation.tag)]
-    return page(request, "reference.html", info=schema["info"], groups=groups)
-
-
-def _operations(schema: dict[str, Any]) -> Iterator[Operation]:
     components = schema["components"]["schemas"]
+    operations = defaultdict(list)  # by tag
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
-            success = next(
-                response for code, response in operation["responses"].items() if code.startswith("2")
+            required = [scopes for requirement in operation["security"] for scopes in requirement.values()]
+            success = min(code for code in operation["responses"] if code.startswith("2"))
+            operations[operation["tags"][0]].append(
+                {
+                    "method": method.upper(),
+                    "path": f"/api{path}",
+                    "description": operation["description"],
+                    "scope": " ".join(chain.from_iterable(required)),
+                    "parameters": operation.get("parameters", []),
+                    "request": _example(operation.get("requestBody", {}), components),
+                    "response": _example(operation["responses"][success], components),
+                }
             )
-            yield Operation(
-                tag=operation["tags"][0],
-                method=method.upper(),
-                path=f"/api{path}",
-                about=operation["description"],
-                scope=" ".join(
-                    scope
-                    for requirement in operation["security"]
-                    for scopes in requirement.values()
-                    for scope in scopes
-                ),
-                parameters=operation.get("parameters", []),
-                body=_example(operation.get("requestBody", {}), components),
-                answer=_example(success, components),
-            )
+    return page(request, "reference.html", info=schema["info"], operations=operations)
 
 
 def _example(message: dict[str, Any], components: dict[str, Any]) -> str:

@@ -159,10 +159,8 @@ def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
     """Return the status of sending: pauses, reconciliation of recent editions, and unsent mails."""
     with app.db.read() as session:
         pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
-        balance, waiting = (
-            _balance(reconciliation.reconcile_recent(session, now)),
-            ledger.waiting_mails(session),
-        )
+        balance = _balance(reconciliation.reconcile_recent(session, now))
+        waiting = ledger.waiting_mails(session)
         mails = _states(ledger.totals(session))
     others = [WaitingOut(**group._asdict()) for group in waiting if group.kind is not MailKind.DIGEST]
     all_paused = any(pause.edition == ledger.ALL_EDITIONS for pause in pauses)

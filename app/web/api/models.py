@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import structlog
 from fastapi import APIRouter, BackgroundTasks
 from pydantic import BaseModel, Field
 
-from app import clock, pipeline
+from app import pipeline
 from app.application import Application
-from app.relevance.model_store import ModelVersion
 from app.storage import audit_log
+from app.web import background
 from app.web.api.auth import CanRead, CanWrite, Limited, Now, Paperboy
-from app.web.work_limits import WorkSlots
 
 router = APIRouter(prefix="/models", tags=["models"])
-log = structlog.get_logger(__name__)
 
 
 class ModelOut(BaseModel):
@@ -53,29 +50,23 @@ def learn(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits
     limits.jobs.check()
     with app.db.write() as session:
         audit_log.record(session, key.name, "model.learn", "", now)
-    tasks.add_task(_train, app, limits.jobs)
+    tasks.add_task(background.run_job, limits.jobs, "training", pipeline.train, app)
     return _list(app)
-
-
-def _train(app: Application, slots: WorkSlots) -> None:
-    try:
-        with slots.take():
-            pipeline.train(app, clock.utcnow())
-    except Exception:  # the response is sent already: the run and the log have the error
-        log.exception("training failed")
 
 
 def _list(app: Application) -> ModelList:
     with app.db.read() as session:
-        return ModelList(items=[_to_out(version) for version in app.models.versions(session)])
-
-
-def _to_out(version: ModelVersion) -> ModelOut:
-    return ModelOut(
-        id=version.id,
-        trained_at=version.trained_at,
-        papers=version.archive.papers,
-        size=version.size,
-        fault=version.fault,
-        in_use=version.in_use,
+        versions = app.models.versions(session)
+    return ModelList(
+        items=[
+            ModelOut(
+                id=version.id,
+                trained_at=version.trained_at,
+                papers=version.archive.papers,
+                size=version.size,
+                fault=version.fault,
+                in_use=version.in_use,
+            )
+            for version in versions
+        ]
     )

@@ -52,7 +52,13 @@ def _window(
         str | None, Query(max_length=200, description="`next_cursor` of the previous page.")
     ] = None,
 ) -> PageWindow:
-    return PageWindow(limit, None if cursor is None else _decode(cursor))
+    if cursor is None:
+        return PageWindow(limit, None)
+    padded = cursor + "=" * (-len(cursor) % 4)
+    try:
+        return PageWindow(limit, base64.b64decode(padded, altchars=b"-_", validate=True).decode())
+    except (binascii.Error, ValueError):
+        raise _invalid_cursor() from None
 
 
 Paging = Annotated[PageWindow, Depends(_window)]
@@ -63,28 +69,23 @@ def cut(
 ) -> tuple[list[Row], str | None]:
     """Return the rows of a page and the next cursor. If there is a next page, `rows` has one row more."""
     shown = list(rows[: window.limit])
-    return shown, _encode(str(name(shown[-1]))) if len(rows) > window.limit else None
+    if len(rows) <= window.limit:
+        return shown, None
+    return shown, base64.urlsafe_b64encode(str(name(shown[-1])).encode()).decode().rstrip("=")
 
 
 def newest_first(
-    session: Session, statement: SelectOfScalar[Row], key: Any, window: PageWindow
+    session: Session, statement: SelectOfScalar[Row], key: Any, window: PageWindow, **equal: object
 ) -> tuple[list[Row], str | None]:
-    """Return a page of the rows that `statement` selects, by descending `key`, an integer column."""
+    """Return a page of the rows that `statement` selects, by descending `key`, an integer column.
+
+    Further keywords are columns and the values they must have; None allows any.
+    """
+    statement = statement.filter_by(**{name: value for name, value in equal.items() if value is not None})
     if window.after_id is not None:
         statement = statement.where(key < window.after_id)
     rows = session.exec(statement.order_by(key.desc()).limit(window.limit + 1)).all()
     return cut(rows, window, lambda row: getattr(row, key.key))
-
-
-def _encode(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
-
-
-def _decode(cursor: str) -> str:
-    try:
-        return base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):
-        raise _invalid_cursor() from None
 
 
 def _invalid_cursor() -> InvalidInput:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
@@ -126,8 +126,11 @@ def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
             **_to_out(views[0]).model_dump(),
             doi=row.doi or "",
             withdrawn_at=row.withdrawn_at,
-            listings=_listings(session, views[0].id),
-            votes=_votes(session, views[0].id),
+            listings=[
+                ListingOut(**listing)
+                for listing in _with_source(session, Listing, row.id, Listing.listed_on, Source.name)
+            ],
+            votes=[VotesOut(**votes) for votes in _with_source(session, VoteCount, row.id, VoteCount.at)],
             merges=_merges(session, session.exec(absorbed).all()),
         )
 
@@ -159,24 +162,15 @@ def _to_out(paper: PaperView) -> PaperOut:
     return PaperOut.model_validate(paper, from_attributes=True)
 
 
-def _listings(session: Session, paper_id: int) -> list[ListingOut]:
+def _with_source(session: Session, kind: Any, paper_id: int | None, *order: Any) -> list[dict[str, Any]]:
+    """Return the rows of a paper with the names of their sources, in this order and then by id."""
     rows = session.exec(
-        select(Listing, Source.name)
-        .join(Source, col(Source.id) == Listing.source_id)
-        .where(Listing.paper_id == paper_id)
-        .order_by(col(Listing.listed_on), col(Source.name), col(Listing.id))
+        select(kind, Source.name)
+        .join(Source, col(Source.id) == kind.source_id)
+        .where(kind.paper_id == paper_id)
+        .order_by(*order, kind.id)
     )
-    return [ListingOut(source=name, **row.model_dump()) for row, name in rows]
-
-
-def _votes(session: Session, paper_id: int) -> list[VotesOut]:
-    rows = session.exec(
-        select(VoteCount, Source.name)
-        .join(Source, col(Source.id) == VoteCount.source_id)
-        .where(VoteCount.paper_id == paper_id)
-        .order_by(col(VoteCount.at), col(VoteCount.id))
-    )
-    return [VotesOut(source=name, **row.model_dump()) for row, name in rows]
+    return [{"source": name, **row.model_dump()} for row, name in rows]
 
 
 def _merges(session: Session, rows: Sequence[Merge]) -> list[MergeOut]:

@@ -65,45 +65,35 @@ def schemas() -> dict[str, Any]:
 
 def install(api: FastAPI) -> None:
     """Register handlers that return every error as a problem."""
-    api.add_exception_handler(PaperboyError, _paperboy_error)
-    api.add_exception_handler(HTTPException, _http_error)
-    api.add_exception_handler(RequestValidationError, _validation_error)
-    api.add_exception_handler(DataError, _data_error)
-    for kind in UNAVAILABLE:
-        api.add_exception_handler(kind, _database_error)
+    for kind in (PaperboyError, HTTPException, RequestValidationError, DataError):
+        api.add_exception_handler(kind, _request_error)
+    for unavailable in UNAVAILABLE:
+        api.add_exception_handler(unavailable, _database_error)
     api.add_exception_handler(Exception, _unexpected_error)
 
 
-def _paperboy_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, PaperboyError)  # noqa: S101 - registered for this type
-    fields = []
-    if isinstance(error, InvalidInput) and error.field:
-        where = "query" if error.field in request.query_params else "body"
-        fields = [FieldError(pointer=f"/{where}/" + error.field.replace(".", "/"), detail=str(error))]
-    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, TooManyRequests) else None
-    return _respond(request, status_of(error), str(error), fields, headers)
-
-
-def _http_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)  # noqa: S101
-    if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI could not parse the body
-        return _respond(request, 422, "the body is not JSON in UTF-8, or is nested too deeply")
-    is_default = error.detail == HTTPStatus(error.status_code).phrase
-    detail = _DEFAULT_DETAILS.get(error.status_code, "") if is_default else str(error.detail)
-    return _respond(request, error.status_code, detail, headers=headers_of(request, error))
-
-
-def _validation_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # noqa: S101
-    fields = [
-        FieldError(pointer="/" + "/".join(str(part) for part in problem["loc"]), detail=problem["msg"])
-        for problem in islice(error.errors(), MAX_ERRORS)
-    ]
-    return _respond(request, 422, "the request does not match the documented schema", fields)
-
-
-def _data_error(request: Request, _error: Exception) -> JSONResponse:
-    return _respond(request, 422, "the request has a value that the database cannot store")
+def _request_error(request: Request, error: Exception) -> JSONResponse:
+    match error:
+        case PaperboyError():
+            fields = []
+            if isinstance(error, InvalidInput) and error.field:
+                where = "query" if error.field in request.query_params else "body"
+                fields = [FieldError(pointer=f"/{where}/" + error.field.replace(".", "/"), detail=str(error))]
+            headers = {"Retry-After": str(error.retry_after)} if isinstance(error, TooManyRequests) else None
+            return _respond(request, status_of(error), str(error), fields, headers)
+        case HTTPException(status_code=HTTPStatus.BAD_REQUEST):  # FastAPI could not parse the body
+            return _respond(request, 422, "the body is not JSON in UTF-8, or is nested too deeply")
+        case HTTPException():
+            is_default = error.detail == HTTPStatus(error.status_code).phrase
+            detail = _DEFAULT_DETAILS.get(error.status_code, "") if is_default else str(error.detail)
+            return _respond(request, error.status_code, detail, headers=headers_of(request, error))
+        case RequestValidationError():
+            fields = [
+                FieldError(pointer="/" + "/".join(map(str, problem["loc"])), detail=problem["msg"])
+                for problem in islice(error.errors(), MAX_ERRORS)
+            ]
+            return _respond(request, 422, "the request does not match the documented schema", fields)
+    return _respond(request, 422, "the request has a value that the database cannot store")  # a DataError
 
 
 def _database_error(request: Request, error: Exception) -> JSONResponse:

@@ -55,12 +55,10 @@ def list_runs(
 ) -> Page[RunOut]:
     """List the runs, newest first."""
     statement = select(JobRun)
-    if job is not None:
-        statement = statement.where(JobRun.job == job)
     if failed is not None:
         statement = statement.where(JobRun.error != "" if failed else JobRun.error == "")
     with app.db.read() as session:
-        rows, cursor = newest_first(session, statement, col(JobRun.id), window)
+        rows, cursor = newest_first(session, statement, col(JobRun.id), window, job=job)
     return Page(items=[RunOut.model_validate(row.model_dump()) for row in rows], next_cursor=cursor)
 
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Annotated, Any
 
-import structlog
 from fastapi import APIRouter, BackgroundTasks
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import clock, pipeline
-from app.application import Application
+from app import pipeline
 from app.papers import source_registry
 from app.storage import audit_log
 from app.storage.models import Source
 from app.types import SourceKind
+from app.web import background
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id, Limited, Now, Paperboy
-from app.web.work_limits import WorkSlots
 
 router = APIRouter(prefix="/sources", tags=["sources"])
-log = structlog.get_logger(__name__)
 
 Config = Annotated[
     dict[str, Any],
@@ -133,16 +130,8 @@ def refresh_source(
         source = source_registry.sources_to_poll(session, now, source_id)[0]
         audit_log.record(session, key.name, "source.refresh", source.name, now)
         response = _to_out(source)
-    tasks.add_task(_refresh, app, source_id, limits.jobs)
+    tasks.add_task(background.run_job, limits.jobs, "refresh", pipeline.refresh, app, source_id=source_id)
     return response
-
-
-def _refresh(app: Application, source_id: int, slots: WorkSlots) -> None:
-    try:
-        with slots.take():
-            pipeline.refresh(app, clock.utcnow(), source_id=source_id)
-    except Exception:  # the response is sent already: the run and the log have the error
-        log.exception("refresh failed", source=source_id)
 
 
 def _to_out(source: Source) -> SourceOut:

@@ -48,11 +48,14 @@ def get_statistics(
     since = now - timedelta(days=days)
     with app.db.read() as session:
         sources = session.exec(select(Source.failures)).all()
+        state = col(Subscriber.state)
+        counted = session.exec(select(state, func.count()).group_by(state))
+        states = dict.fromkeys(SubscriberState, 0) | {SubscriberState(value): n for value, n in counted}
         return Statistics(
             at=now,
-            subscribers=_count_subscribers(session),
+            subscribers=states,
             interests=session.exec(select(func.count(func.distinct(InterestRow.query_id)))).one(),
-            papers=_count_papers(session),
+            papers=count_papers(session),
             papers_per_day=[
                 DayCount(day=day, count=count) for day, count in queries.days(session, limit=days)
             ],
@@ -63,12 +66,7 @@ def get_statistics(
         )
 
 
-def _count_papers(session: Session) -> int:
+def count_papers(session: Session) -> int:
+    """Count the papers, merged ones once."""
     statement = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
     return session.exec(statement).one()
-
-
-def _count_subscribers(session: Session) -> dict[SubscriberState, int]:
-    state = col(Subscriber.state)
-    counted = session.exec(select(state, func.count()).group_by(state))
-    return dict.fromkeys(SubscriberState, 0) | {SubscriberState(value): count for value, count in counted}

@@ -164,13 +164,11 @@ def list_subscribers(
     email: Annotated[str | None, Query(max_length=320, description="Exactly this address.")] = None,
 ) -> Page[SubscriberOut]:
     """List the subscribers, newest first."""
-    statement = select(Subscriber)
-    if state is not None:
-        statement = statement.where(Subscriber.state == state)
-    if email is not None:
-        statement = statement.where(Subscriber.email == subscribers.normalise_address(email))
+    address = None if email is None else subscribers.normalise_address(email)
     with app.db.read() as session:
-        rows, cursor = newest_first(session, statement, col(Subscriber.id), window)
+        rows, cursor = newest_first(
+            session, select(Subscriber), col(Subscriber.id), window, state=state, email=address
+        )
         return Page(items=_to_out(session, rows), next_cursor=cursor)
 
 

@@ -4,49 +4,31 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from types import NoneType
 from typing import Annotated
 
 from pydantic import AwareDatetime, BeforeValidator
 
-_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_INTEGER = re.compile(r"-?\d{1,30}", re.ASCII)
+
+def _only(problem: str, *types: type, pattern: str = "(?!)") -> BeforeValidator:
+    """Return a validator that accepts values of exactly these types, and text that matches the pattern."""
+
+    def check(value: object) -> object:
+        if type(value) in types or (isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII)):
+            return value
+        raise ValueError(problem)
+
+    return BeforeValidator(check)
 
 
-def _day(value: object) -> object:
-    if isinstance(value, date) or (isinstance(value, str) and _DAY.fullmatch(value)):
-        return value
-    raise ValueError("a day is written as 2026-11-20")
-
-
-def _moment(value: object) -> object:
-    """Reject numbers, which Pydantic reads as seconds since 1970."""
-    if isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value, re.ASCII):
-        return value
-    raise ValueError("a moment is written as 2026-11-20T08:00:00Z")
-
-
-def _number(value: object) -> object:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value
-    raise ValueError("this has to be a number")
-
-
-def _integer_in_url(value: object) -> object:
-    if value is None or isinstance(value, int) or (isinstance(value, str) and _INTEGER.fullmatch(value)):
-        return value
-    raise ValueError("this has to be an integer")
-
-
-def _boolean_in_url(value: object) -> object:
-    if value in ("true", "false"):
-        return value == "true"
-    raise ValueError("this has to be true or false")
-
-
-Day = Annotated[date, BeforeValidator(_day)]
-Moment = Annotated[AwareDatetime, BeforeValidator(_moment)]
-FROM_JSON = BeforeValidator(_number)  # for a number in a body
+Day = Annotated[date, _only("a day is written as 2026-11-20", date, pattern=r"\d{4}-\d\d-\d\d")]
+Moment = Annotated[
+    AwareDatetime,
+    _only("a moment is written as 2026-11-20T08:00:00Z", pattern=r"(?s)\d{4}-\d\d-\d\d[Tt ].*"),
+]
+FROM_JSON = _only("this has to be a number", int, float)  # for a number in a body
 Integer = Annotated[int, FROM_JSON]
-Number = Annotated[float, BeforeValidator(_number)]
-FROM_URL = BeforeValidator(_integer_in_url)  # for an integer in a URL; it has to come after the bounds
-UrlBoolean = Annotated[bool, BeforeValidator(_boolean_in_url)]
+Number = Annotated[float, FROM_JSON]
+# For an integer in a URL. It has to come after the bounds.
+FROM_URL = _only("this has to be an integer", int, NoneType, pattern=r"-?\d{1,30}")
+UrlBoolean = Annotated[bool, _only("this has to be true or false", pattern="true|false")]
