@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from hashlib import blake2b
-from threading import Lock
+from threading import Condition
 
+from cachetools import FIFOCache
 from fastapi import Request, Response
 
 from app import clock
@@ -43,14 +44,6 @@ class CachedResponse:
         return f'W/"{blake2b(self.body, digest_size=16).hexdigest()}"'
 
 
-@dataclass(slots=True)
-class _Build:
-    """The build of one response: the threads that want it, one of which holds the lock and builds."""
-
-    lock: Lock = field(default_factory=Lock)
-    threads: int = 0
-
-
 class ResponseCache:
     """A cache of public responses. The oldest is dropped when it is full. Private pages are never stored.
 
@@ -64,70 +57,57 @@ class ResponseCache:
         self._keep_for, self._stale_for = keep, stale
         self._places = places or WorkSlots(AT_ONCE)
         self._waiting = 0
-        self._lock = Lock()
-        self._responses: dict[Key, tuple[CachedResponse, datetime]] = {}
-        self._builds: dict[Key, _Build] = {}
+        self._changed = Condition()  # its lock guards the attributes below and `_waiting`
+        self._responses: FIFOCache[Key, tuple[CachedResponse, datetime]] = FIFOCache(MAX_RESPONSES)
+        self._building: set[Key] = set()
 
     def get_or_build(self, key: Key, now: datetime, build: Callable[[], CachedResponse]) -> CachedResponse:
         """Return the cached response. If it is missing or stale, one thread rebuilds it while others wait.
 
         Raise TooManyRequests if too many threads build or wait.
         """
-        if fresh := self._fresh(key, now):
+        if fresh := self._stored(key, now - self._keep_for):
             return fresh
-        stale = self._stale(key, now)
-        if stale and key in self._builds:
+        stale = self._stored(key, now - self._keep_for - self._stale_for)
+        if stale and key in self._building:
             return stale
         try:
-            with self._building(key):
+            with self._turn(key):
                 # Another thread may have built it while this one waited.
-                return self._fresh(key, now) or self._build(key, now, build)
+                if fresh := self._stored(key, now - self._keep_for):
+                    return fresh
+                with self._places.take():
+                    response = build()
+                with self._changed:
+                    self._responses[key] = response, now
+                return response
         except TooManyRequests:
             if stale:
                 return stale
             raise
 
-    def _build(self, key: Key, now: datetime, build: Callable[[], CachedResponse]) -> CachedResponse:
-        with self._places.take():
-            response = build()
-        self._store(key, response, now)
-        return response
-
-    def _fresh(self, key: Key, now: datetime) -> CachedResponse | None:
-        with self._lock:
-            response, at = self._responses.get(key, (None, now))
-        return response if now - at < self._keep_for else None
-
-    def _stale(self, key: Key, now: datetime) -> CachedResponse | None:
-        """Return a response that may be served while it is rebuilt."""
-        with self._lock:
-            response, at = self._responses.get(key, (None, now))
-        return response if now - at < self._keep_for + self._stale_for else None
+    def _stored(self, key: Key, after: datetime) -> CachedResponse | None:
+        """Return the stored response if it was built after a time."""
+        with self._changed:
+            response, at = self._responses.get(key, (None, after))
+        return response if at > after else None
 
     @contextmanager
-    def _building(self, key: Key) -> Iterator[None]:
-        with self._lock:
+    def _turn(self, key: Key) -> Iterator[None]:
+        """Let one thread at a time build a response. Raise TooManyRequests if too many build or wait."""
+        with self._changed:
             if self._waiting >= AT_ONCE:
                 raise TooManyRequests(retry_after=2)
-            building = self._builds.setdefault(key, _Build())
-            building.threads += 1
             self._waiting += 1
+            self._changed.wait_for(lambda: key not in self._building)
+            self._building.add(key)
         try:
-            with building.lock:
-                yield
+            yield
         finally:
-            with self._lock:
-                building.threads -= 1
+            with self._changed:
                 self._waiting -= 1
-                if not building.threads:
-                    del self._builds[key]
-
-    def _store(self, key: Key, response: CachedResponse, now: datetime) -> None:
-        with self._lock:
-            self._responses.pop(key, None)
-            self._responses[key] = response, now
-            if len(self._responses) > MAX_RESPONSES:
-                del self._responses[next(iter(self._responses))]
+                self._building.remove(key)
+                self._changed.notify_all()
 
 
 def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Response:
@@ -148,10 +128,7 @@ def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Res
 def conditional_response(request: Request, cached: CachedResponse, headers: Mapping[str, str]) -> Response:
     """Return the response, or 304 if the client has the same version."""
     headers = {**headers, "ETag": cached.etag}
-    if _matches(request.headers.get("if-none-match", ""), cached.etag):
+    tags = request.headers.get("if-none-match", "")
+    if tags.strip() == "*" or cached.etag.removeprefix("W/") in re.findall(r'"[^"]*"', tags):
         return Response(status_code=304, headers=headers)
     return Response(cached.body, media_type=cached.media_type, headers=headers)
-
-
-def _matches(tags: str, etag: str) -> bool:
-    return tags.strip() == "*" or etag.removeprefix("W/") in re.findall(r'"[^"]*"', tags)
