@@ -77,9 +77,9 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     site.state.page_cache = http_cache.ResponseCache(
         http_cache.KEEP_PAGES, limits.pages, http_cache.STALE_PAGES
     )
-    site.state.library = ArchiveSearch(app.db, app.models)
+    site.state.archive_search = ArchiveSearch(app.db, app.models)
     site.state.suggestions = paper_cards.Suggestions(app.db)
-    site.state.newest = paper_cards.NewestDay(app.db)
+    site.state.newest_day = paper_cards.NewestDay(app.db)
     # Compressed sizes leak no secrets (BREACH): without cookies, other sites cannot request a page that
     # contains one.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
@@ -99,7 +99,7 @@ def warm_up(site: FastAPI) -> None:
     """Build the indexes for the first preview and the first search, which may take seconds."""
     try:
         site.state.previews.build(Preferences(interests=(Interest("papers -draft"),)), clock.utcnow())
-        site.state.library.refresh()
+        site.state.archive_search.refresh()
     except Exception:  # the first request tries again
         log.warning("warming up failed; the first preview or search builds its index", exc_info=True)
 

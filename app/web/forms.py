@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -11,14 +11,13 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
 from itertools import groupby, islice, zip_longest
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Form
 from pydantic import AfterValidator
 
 from app import subscribers
-from app.errors import InvalidAddress, InvalidInput, InvalidInterest
-from app.papers import bibliography
+from app.errors import InvalidInput, InvalidInterest
 from app.relevance import query_language
 from app.relevance.query_language import MAX_INTEREST_CHARS
 from app.subscribers import MAX_INTERESTS, MAX_MUTED, Preferences, schedule
@@ -27,6 +26,7 @@ from app.types import Cadence, EmptyDigestPolicy, Interest
 SPARE_ROWS = 3
 MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; validation rejects values longer than this anyway
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_NUMBERS = ("weekday", "hour", "min_papers", "max_papers", "max_trending")
 _CONTENT_FIELDS = ("min_papers", "max_papers", "when_empty", "max_trending", "muted")
 _INVALID_NUMBER = -1  # outside of every allowed range, so `subscribers.problems` reports the field
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -51,7 +51,10 @@ class InterestInput:
 
     def to_interest(self) -> Interest:
         quota = None if not self.quota.strip() else _number(self.quota)
-        return Interest(self.text, _weight(self.weight), quota)
+        try:
+            return Interest(self.text, float(self.weight), quota)
+        except ValueError:
+            return Interest(self.text, _INVALID_NUMBER, quota)
 
 
 @dataclass(frozen=True)
@@ -83,29 +86,31 @@ class PreferencesForm:
     def valid_preferences(self) -> Preferences:
         """Return the preferences for the content of a digest without invalid values, once validated."""
         preferences = self.to_preferences()
-        interests = enumerate(preferences.interests)
-        content = {name: getattr(preferences, name) for name in _CONTENT_FIELDS if name not in self.problems}
-        chosen = Preferences(
-            interests=tuple(
-                interest for place, interest in interests if f"interests.{place}" not in self.problems
-            ),
-            **content,
+        interests = tuple(
+            interest
+            for place, interest in enumerate(preferences.interests)
+            if f"interests.{place}" not in self.problems
         )
-        return chosen if "muted" in content else replace(chosen, muted=_valid_muted(preferences.muted))
+        content = {name: getattr(preferences, name) for name in _CONTENT_FIELDS if name not in self.problems}
+        if "muted" not in content:  # one invalid line does not disable the others
+            valid = []
+            for text in preferences.muted[:MAX_MUTED]:
+                with suppress(InvalidInterest):
+                    query_language.parse_muted(text)
+                    valid.append(text)
+            content["muted"] = tuple(valid)
+        return Preferences(interests=interests, **content)
 
     def to_preferences(self) -> Preferences:
         """Convert to preferences. Unreadable values become values that `subscribers.problems` reports."""
+        numbers: dict[str, Any] = {name: _number(getattr(self, name)) for name in _NUMBERS}
         return Preferences(
             cadence=_choice(Cadence, self.cadence),
-            weekday=_number(self.weekday),
-            hour=_number(self.hour),
             zone=self.zone,
-            min_papers=_number(self.min_papers),
-            max_papers=_number(self.max_papers),
             when_empty=_choice(EmptyDigestPolicy, self.when_empty),
-            max_trending=_number(self.max_trending),
             muted=tuple(self.muted.splitlines()),
             interests=tuple(row.to_interest() for row in self.rows),
+            **numbers,
         )
 
 
@@ -130,18 +135,15 @@ def filled_form(chosen: Preferences) -> PreferencesForm:
         InterestInput(interest.text, f"{interest.weight:g}", str(interest.quota or ""))
         for interest in chosen.interests
     )
+    numbers: dict[str, Any] = {name: str(getattr(chosen, name)) for name in _NUMBERS}
     return PreferencesForm(
         rows=tuple(rows),
         cadence=chosen.cadence,
-        weekday=str(chosen.weekday),
-        hour=str(chosen.hour),
         zone=chosen.zone,
-        min_papers=str(chosen.min_papers),
-        max_papers=str(chosen.max_papers),
         when_empty=chosen.when_empty,
-        max_trending=str(chosen.max_trending),
         muted="\n".join(chosen.muted),
         original_texts=(*(interest.text for interest in chosen.interests), *chosen.muted),
+        **numbers,
     )
 
 
@@ -160,18 +162,13 @@ def merge_concurrent_changes(form: PreferencesForm, stored: Preferences) -> Pref
     preferences = form.to_preferences()
     if not form.original_texts:  # the form does not tell what it showed when opened
         return preferences
-    known_texts = {
-        *form.original_texts,
-        *(interest.text for interest in preferences.interests),
-        *preferences.muted,
-    }
+    in_form = {*form.original_texts, *(item.text for item in preferences.interests), *preferences.muted}
+    interests = (item for item in stored.interests if item.text not in in_form)
+    muted = (text for text in stored.muted if text not in in_form)
     return replace(
         preferences,
-        interests=(
-            *preferences.interests,
-            *(interest for interest in stored.interests if interest.text not in known_texts),
-        ),
-        muted=(*preferences.muted, *(text for text in stored.muted if text not in known_texts)),
+        interests=(*preferences.interests, *interests),
+        muted=(*preferences.muted, *muted),
     )
 
 
@@ -212,19 +209,12 @@ def validated(form: PreferencesForm, split: str = "") -> PreferencesForm:
     return replace(form, problems={name: text for name, text in problems.items() if name.startswith(shown)})
 
 
-def problems_of_paste(liked: str) -> dict[str, str]:
+def problems_of(field: str, check: Callable[[str], object], text: str) -> dict[str, str]:
+    """Return the error that `check` raises for the text of a field, by field name."""
     try:
-        bibliography.check_size(liked)
+        check(text)
     except InvalidInput as error:
-        return {"liked": str(error)}
-    return {}
-
-
-def problems_of_address(email: str) -> dict[str, str]:
-    try:
-        subscribers.normalise_address(email)
-    except InvalidAddress as error:
-        return {"email": str(error)}
+        return {field: str(error)}
     return {}
 
 
@@ -242,24 +232,7 @@ def _choice(kind: type[Choice], text: str) -> Choice:
     return kind(text) if text in list(kind) else next(iter(kind))
 
 
-def _valid_muted(muted: Sequence[str]) -> tuple[str, ...]:
-    """Return the valid muted words, so that one invalid line does not disable the others."""
-    valid = []
-    for text in muted[:MAX_MUTED]:
-        with suppress(InvalidInterest):
-            query_language.parse_muted(text)
-            valid.append(text)
-    return tuple(valid)
-
-
 def _number(text: str) -> int:
     return (
         int(text) if text.strip().isascii() and text.strip().isdigit() and len(text) < 5 else _INVALID_NUMBER
     )
-
-
-def _weight(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return _INVALID_NUMBER

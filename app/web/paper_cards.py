@@ -166,22 +166,11 @@ def vote_chart(votes: Sequence[VoteSample]) -> VoteChart | None:
         (round(WIDTH * ((point.at - first.at) / span), 1), round(HEIGHT * (1 - point.upvotes / most), 1))
         for point in votes
     )
-    return VoteChart(tuple(points), _describe(first, last))
-
-
-def _describe(first: VoteSample, last: VoteSample) -> str:
-    until = f"{last.upvotes} on {_day(last.at)}"
-    if first.at.date() == last.at.date():
-        return f"From {_votes(first)} to {until}."
-    return f"From {_votes(first)} on {_day(first.at)} to {until}."
-
-
-def _votes(point: VoteSample) -> str:
-    return "1 vote" if point.upvotes == 1 else f"{point.upvotes} votes"
-
-
-def _day(at: datetime) -> str:
-    return f"{at.day} {at:%B %Y}"
+    start = "1 vote" if first.upvotes == 1 else f"{first.upvotes} votes"
+    if first.at.date() != last.at.date():
+        start += f" on {first.at.day} {first.at:%B %Y}"
+    description = f"From {start} to {last.upvotes} on {last.at.day} {last.at:%B %Y}."
+    return VoteChart(tuple(points), description)
 
 
 class NewestDay:
@@ -215,14 +204,12 @@ class Suggestions:
 
     def matching(self, typed: str, now: datetime, limit: int = 8) -> list[str]:
         """Return keywords in which a word begins with the typed text, most frequent first."""
-        typed = " ".join(typed.lower().split())
-        return [word for word in self._all(now) if f" {typed}" in f" {word}"][:limit]
-
-    def _all(self, now: datetime) -> list[str]:
         with self._lock:
             if self._count_again_at is None or self._count_again_at <= now:
                 with self._db.read() as session:
                     counted = queries.keywords(session, (now - SUGGEST_FROM).date())
                 self._keywords = [word for word, _ in counted.most_common() if 2 < len(word) <= 60]
                 self._count_again_at = now + KEEP_SUGGESTIONS
-            return self._keywords
+            keywords = self._keywords
+        typed = " ".join(typed.lower().split())
+        return [word for word in keywords if f" {typed}" in f" {word}"][:limit]

@@ -56,16 +56,6 @@ class Preview:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def busy(cls, seconds: int) -> Preview:
-        wait = "a second" if seconds == 1 else f"{seconds} seconds"
-        error = f"Too many requests. The next preview is available in {wait}."
-        return cls(error=error, status=429, headers={"Retry-After": str(seconds)})
-
-    @classmethod
-    def failed(cls) -> Preview:
-        return cls(error="The preview failed. We have logged the error.", status=500)
-
 
 def validate_and_preview(
     request: Request, form: PreferencesForm, split: str = ""
@@ -76,25 +66,24 @@ def validate_and_preview(
     validated.
     """
     limits: Capacity = request.app.state.capacity
+    previews: Previews = request.app.state.previews
     try:
         limits.preview_limit.hit(visitor(request))
         form = forms.validated(form, split)
         with limits.previews.take():
-            return form, _preview(request.app.state.previews, form)
+            preferences = form.valid_preferences
+            if problem := form.problems.get("interests"):
+                return form, Preview(skip_reason=problem)
+            if form.rows and not preferences.interests:
+                return form, Preview()
+            return form, previews.build(preferences, clock.utcnow())
     except TooManyRequests as error:
-        return form, Preview.busy(error.retry_after)
+        wait = "a second" if error.retry_after == 1 else f"{error.retry_after} seconds"
+        problem = f"Too many requests. The next preview is available in {wait}."
+        return form, Preview(error=problem, status=429, headers={"Retry-After": str(error.retry_after)})
     except Exception:
         log.exception("preview failed")
-        return form, Preview.failed()
-
-
-def _preview(previews: Previews, form: PreferencesForm) -> Preview:
-    if problem := form.problems.get("interests"):
-        return Preview(skip_reason=problem)
-    preferences = form.valid_preferences
-    if form.rows and not preferences.interests:
-        return Preview()
-    return previews.build(preferences, clock.utcnow())
+        return form, Preview(error="The preview failed. We have logged the error.", status=500)
 
 
 class Previews:
@@ -111,23 +100,27 @@ class Previews:
 
     def build(self, preferences: Preferences, now: datetime) -> Preview:
         """Return the preview for valid preferences."""
-        with self._lock:
-            return self._build(preferences, now)
-
-    def _build(self, preferences: Preferences, now: datetime) -> Preview:
-        builder, interests = self._current_builder(now), subscribers.deduplicate(preferences.interests)
-        self._matched.update(interest.text for interest in interests)
-        digest = builder.preview(now.date().isoformat(), preferences)
         days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
-        known_days = {paper.first_listed_on for paper in builder.papers}.intersection(days)
-        max_parts = MAX_INTERESTS - len(interests) + 1  # of one interest that is split
-        muted = builder.muted_papers(preferences.muted)
-        by_interest = tuple(
-            _preview_interest(builder, interest.text, days, len(known_days), max_parts, muted)
-            for interest in interests
-        )
-        skip_reason = digest.reason if isinstance(digest, Skip) else ""
-        return Preview(digest if isinstance(digest, Digest) else None, skip_reason, days, by_interest)
+        with self._lock:
+            builder, interests = self._current_builder(now), subscribers.deduplicate(preferences.interests)
+            self._matched.update(interest.text for interest in interests)
+            digest = builder.preview(now.date().isoformat(), preferences)
+            days_with_papers = {paper.first_listed_on for paper in builder.papers}.intersection(days)
+            max_parts = MAX_INTERESTS - len(interests) + 1  # of one interest that is split
+            muted = builder.muted_papers(preferences.muted)
+            shown = []
+            for text in (interest.text for interest in interests):
+                counts = backtesting.daily_counts(builder, text, days, muted)
+                parts = query_language.split_suggestion(text)
+                description = in_words(text, counts, len(days_with_papers))
+                if muted and not any(counts) and any(backtesting.daily_counts(builder, text, days)):
+                    description = "none except muted ones"
+                shown.append(
+                    InterestPreview(text, counts, description, parts if len(parts) <= max_parts else ())
+                )
+        if isinstance(digest, Skip):
+            return Preview(None, digest.reason, days, tuple(shown))
+        return Preview(digest, "", days, tuple(shown))
 
     def _current_builder(self, now: datetime) -> DigestBuilder:
         """Return the builder of this minute, with its papers loaded."""
@@ -140,33 +133,16 @@ class Previews:
         return builder
 
 
-def _preview_interest(
-    builder: DigestBuilder,
-    text: str,
-    days: Sequence[date],
-    known_days: int,
-    max_parts: int,
-    muted: frozenset[int],
-) -> InterestPreview:
-    counts, parts = (
-        backtesting.daily_counts(builder, text, days, muted),
-        query_language.split_suggestion(text),
-    )
-    all_muted = muted and not any(counts) and any(backtesting.daily_counts(builder, text, days))
-    description = "none except muted ones" if all_muted else in_words(text, counts, known_days)
-    return InterestPreview(text, counts, description, parts if len(parts) <= max_parts else ())
-
-
-def in_words(text: str, counts: Sequence[int], known_days: int) -> str:
-    """Describe daily counts, of which `known_days` days have any papers at all."""
+def in_words(text: str, counts: Sequence[int], paper_days: int) -> str:
+    """Describe daily counts, of which `paper_days` days have any papers at all."""
     total = sum(counts)
     if not total and not query_language.parse(text).terms:  # by authors or categories alone
         return "none"
     if not total:
         return f"none: try {'fewer' if ' ' in text else 'other'} words"
-    if known_days < MIN_DAYS:
-        return f"{total} {'on the one day' if known_days == 1 else f'in the {known_days} days'} known so far"
-    rate = total / known_days
+    if paper_days < MIN_DAYS:
+        return f"{total} {'on the one day' if paper_days == 1 else f'in the {paper_days} days'} known so far"
+    rate = total / paper_days
     if rate > DEFAULT_DIGEST_SIZE:
         return f"about {rate:.0f} a day: the best are sent"
     if rate >= 0.75:

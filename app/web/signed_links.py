@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from fastapi import Depends, Request, Response
@@ -63,14 +64,21 @@ def redirect_to_preferences(request: Request, message: str, rest: str = "", *, a
 
     `message` names the message to show there. `rest` is appended to the URL.
     """
-    where = f"/{Purpose.PREFERENCES}/{request.path_params['token']}{at}?said={message}{rest}"
-    return RedirectResponse(where, status_code=303, headers=PRIVATE)
+    path = f"/{Purpose.PREFERENCES}/{request.path_params['token']}{at}?said={message}{rest}"
+    return RedirectResponse(path, status_code=303, headers=PRIVATE)
 
 
 def feed_path(app: Application, reader: Subscriber) -> str:
     """Return the path of a subscriber's own feed. It changes only with their links."""
-    number, at = reader.id or 0, reader.created_at
-    return f"/{Purpose.FEED}/{app.signer.token(Purpose.FEED, number, at, epoch=reader.link_epoch)}"
+    return signed_path(app, Purpose.FEED, reader, reader.created_at)
+
+
+def signed_path(
+    app: Application, purpose: Purpose, reader: Subscriber, at: datetime, argument: int = 0
+) -> str:
+    """Return the path of a link that was issued at a time."""
+    token = app.signer.token(purpose, reader.id or 0, at, epoch=reader.link_epoch, argument=argument)
+    return f"/{purpose}/{token}"
 
 
 def db(request: Request) -> Database:

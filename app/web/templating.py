@@ -18,7 +18,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from starlette.types import Scope
 
-from app.links import LIFETIMES_IN_WORDS
 from app.papers import bibliography
 from app.relevance import query_language
 from app.settings import Settings
@@ -53,7 +52,6 @@ def environment(settings: Settings) -> Environment:
         interest_of=query_language.query_for,
         most_papers=bibliography.MOST_PAPERS,
         most_file_bytes=bibliography.MOST_FILE_BYTES,
-        works_for=LIFETIMES_IN_WORDS,
     )
     templates.filters.update(
         local=local, local_day=local_day, outcome=outcome, in_words=query_language.describe

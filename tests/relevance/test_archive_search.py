@@ -185,11 +185,11 @@ def test_a_service_may_be_warmed_up(app: Application, monkeypatch: pytest.Monkey
     main.warm_up(site)
     monkeypatch.setattr(archive_search, "SearchIndex", None)
     monkeypatch.setattr(matching, "MatchIndex", None)
-    page = site.state.library.search(query_language.parse("zebra -horse"), PaperFilter(), 0, 20)
+    page = site.state.archive_search.search(query_language.parse("zebra -horse"), PaperFilter(), 0, 20)
     assert [paper.id for paper in page.papers] == [zebra]
     add_papers(app, "Zebra herds")
     main.warm_up(site)  # cannot rebuild the index
-    assert site.state.library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
+    assert site.state.archive_search.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
 
 
 def test_the_collector_passes_over_a_large_archive(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:

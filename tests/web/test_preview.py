@@ -332,7 +332,7 @@ def test_previews_leave_room_for_others(client: TestClient, monkeypatch: pytest.
     with state.capacity.previews.take():
         assert client.post("/preview", data=FORM).status_code == 429
     with monkeypatch.context() as patch:
-        patch.setattr(state.previews, "_build", None)
+        patch.setattr(state.previews, "build", None)
         assert client.post("/preview", data=FORM).status_code == 500
     assert client.post("/preview", data=FORM).status_code == 200
 

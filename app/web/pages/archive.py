@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request, Response
@@ -14,7 +14,6 @@ from fastapi.responses import RedirectResponse
 from sqlmodel import Session
 
 from app import clock
-from app.application import Application
 from app.errors import InvalidInterest, NotFound
 from app.papers import queries
 from app.papers.queries import PaperFilter
@@ -26,6 +25,7 @@ from app.web.errors import ErrorPage
 from app.web.http_cache import public_page
 from app.web.paper_cards import Week
 from app.web.security import PUBLIC_REFERRER, visitor
+from app.web.signed_links import db
 from app.web.templating import page
 from app.web.work_limits import Capacity
 
@@ -47,10 +47,8 @@ _WITHDRAWN = ErrorPage(
 @router.get("/paper/{number}")
 def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
     """Show a paper: abstract, votes, listings and related papers."""
-    app: Application = request.app.state.paperboy
-    library: ArchiveSearch = request.app.state.library
-    paper_id, now = _parse_id(number), clock.utcnow()
-    with app.db.read() as session:
+    paper_id = _parse_id(number)
+    with db(request).read() as session:
         row = queries.papers(session, [paper_id]).get(paper_id)
         if row is None:
             raise NotFound("No paper has this number.")
@@ -59,17 +57,16 @@ def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
         if number != str(row.id):
             # Temporary: an operator may undo the merge.
             return RedirectResponse(f"/paper/{row.id}", status_code=307)
-        _renew_if_outdated(library, session, now, later)
+        _renew_if_outdated(request, session, later)
     return public_page(request, ("paper", number), lambda: _build_paper(request, paper_id))
 
 
 def _build_paper(request: Request, number: int) -> Response:
-    app: Application = request.app.state.paperboy
-    library: ArchiveSearch = request.app.state.library
-    with app.db.read() as session:
-        related = library.related_papers(session, number, RELATED)
-        shown = paper_cards.paper_page(session, number, related, clock.utcnow())
-    return page(request, "paper.html", shown=shown)
+    search: ArchiveSearch = request.app.state.archive_search
+    with db(request).read() as session:
+        related = search.related_papers(session, number, RELATED)
+        paper_page = paper_cards.paper_page(session, number, related, clock.utcnow())
+    return page(request, "paper.html", paper_page=paper_page)
 
 
 def _parse_id(text: str) -> int:
@@ -138,13 +135,13 @@ def search(
     request: Request, form: Annotated[SearchForm, Depends(search_form)], later: BackgroundTasks
 ) -> Response:
     """Search the archive. A query that is the id, DOI or URL of a paper redirects to its page."""
-    app: Application = request.app.state.paperboy
-    library: ArchiveSearch = request.app.state.library
-    now, results, missing = clock.utcnow(), SearchPage((), 0), ""
+    archive: ArchiveSearch = request.app.state.archive_search
     capacity: Capacity = request.app.state.capacity
+    results, missing = SearchPage((), 0), ""
+    first = (form.number - 1) * RESULTS_PER_PAGE
     if form.q.strip():
         capacity.search_limit.hit(visitor(request))
-    with app.db.read() as session:
+    with db(request).read() as session:
         try:
             if number := queries.find_by_reference(session, form.q):
                 return RedirectResponse(f"/paper/{number}", status_code=303)
@@ -153,25 +150,23 @@ def search(
         empty, sources = queries.is_empty(session), queries.source_names(session)
         parsed = parse_search(form, sources)
         if not parsed.problems:
-            _renew_if_outdated(library, session, now, later)
+            _renew_if_outdated(request, session, later)
     if not (parsed.problems or missing):
         with capacity.searches.take():
-            first = (form.number - 1) * RESULTS_PER_PAGE
-            results = library.search(parsed.query, parsed.paper_filter, first, RESULTS_PER_PAGE)
+            results = archive.search(parsed.query, parsed.paper_filter, first, RESULTS_PER_PAGE)
     return page(
         request, "search.html", status=422 if parsed.problems else 200, headers=PUBLIC_REFERRER, form=form,
         problems=parsed.problems, missing=missing, empty=empty, sources=sources, results=results,
-        cards=paper_cards.cards(results.papers, now), pages=math.ceil(results.total / RESULTS_PER_PAGE),
-        first=(form.number - 1) * RESULTS_PER_PAGE + 1,
+        cards=paper_cards.cards(results.papers, clock.utcnow()), first=first + 1,
+        pages=math.ceil(results.total / RESULTS_PER_PAGE),
     )  # fmt: skip
 
 
-def _renew_if_outdated(
-    library: ArchiveSearch, session: Session, now: datetime, later: BackgroundTasks
-) -> None:
+def _renew_if_outdated(request: Request, session: Session, later: BackgroundTasks) -> None:
     """Renew the search index after the response if the archive has changed. That takes seconds."""
-    if library.is_outdated(session, now):
-        later.add_task(library.refresh)
+    search: ArchiveSearch = request.app.state.archive_search
+    if search.is_outdated(session, clock.utcnow()):
+        later.add_task(search.refresh)
 
 
 @router.get("/day")
@@ -191,8 +186,7 @@ def newest_week(request: Request) -> Response:
 
 
 def _latest_day(request: Request) -> date | None:
-    app: Application = request.app.state.paperboy
-    with app.db.read() as session:
+    with db(request).read() as session:
         return paper_cards.latest_day(session)
 
 
@@ -205,16 +199,15 @@ def day_page(request: Request, day: Day, number: Annotated[str, Query(alias="pag
 
 
 def _build_day(request: Request, day: date, page_number: int) -> Response:
-    app: Application = request.app.state.paperboy
-    with app.db.read() as session:
-        shown = paper_cards.papers_of_day(session, day, ON_DAY, clock.utcnow(), page_number)
+    with db(request).read() as session:
+        listing = paper_cards.papers_of_day(session, day, ON_DAY, clock.utcnow(), page_number)
     day_text = f"{day:%A}, {day.day} {day:%B %Y}"
-    if not shown.total:
+    if not listing.total:
         raise NotFound(f"No paper was listed on {day_text}.")
-    if not shown.cards:
-        pages = "is only one page" if shown.pages == 1 else f"are only {shown.pages} pages"
+    if not listing.cards:
+        pages = "is only one page" if listing.pages == 1 else f"are only {listing.pages} pages"
         raise NotFound(f"There {pages} of {day_text}.")
-    return page(request, "day.html", shown=shown)
+    return page(request, "day.html", listing=listing)
 
 
 @router.get("/week/{name}")
@@ -225,12 +218,11 @@ def week_page(request: Request, name: str) -> Response:
 
 
 def _build_week(request: Request, week: Week) -> Response:
-    app: Application = request.app.state.paperboy
-    with app.db.read() as session:
-        shown = paper_cards.papers_of_week(session, week, IN_WEEK, clock.utcnow())
-    if not shown.total:
+    with db(request).read() as session:
+        listing = paper_cards.papers_of_week(session, week, IN_WEEK, clock.utcnow())
+    if not listing.total:
         raise NotFound(f"No paper was listed in week {week.number} of {week.year}.")
-    return page(request, "week.html", shown=shown)
+    return page(request, "week.html", listing=listing)
 
 
 def _parse_week(name: str) -> Week:

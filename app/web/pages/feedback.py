@@ -76,10 +76,10 @@ def _feedback_page(
         if row is None:
             raise NotFound("This paper is no longer in the archive.")
         current = subscribers.feedback_on(session, grant.subscriber_id, paper)
-        young = model_store.papers_needed(session)
+        papers_needed = model_store.papers_needed(session)
     return page(
-        request, "feedback.html",
-        title=row.title, liked=link is FeedbackAction.MORE, current=current, young=young, undone=undone,
+        request, "feedback.html", title=row.title, liked=link is FeedbackAction.MORE, current=current,
+        papers_needed=papers_needed, undone=undone,
     )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def list_feedback(
     first = (number - 1) * PAPERS_PER_PAGE
     return page(
         request, "feedback_list.html", token=request.path_params["token"], of=of, other=len(other),
-        total=len(listed), known=overview, number=number, pages=pages, first=first + 1,
+        total=len(listed), overview=overview, number=number, pages=pages, first=first + 1,
         entries=listed[first : first + PAPERS_PER_PAGE], message=feedback_overview.MESSAGES.get(said, ""),
     )  # fmt: skip
 
@@ -129,11 +129,14 @@ def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFi
         form = PreferencesForm(liked=liked, problems={error.field or "liked": str(error)})
         return _paste_page(request, form, status=422)
     except TooManyRequests as error:
-        form = PreferencesForm(liked=liked, problems={"liked": _rate_limit_message(error)})
+        minutes = math.ceil(error.retry_after / 60)
+        wait = "a minute" if minutes == 1 else f"{minutes} minutes"
+        problem = f"Too many requests. Please wait {wait}, then add the papers again."
+        form = PreferencesForm(liked=liked, problems={"liked": problem})
         response = _paste_page(request, form, status=429)
         response.headers["Retry-After"] = str(error.retry_after)
         return response
-    return _paste_page(request, PreferencesForm(), found=matched, rejections=pasted.rejections)
+    return _paste_page(request, PreferencesForm(), matched=matched, rejections=pasted.rejections)
 
 
 def _parse(liked: str, file: UploadFile | None) -> ParseResult:
@@ -149,17 +152,11 @@ def _parse(liked: str, file: UploadFile | None) -> ParseResult:
     )
 
 
-def _rate_limit_message(error: TooManyRequests) -> str:
-    minutes = math.ceil(error.retry_after / 60)
-    wait = "a minute" if minutes == 1 else f"{minutes} minutes"
-    return f"Too many requests. Please wait {wait}, then add the papers again."
-
-
 def _paste_page(request: Request, form: PreferencesForm, *, status: int = 200, **result: Any) -> Response:
     token = request.path_params["token"]
     with db(request).read() as session:
-        young = model_store.papers_needed(session)
-    values = {"found": subscribers.MatchedReferences(), "rejections": (), "young": young, **result}
+        result["papers_needed"] = model_store.papers_needed(session)
+    values = {"matched": subscribers.MatchedReferences(), "rejections": (), **result}
     return page(request, "pasted.html", status=status, form=form, token=token, **values)
 
 

@@ -20,7 +20,7 @@ from app.errors import InvalidInterest, NotFound
 from app.links import Grant, Purpose
 from app.papers import queries
 from app.relevance.query_language import normalise
-from app.storage.models import Paper, Subscriber
+from app.storage.models import Paper
 from app.types import Digest, DigestItem, Interest
 from app.web import feed_formats, http_cache, paper_cards, preview
 from app.web.api.values import Day
@@ -104,7 +104,20 @@ def own_feed(request: Request, grant: Own) -> Response:
     with limits.searches.take(), app.db.read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         info = FeedInfo("your papers", "The papers of your digests.", request.url.path.removesuffix(".json"))
-        response = _build_feed(request, session, info, [*_sent_items(app, session, reader, now)], now)
+        delivered = [  # later digests contain the papers of undelivered ones
+            delivery
+            for delivery in subscribers.history(session, reader.id or 0, MAX_DIGESTS)
+            if delivery.due_at <= now and delivery.state not in ledger.UNDELIVERED
+        ]
+        stored = ledger.stored_digests(session, [delivery.id for delivery in delivered])
+        times = [(stored[number], row.due_at) for row in delivered if (number := row.id or 0) in stored]
+        restored = app.snapshots.restore(session, [digest for digest, _ in times])
+        items = [
+            item
+            for (_, at), entry in zip(times, restored, strict=True)
+            for item in _digest_items(entry.digest, at, sent=True)
+        ]
+        response = _build_feed(request, session, info, items, now)
     return http_cache.conditional_response(request, response, PRIVATE)
 
 
@@ -128,29 +141,17 @@ def _build_interest(request: Request, text: str, now: datetime) -> CachedRespons
             editions = pipeline.backtest(app, now, [Interest(text)], INTEREST_DAYS)
     except InvalidInterest as error:
         raise HTTPException(400, str(error)) from None
-    digests = [
-        (edition.digest, edition.at) for edition in reversed(editions) if isinstance(edition.digest, Digest)
+    items = [
+        item
+        for edition in reversed(editions)
+        if isinstance(edition.digest, Digest)
+        for item in _digest_items(edition.digest, edition.at)
     ]
-    items = [item for digest, at in digests for item in _digest_items(digest, at)]
     description = "Papers of the last two weeks that match, each with the reason."
     home, query = "/search?" + urlencode({"q": text}), "?" + urlencode({"interest": text})
     info = FeedInfo(text, description, "/feed", home, query)
     with app.db.read() as session:
         return _build_feed(request, session, info, items, now)
-
-
-def _sent_items(app: Application, session: Session, reader: Subscriber, now: datetime) -> Iterator[FeedItem]:
-    """Yield the papers of delivered digests. Later digests contain those of undelivered ones."""
-    due = [
-        delivery
-        for delivery in subscribers.history(session, reader.id or 0, MAX_DIGESTS)
-        if delivery.due_at <= now and delivery.state not in ledger.UNDELIVERED
-    ]
-    stored = ledger.stored_digests(session, [delivery.id for delivery in due])
-    times = [(stored[number], row.due_at) for row in due if (number := row.id or 0) in stored]
-    restored = app.snapshots.restore(session, [digest for digest, _ in times])
-    for (_, at), entry in zip(times, restored, strict=True):
-        yield from _digest_items(entry.digest, at, sent=True)
 
 
 def _digest_items(digest: Digest, at: datetime, *, sent: bool = False) -> Iterator[FeedItem]:
@@ -173,12 +174,21 @@ def _build_feed(
 ) -> CachedResponse:
     """Serialize a feed in the format that the path of the request asks for."""
     app, in_json = _app(request), request.url.path.endswith(".json")
-    entries = [_entry(request, item, paper) for item, paper in _without_duplicates(session, items)]
+    papers = queries.papers(session, {item.item.paper_id for item in items})
+    entries, listed = [], set[int | None]()
+    for item in items:
+        paper = papers.get(item.item.paper_id)
+        number = paper.id if paper else item.item.paper_id  # papers may be merged after their digests
+        if number not in listed:
+            entries.append(_entry(request, item, paper))
+        listed.add(number)
     if not info.ranked:
         entries.sort(key=lambda entry: entry.published, reverse=True)
     updated = max((entry.updated for entry in entries[:MAX_ENTRIES]), default=_midnight(now.date()))
+    # A subscriber's own Atom feed has no extension: it is the link itself.
+    extension = ".json" if in_json else "" if info.path.startswith(f"/{Purpose.FEED}/") else ".atom"
     feed = Feed(
-        url=app.settings.base_url + _self_path(info, in_json),
+        url=f"{app.settings.base_url}{info.path}{extension}{info.query}",
         home=app.settings.base_url + info.home,
         title=f"{app.settings.site_name}: {info.title}",
         about=info.description,
@@ -189,26 +199,6 @@ def _build_feed(
     body = feed_formats.json_feed(feed) if in_json else feed_formats.atom(feed)
     media = feed_formats.JSON if in_json else f"{feed_formats.ATOM}; charset=utf-8"
     return CachedResponse(body, media)
-
-
-def _without_duplicates(
-    session: Session, items: Sequence[FeedItem]
-) -> Iterator[tuple[FeedItem, Paper | None]]:
-    """Yield the first item of each paper, with its row. Papers may have been merged since their digests."""
-    papers = queries.papers(session, {item.item.paper_id for item in items})
-    seen: set[int | None] = set()
-    for item in items:
-        paper = papers.get(item.item.paper_id)
-        number = paper.id if paper else item.item.paper_id
-        if number not in seen:
-            yield item, paper
-        seen.add(number)
-
-
-def _self_path(info: FeedInfo, in_json: bool) -> str:
-    """Return the path of a feed. A subscriber's own Atom feed has no extension: it is the link itself."""
-    extension = ".json" if in_json else "" if info.path.startswith(f"/{Purpose.FEED}/") else ".atom"
-    return f"{info.path}{extension}{info.query}"
 
 
 def _entry(request: Request, feed_item: FeedItem, paper: Paper | None) -> FeedEntry:

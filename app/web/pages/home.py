@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app import clock, subscribers
+from app.application import Application
 from app.errors import TooManyRequests
+from app.papers import bibliography
 from app.subscribers import SignUp
 from app.types import EmptyDigestPolicy, ParseResult
 from app.web import background, forms, paper_cards, pasted_papers
@@ -19,7 +20,7 @@ from app.web import preview as previews
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.http_cache import public_page
 from app.web.preview import Preview
-from app.web.proof_of_work import LONGEST_PAUSE, Admission, Challenge
+from app.web.proof_of_work import LONGEST_PAUSE, Admission
 from app.web.request_bodies import FormRoute
 from app.web.security import PUBLIC_REFERRER, client_ip, same_site
 from app.web.templating import page
@@ -70,22 +71,31 @@ def subscribe(
 ) -> Response:
     """Store a sign-up. The response and its time are the same for known and unknown addresses."""
     preferences = form.to_preferences()
-    problems = forms.problems_of_address(form.email) | subscribers.problems(preferences)
-    problems |= forms.problems_of_paste(form.liked)
+    problems = forms.problems_of("email", subscribers.normalise_address, form.email)
+    problems |= subscribers.problems(preferences)
+    problems |= forms.problems_of("liked", bibliography.check_size, form.liked)
     if problems:
         return _front_page(request, replace(form, problems=problems), status=422)
-    app, ip, now = request.app.state.paperboy, client_ip(request), clock.utcnow()
-    if challenge := _challenge(request, ip, form.email, proof, now):
-        return _challenge_page(request, "/subscribe", challenge, forms.sign_up_fields(form))
+    if challenge_page := _challenge(request, "/subscribe", form.email, proof, forms.sign_up_fields(form)):
+        return challenge_page
+    app: Application = request.app.state.paperboy
+    capacity: Capacity = request.app.state.capacity
+    pasted = ParseResult()
     try:
-        pasted = _parse_pasted(request, form.liked)
+        if form.liked.strip():  # without any, do not wait for a slot
+            with capacity.pastes.take():
+                pasted = pasted_papers.parse(form.liked)
     except TooManyRequests as error:
-        return _busy_page(request, form, error.retry_after)
+        problem = f"Too many requests. Please wait {error.retry_after} seconds, then send the form again."
+        response = _front_page(request, replace(form, problems={"liked": problem}), status=429)
+        response.headers["Retry-After"] = str(error.retry_after)
+        return response
     with app.db.read() as session:
         matched = subscribers.match_references(session, pasted.records)
     with app.db.write() as session:
-        stored = subscribers.request_sign_up(session, SignUp(form.email, preferences, matched), ip, now)
-    result = {"found": matched, "rejections": pasted.rejections, "days": subscribers.DECLINE_LASTS.days}
+        sign_up = SignUp(form.email, preferences, matched)
+        stored = subscribers.request_sign_up(session, sign_up, client_ip(request), clock.utcnow())
+    result = {"matched": matched, "rejections": pasted.rejections, "days": subscribers.DECLINE_LASTS.days}
     return _accepted(request, later, stored, "subscribed.html", **result)
 
 
@@ -118,28 +128,28 @@ def manage(request: Request) -> Response:
 @router.post("/manage", dependencies=[Depends(same_site)])
 def send_link(request: Request, later: BackgroundTasks, email: Text = "", proof: Text = "") -> Response:
     """Mail the link if the address is known. The response does not tell whether it is."""
-    problems = forms.problems_of_address(email)
-    if problems:
+    if problems := forms.problems_of("email", subscribers.normalise_address, email):
         form = PreferencesForm(email, problems=problems)
         return page(request, "manage.html", status=422, headers=PUBLIC_REFERRER, form=form)
-    app, ip, now = request.app.state.paperboy, client_ip(request), clock.utcnow()
-    if challenge := _challenge(request, ip, email, proof, now):
-        return _challenge_page(request, "/manage", challenge, [("email", email)])
-    with app.db.write() as session:
-        stored = subscribers.request_link(session, email, ip, now)
+    if challenge_page := _challenge(request, "/manage", email, proof, [("email", email)]):
+        return challenge_page
+    with request.app.state.paperboy.db.write() as session:
+        stored = subscribers.request_link(session, email, client_ip(request), clock.utcnow())
     return _accepted(request, later, stored, "link_sent.html")
 
 
-def _challenge(request: Request, ip: str, email: str, proof: str, now: datetime) -> Challenge | None:
-    """Count the form before anything is stored or mailed. Return the challenge to solve first, if any."""
+def _challenge(
+    request: Request, action: str, email: str, proof: str, fields: Sequence[tuple[str, str]]
+) -> Response | None:
+    """Count the form before anything is stored or mailed. Return a page with a challenge if it needs one.
+
+    The page sends the form again: by script after a proof of work, or by hand after a pause.
+    """
     admission: Admission = request.app.state.admission
-    return admission.admit(ip, subscribers.normalise_address(email), proof, now)
-
-
-def _challenge_page(
-    request: Request, action: str, challenge: Challenge, fields: Sequence[tuple[str, str]]
-) -> Response:
-    """Return a page that sends the form again: by script after a proof of work, or by hand after a pause."""
+    address = subscribers.normalise_address(email)
+    challenge = admission.admit(client_ip(request), address, proof, clock.utcnow())
+    if challenge is None:
+        return None
     wait = str(challenge.pause or round(LONGEST_PAUSE.total_seconds()))
     return page(
         request, "challenge.html", status=429, headers={**PUBLIC_REFERRER, "Retry-After": wait},
@@ -157,31 +167,12 @@ def _accepted(
     return page(request, template, headers=headers, **values)
 
 
-def _parse_pasted(request: Request, liked: str) -> ParseResult:
-    """Parse pasted papers. Without any, do not wait for a slot."""
-    if not liked.strip():
-        return ParseResult()
-    capacity: Capacity = request.app.state.capacity
-    with capacity.pastes.take():
-        return pasted_papers.parse(liked)
-
-
-def _busy_page(request: Request, form: PreferencesForm, seconds: int) -> Response:
-    """Return the form unchanged: there is no free slot to parse the pasted papers."""
-    problem = f"Too many requests. Please wait {seconds} seconds, then send the form again."
-    response = _front_page(request, replace(form, problems={"liked": problem}), status=429)
-    response.headers["Retry-After"] = str(seconds)
-    return response
-
-
 def _front_page(
     request: Request, form: PreferencesForm, status: int = 200, preview: Preview | None = None
 ) -> Response:
-    now = clock.utcnow()
-    newest: paper_cards.NewestDay = request.app.state.newest
-    shown = newest.get(now)
+    now, newest = clock.utcnow(), request.app.state.newest_day
     words = request.app.state.suggestions.matching("", now, 40)
     return page(
         request, "front.html", status=status, headers=PUBLIC_REFERRER | (preview.headers if preview else {}),
-        form=form, shown=shown, words=words, zones=forms.zones(), preview=preview,
+        form=form, listing=newest.get(now), words=words, zones=forms.zones(), preview=preview,
     )  # fmt: skip

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, datetime
 from itertools import groupby
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
-from sqlmodel import Session, col, func, select
+from sqlmodel import col, func, select
 
 from app import clock
 from app.application import Application
@@ -27,8 +25,6 @@ DISALLOWED = (
     "/search", "/feed.atom?interest=", "/feed.json?interest=",
     "/api/", "/hooks/", "/metrics", "/suggest",
 )  # fmt: skip
-
-Page = tuple[str, datetime]  # its path, and when it last changed
 
 
 @router.get("/robots.txt")
@@ -49,40 +45,25 @@ def sitemap(request: Request) -> Response:
 
 
 def _sitemap(app: Application) -> CachedResponse:
-    with app.db.read() as session:
-        days = _days(session)
-        newest = max(days.values(), default=clock.utcnow())
-        listed = [(f"/day/{day}", at) for day, at in days.items()]
-        pages = [("/", newest), *listed, *_weeks(days)][:MAX_URLS]
-        pages += _papers(session, MAX_URLS - len(pages))
-    return CachedResponse(_serialize(app.settings.base_url, pages), "application/xml")
-
-
-def _days(session: Session) -> dict[date, datetime]:
-    """Return for each day when any of its papers last changed, newest day first."""
     listed = select(col(Listing.listed_on), func.max(col(Paper.updated_at)))
     shown = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(col(Paper.withdrawn_at).is_(None))
-    newest = shown.group_by(col(Listing.listed_on)).order_by(col(Listing.listed_on).desc())
-    return dict(session.exec(newest).all())
+    by_day = shown.group_by(col(Listing.listed_on)).order_by(col(Listing.listed_on).desc())
+    papers = select(col(Paper.id), col(Paper.updated_at)).order_by(col(Paper.id).desc())
+    papers = papers.where(col(Paper.merged_into_id).is_(None), col(Paper.withdrawn_at).is_(None))
+    with app.db.read() as session:
+        changes = dict(session.exec(by_day).all())  # day → when any of its papers last changed
+        pages = [("/", max(changes.values(), default=clock.utcnow()))]
+        pages += [(f"/day/{day}", at) for day, at in changes.items()]
+        for week, days in groupby(changes, paper_cards.week_of):
+            pages.append((f"/week/{week}", max(changes[day] for day in days)))
+        pages = pages[:MAX_URLS]
+        newest = session.exec(papers.limit(MAX_URLS - len(pages)))
+        pages += [(f"/paper/{number}", at) for number, at in newest]
 
-
-def _weeks(days: Mapping[date, datetime]) -> Iterator[Page]:
-    for week, of_week in groupby(days, paper_cards.week_of):
-        yield f"/week/{week}", max(days[day] for day in of_week)
-
-
-def _papers(session: Session, limit: int) -> Iterator[Page]:
-    statement = select(col(Paper.id), col(Paper.updated_at))
-    statement = statement.where(col(Paper.merged_into_id).is_(None), col(Paper.withdrawn_at).is_(None))
-    for number, at in session.exec(statement.order_by(col(Paper.id).desc()).limit(limit)):
-        yield f"/paper/{number}", at
-
-
-def _serialize(base_url: str, pages: Iterable[Page]) -> bytes:
-    """Serialize pages in the sitemap protocol 0.9."""
     root = Element("urlset", {"xmlns": "http://www.sitemaps.org/schemas/sitemap/0.9"})
     for path, at in pages:
         url = SubElement(root, "url")
-        SubElement(url, "loc").text = base_url + path
+        SubElement(url, "loc").text = app.settings.base_url + path
         SubElement(url, "lastmod").text = f"{at:%Y-%m-%d}"
-    return bytes(tostring(root, encoding="utf-8", xml_declaration=True))
+    body = bytes(tostring(root, encoding="utf-8", xml_declaration=True))
+    return CachedResponse(body, "application/xml")

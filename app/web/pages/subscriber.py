@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, time
 from typing import Annotated
@@ -24,7 +25,7 @@ from app.web.forms import PreferencesForm, Text, Texts
 from app.web.preview import Preview
 from app.web.request_bodies import FormRoute
 from app.web.security import MAIL_CSP, client_ip
-from app.web.signed_links import PRIVATE, allows, db, feed_path, page, redirect_to_preferences
+from app.web.signed_links import PRIVATE, allows, db, feed_path, page, redirect_to_preferences, signed_path
 from app.web.work_limits import Capacity
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -63,11 +64,11 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
         reader = subscribers.get(session, grant.subscriber_id)
         choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
         overview = feedback_overview.overview(session, grant.subscriber_id)
-        young = model_store.papers_needed(session)
+        papers_needed = model_store.papers_needed(session)
     liked = choices.liked.usable if choices else 0
     return page(
-        request, "confirm.html", reader=reader, chosen=choices.preferences if choices else None,
-        liked=liked or len(overview.liked), young=young, consent=subscribers.CONSENT_TEXT,
+        request, "confirm.html", reader=reader, preferences=choices.preferences if choices else None,
+        liked=liked or len(overview.liked), papers_needed=papers_needed, consent=subscribers.CONSENT_TEXT,
     )  # fmt: skip
 
 
@@ -86,9 +87,7 @@ def ask_decline(request: Request, grant: Decline) -> Response:
     """Ask whether to decline the sign-up. If it is declined already, offer to allow sign-ups again."""
     with db(request).read() as session:
         declined = subscribers.is_declined(session, grant.argument)
-    if declined:
-        return _decline_page(request, "declined")
-    return _decline_page(request, "")
+    return _decline_page(request, "declined" if declined else "")
 
 
 @router.post("/decline/{token}")
@@ -127,14 +126,11 @@ def _unsubscribe_page(request: Request, grant: Grant) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
     done = reader.state in (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
-    return page(request, "unsubscribe.html", done=done, whose=_masked_address(reader))
-
-
-def _masked_address(reader: Subscriber) -> str:
-    """Return the address with most of its local part hidden, since mails are forwarded."""
+    # Mails are forwarded, so most of the local part is hidden.
     name, _, domain = reader.email.rpartition("@")
-    shown = name[: 1 if len(name) > 2 else 0]
-    return "" if reader.state is SubscriberState.ERASED else f"{shown}…@{domain}"
+    masked = f"{name[:1] if len(name) > 2 else ''}…@{domain}"
+    address = "" if reader.state is SubscriberState.ERASED else masked
+    return page(request, "unsubscribe.html", done=done, masked_address=address)
 
 
 @router.get("/export/{token}")
@@ -161,7 +157,7 @@ def ask_erase(request: Request, grant: Erase) -> Response:
 def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
     with db(request).write() as session:
         subscribers.erase(session, grant.subscriber_id, clock.utcnow(), suppress=keep_off == "yes")
-    return page(request, "erase.html", done=True, kept_off=keep_off == "yes")
+    return page(request, "erase.html", done=True, suppressed=keep_off == "yes")
 
 
 # --- preferences and pauses
@@ -175,8 +171,7 @@ def ask_pause(request: Request, grant: Pause) -> Response:
 @router.post("/pause/{token}")
 def pause(request: Request, grant: Pause, until: Text = "", action: Text = "") -> Response:
     try:
-        with db(request).write() as session:
-            _pause(session, grant.subscriber_id, until, action, clock.utcnow())
+        _pause(request, grant.subscriber_id, until, action)
     except InvalidPreference as error:
         return _pause_page(request, grant, problem=str(error), typed=until)
     return _pause_page(request, grant, done=True)
@@ -185,10 +180,8 @@ def pause(request: Request, grant: Pause, until: Text = "", action: Text = "") -
 @router.get("/preferences/{token}")
 def preferences(request: Request, grant: Change, said: str = "") -> Response:
     """Show the preferences, with the message of a redirect that is named `said`."""
-    feedback_message = feedback_overview.MESSAGES.get(said, "")
-    return _preferences_page(
-        request, grant, message=MESSAGES.get(said, ""), feedback_message=feedback_message
-    )
+    message, feedback_message = MESSAGES.get(said, ""), feedback_overview.MESSAGES.get(said, "")
+    return _preferences_page(request, grant, message=message, feedback_message=feedback_message)
 
 
 def preferences_form(
@@ -255,8 +248,7 @@ def preview_form(
 @router.post("/preferences/{token}/pause")
 def pause_from_preferences(request: Request, grant: Change, until: Text = "", action: Text = "") -> Response:
     try:
-        with db(request).write() as session:
-            _pause(session, grant.subscriber_id, until, action, clock.utcnow())
+        _pause(request, grant.subscriber_id, until, action)
     except InvalidPreference as error:
         return _preferences_page(request, grant, pause=(until, str(error)), status=422)
     return redirect_to_preferences(request, "resumed" if action == "resume" else "paused")
@@ -272,29 +264,31 @@ def resubscribe(request: Request, grant: Change) -> Response:
 @router.post("/preferences/{token}/links")
 def renew_links(request: Request, grant: Change, later: BackgroundTasks) -> Response:
     """Replace all links. The new ones are sent by mail, so the holder of a leaked link does not see them."""
-    with db(request).write() as session:
-        delivery_id = subscribers.new_links(session, grant.subscriber_id, clock.utcnow())
-    _send_later(request, later, delivery_id)
+    _mail_later(request, grant, later, subscribers.new_links)
     return page(request, "new_links.html")
 
 
 @router.post("/preferences/{token}/export")
 def mail_export(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    with db(request).write() as session:
-        delivery_id = subscribers.request_export(session, grant.subscriber_id, clock.utcnow())
-    _send_later(request, later, delivery_id)
+    _mail_later(request, grant, later, subscribers.request_export)
     return redirect_to_preferences(request, "exporting")
 
 
 @router.post("/preferences/{token}/erase")
 def mail_erasure(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    with db(request).write() as session:
-        delivery_id = subscribers.request_erasure(session, grant.subscriber_id, clock.utcnow())
-    _send_later(request, later, delivery_id)
+    _mail_later(request, grant, later, subscribers.request_erasure)
     return redirect_to_preferences(request, "erasing")
 
 
-def _send_later(request: Request, later: BackgroundTasks, delivery_id: int | None) -> None:
+def _mail_later(
+    request: Request,
+    grant: Grant,
+    later: BackgroundTasks,
+    request_mail: Callable[[Session, int, datetime], int | None],
+) -> None:
+    """Request a mail to the subscriber, and send it after the response."""
+    with db(request).write() as session:
+        delivery_id = request_mail(session, grant.subscriber_id, clock.utcnow())
     if delivery_id is not None:
         later.add_task(background.send_mails, request, [delivery_id])
 
@@ -318,24 +312,20 @@ def view(request: Request, grant: View) -> Response:
     return HTMLResponse(html, headers={**PRIVATE, "Content-Security-Policy": MAIL_CSP})
 
 
-def _pause(session: Session, subscriber_id: int, until: str, action: str, now: datetime) -> Subscriber:
-    if action == "resume":
-        return subscribers.resume(session, subscriber_id, now)
-    zone = ZoneInfo(subscribers.get(session, subscriber_id).zone)
-    return subscribers.pause(session, subscriber_id, _midnight(until, zone), now)
-
-
-def _midnight(day: str, zone: ZoneInfo) -> datetime | None:
-    """Parse a date as the midnight at which it begins in a zone; None if it is empty."""
-    if not day.strip():
-        return None
-    try:
-        return datetime.combine(date.fromisoformat(day.strip()), time(0), zone)
-    except ValueError:
-        problem = (
-            f"“{day.strip()[:MAX_DATE_CHARS]}” is not a date. Write year, month and day as in 2026-12-31."
-        )
-        raise InvalidPreference(problem, "until") from None
+def _pause(request: Request, subscriber_id: int, until: str, action: str) -> None:
+    """Pause until the day given, which may be empty, or resume."""
+    until = until.strip()
+    with db(request).write() as session:
+        if action == "resume":
+            subscribers.resume(session, subscriber_id, clock.utcnow())
+            return
+        zone = ZoneInfo(subscribers.get(session, subscriber_id).zone)
+        try:
+            midnight = datetime.combine(date.fromisoformat(until), time(0), zone) if until else None
+        except ValueError:
+            problem = f"“{until[:MAX_DATE_CHARS]}” is not a date. Write year, month and day as in 2026-12-31."
+            raise InvalidPreference(problem, "until") from None
+        subscribers.pause(session, subscriber_id, midnight, clock.utcnow())
 
 
 def _pause_page(
@@ -363,42 +353,37 @@ def _preferences_page(
     digest_preview: Preview | None = None,
     status: int = 200,
 ) -> Response:
+    app: Application = request.app.state.paperboy
     now = clock.utcnow()
-    with db(request).read() as session:
+    with app.db.read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
         form = form or forms.filled_form(subscribers.preferences_of(session, reader))
         history = subscribers.history(session, grant.subscriber_id)
         stored = ledger.stored_digests(session, [delivery.id for delivery in history])
         overview = feedback_overview.overview(session, grant.subscriber_id)
-        young = model_store.papers_needed(session)
+        papers_needed = model_store.papers_needed(session)
+        links = {
+            delivery.id: signed_path(app, Purpose.VIEW, reader, delivery.created_at, delivery.id or 0)
+            for delivery in history
+            if delivery.id in stored
+        }
     return page(
         request, "preferences.html", status=digest_preview.status if digest_preview else status,
         headers=digest_preview.headers if digest_preview else None, preview=digest_preview, reader=reader,
         form=form, message=message, feedback_message=feedback_message,
-        learned=overview, young=young, until=_pause_form(reader, now, *pause),
+        feedback=overview, papers_needed=papers_needed, until=_pause_form(reader, now, *pause),
         links=_links(request, reader, now), zones=forms.zones(),
         token=request.path_params["token"],
-        history=[
-            (delivery, _view_link(request, delivery, reader) if delivery.id in stored else "")
-            for delivery in history
-        ],
-        suggested=request.app.state.suggestions.matching("", now, 40),
+        history=[(delivery, links.get(delivery.id or 0, "")) for delivery in history],
+        suggestions=request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip
 
 
 def _links(request: Request, reader: Subscriber, now: datetime) -> dict[str, str]:
     """Return the links of the preferences page. Links to download or erase data are mailed instead."""
     app: Application = request.app.state.paperboy
-    purposes = (Purpose.PREFERENCES, Purpose.UNSUBSCRIBE)
-    links = {
-        purpose.value: f"/{purpose}/{app.signer.token(purpose, reader.id or 0, now, epoch=reader.link_epoch)}"
-        for purpose in purposes
+    return {
+        "preferences": signed_path(app, Purpose.PREFERENCES, reader, now),
+        "unsubscribe": signed_path(app, Purpose.UNSUBSCRIBE, reader, now),
+        "feed": feed_path(app, reader),
     }
-    return {**links, "feed": feed_path(app, reader)}
-
-
-def _view_link(request: Request, delivery: Delivery, reader: Subscriber) -> str:
-    signer = request.app.state.paperboy.signer
-    epoch, argument = reader.link_epoch, delivery.id or 0
-    token = signer.token(Purpose.VIEW, reader.id or 0, delivery.created_at, epoch=epoch, argument=argument)
-    return f"/{Purpose.VIEW}/{token}"

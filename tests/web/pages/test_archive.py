@@ -317,7 +317,7 @@ def test_while_the_archive_is_read_visitors_are_asked_to_wait(
 ) -> None:
     """With a page that says when to come back."""
     monkeypatch.setattr(archive_search, "MAX_WAITING", 0)
-    client.app.state.library = ArchiveSearch(client.app.state.paperboy.db, ModelStore())  # type: ignore[attr-defined]
+    client.app.state.archive_search = ArchiveSearch(client.app.state.paperboy.db, ModelStore())  # type: ignore[attr-defined]
     answer = client.get("/search?q=zebra")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
     assert "The service is starting" in answer.text
