@@ -22,7 +22,6 @@ import altcha
 
 from app.storage import rate_limits
 from app.storage.database import Database
-from app.storage.rate_limits import Window
 from app.subscribers import mailbox_hash
 from app.web.security import network
 
@@ -34,9 +33,8 @@ ITERATIONS = 1_000  # of each attempt; the server makes as many for a challenge,
 ATTEMPTS = 1_500  # about a second of a laptop's browser
 MOST_WORK = 16  # maximum factor for ATTEMPTS; if only the total of all visitors is too high, the factor is 1
 PAUSE = timedelta(seconds=60)
-SPACING = timedelta(
-    seconds=10
-)  # between the pauses of visitors from one network, so that they pass one by one
+# Between the pauses of visitors from one network, so that they pass one by one.
+SPACING = timedelta(seconds=10)
 LONGEST_PAUSE = HOUR
 ADMITTED_AFTERWARDS = timedelta(minutes=30)
 MOST_CHARS = 2_000  # of a proof; a valid one has about 900
@@ -83,19 +81,22 @@ class Admission:
         mailbox = mailbox_hash(email)
         permit = self._read(proof, mailbox, now)
         if permit and not permit.solved and (permit.ready_at is None or permit.ready_at > now):
-            return self._again(permit, now)
+            # It came too early: the same challenge again, with the rest of its pause.
+            return _to_challenge(permit.parameters, permit.ready_at - now if permit.ready_at else None)
         with self._db.write() as session:
             if permit and rate_limits.hit(session, f"proof {permit.nonce}", now, 2 * HOUR).hits == 1:
                 return None
             visitor = rate_limits.hit(session, f"visitor {network(ip)}", now, HOUR)
             address = rate_limits.hit(session, f"mailbox {mailbox}", now, HOUR)
             everybody = rate_limits.hit(session, "everybody", now, HOUR)
-        strain = max(_strain(visitor, self._per_visitor), _strain(address, PER_MAILBOX))
-        if strain <= 1 and _strain(everybody, self._per_visitor * ALL_VISITORS) <= 1:
+        strain = max(visitor.hits / self._per_visitor, address.hits / PER_MAILBOX)
+        if strain <= 1 and everybody.hits / (self._per_visitor * ALL_VISITORS) <= 1:
             return None
-        return self._challenge(mailbox, strain, _pause(visitor, self._per_visitor), now)
+        pause = PAUSE + SPACING * max(0, visitor.hits - self._per_visitor - 1)
+        return self._challenge(mailbox, strain, pause if pause <= LONGEST_PAUSE else None, now)
 
     def _challenge(self, mailbox: str, strain: float, pause: timedelta | None, now: datetime) -> Challenge:
+        """Return a new challenge. Without a pause, it always needs a solution."""
         attempts = math.ceil(self._attempts * min(max(strain, 1), MOST_WORK))
         challenge = altcha.create_challenge(
             ALGORITHM,
@@ -110,63 +111,34 @@ class Admission:
             hmac_secret=self._secrets[0],
             hmac_key_secret=self._secrets[0],
         )
-        return _to_challenge(challenge, math.ceil(pause.total_seconds()) if pause else None)
-
-    def _again(self, permit: _Permit, now: datetime) -> Challenge:
-        """Return the same challenge, with the rest of its pause, for a form that came too early."""
-        left = permit.ready_at - now if permit.ready_at else None
-        return _to_challenge(permit.parameters, math.ceil(left.total_seconds()) if left else None)
+        return _to_challenge(challenge, pause)
 
     def _read(self, proof: str, mailbox: str, now: datetime) -> _Permit | None:
-        """Return the challenge in a proof; None if it is forged, for another mailbox, or expired."""
-        challenge, authentic, solved = self._verify(proof)
-        if challenge is None or not authentic:
+        """Return the challenge in a proof. None if it is malformed, forged, expired or not for `mailbox`."""
+        if not proof or len(proof) > MOST_CHARS:
             return None
-        data: dict[str, Any] = challenge.parameters.data or {}
+        try:
+            decoded = json.loads(base64.b64decode(proof, validate=True))
+            payload = altcha.Payload(
+                challenge=altcha.Challenge.from_dict(decoded["challenge"]),
+                solution=altcha.Solution.from_dict(decoded["solution"]),
+            )
+        except (binascii.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        results = (altcha.verify_solution(payload, key, hmac_key_secret=key) for key in self._secrets)
+        result = next((result for result in results if result.invalid_signature is False), None)
+        if result is None:
+            return None
+        data: dict[str, Any] = payload.challenge.parameters.data or {}
         if data.get("mailbox") != mailbox or data["until"] < now.timestamp():
             return None
         ready = datetime.fromtimestamp(data["ready"], now.tzinfo) if data["ready"] else None
-        return _Permit(challenge.parameters.nonce, solved, ready, challenge)
-
-    def _verify(self, proof: str) -> tuple[altcha.Challenge | None, bool, bool]:
-        """Return the challenge in a proof, whether it is authentic, and whether it is solved."""
-        payload = _decode(proof)
-        if payload is None:
-            return None, False, False
-        for secret in self._secrets:
-            result = altcha.verify_solution(payload, secret, hmac_key_secret=secret)
-            if result.invalid_signature is False:
-                return payload.challenge, True, result.verified
-        return None, False, False
+        return _Permit(payload.challenge.parameters.nonce, result.verified, ready, payload.challenge)
 
 
-def _strain(window: Window, limit: int) -> float:
-    """Return hits divided by the limit."""
-    return window.hits / limit
-
-
-def _pause(visitor: Window, limit: int) -> timedelta | None:
-    """Return how long a form waits without a solution; None if that would be too long."""
-    pause = PAUSE + SPACING * max(0, visitor.hits - limit - 1)
-    return pause if pause <= LONGEST_PAUSE else None
-
-
-def _to_challenge(challenge: altcha.Challenge, pause: int | None) -> Challenge:
+def _to_challenge(challenge: altcha.Challenge, pause: timedelta | None) -> Challenge:
     unsolved = {"challenge": challenge.to_dict(), "solution": {"counter": 0, "derivedKey": ""}}
     proof = base64.b64encode(json.dumps(unsolved).encode()).decode()
     attempts = (challenge.parameters.data or {})["attempts"]
-    return Challenge(json.dumps(challenge.to_dict()), attempts, proof, pause)
-
-
-def _decode(proof: str) -> altcha.Payload | None:
-    """Decode a proof without verifying it. Return None if it is malformed."""
-    if not proof or len(proof) > MOST_CHARS:
-        return None
-    try:
-        payload = json.loads(base64.b64decode(proof, validate=True))
-        return altcha.Payload(
-            challenge=altcha.Challenge.from_dict(payload["challenge"]),
-            solution=altcha.Solution.from_dict(payload["solution"]),
-        )
-    except (binascii.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+    seconds = math.ceil(pause.total_seconds()) if pause else None
+    return Challenge(json.dumps(challenge.to_dict()), attempts, proof, seconds)

@@ -64,7 +64,7 @@ class SecurityMiddleware:
     def __init__(self, app: ASGIApp, common: Mapping[str, str]) -> None:
         self._app = app
         self._common = common
-        self._held = 0  # bytes of all bodies that are being received or processed
+        self._buffered = 0  # bytes of all bodies that are being received or processed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -94,10 +94,10 @@ class SecurityMiddleware:
             message = await receive()
             size_of_part = len(message.get("body", b""))
             received += size_of_part
-            self._held += size_of_part
+            self._buffered += size_of_part
             if received > size:
                 raise HTTPException(413, "The request is too large.")
-            if self._held > MAX_HELD_BYTES:
+            if self._buffered > MAX_HELD_BYTES:
                 raise HTTPException(
                     503, "The server is receiving too much data at once.", {"Retry-After": "5"}
                 )
@@ -106,7 +106,7 @@ class SecurityMiddleware:
         try:
             await self._app(scope, receive_counted, send_with_headers)
         finally:
-            self._held -= received
+            self._buffered -= received
 
 
 def same_site(request: Request) -> None:
@@ -117,19 +117,15 @@ def same_site(request: Request) -> None:
         is_ours = site in ("same-origin", "none")
     elif origin is not None:
         settings: Settings = request.app.state.paperboy.settings
-        is_ours = _host_of(origin) in (request.headers.get("host"), urlsplit(settings.base_url).netloc)
+        try:
+            host = urlsplit(origin).netloc
+        except ValueError:
+            host = None
+        is_ours = host in (request.headers.get("host"), urlsplit(settings.base_url).netloc)
     else:
         is_ours = True  # not a browser, so no visitor's session can be misused
     if not is_ours:
         raise HTTPException(403, "This form was sent from another site.")
-
-
-def _host_of(origin: str) -> str | None:
-    """Return host and port of an origin, or None if it is not a URL."""
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return None
 
 
 def client_ip(request: Request) -> str:

@@ -7,7 +7,6 @@ notice counts only for a mail that it names by our return path, or by our Messag
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -79,34 +78,23 @@ def receive_bounces(
 ) -> JSONResponse:
     """Process the notices of a provider. Return how many of each kind there were."""
     with limits.api.take():
-        return _process(app, provider, body, now)
-
-
-def _process(app: Application, provider: Provider, body: bytes, now: datetime) -> JSONResponse:
-    if url := bounces.sns_confirmation_url(body):
-        _record_subscription(app, url, now)
-        return JSONResponse({"subscription": "it waits for the operator: see the runs of the job “bounces”"})
-    try:
-        if len(body) <= SMALL:
-            notices = bounces.parse_webhook(provider.value, body)
-        else:
-            notices = sandbox.run(bounces.parse_webhook, provider.value, body)
-    except bounces.InvalidPayload as error:
-        raise InvalidInput(str(error)) from None
-    except ParsingTooExpensive:
-        raise InvalidInput("these events take too long to parse: please send fewer at once") from None
-    counts = pipeline.apply_bounces(app, notices, now)
-    log.info("bounces received by webhook", provider=provider.value, counts=dict(counts))
-    return JSONResponse({"counts": dict(counts)})
-
-
-def _record_subscription(app: Application, url: str, now: datetime) -> None:
-    """Record the URL that confirms an SNS subscription, for the operator to open.
-
-    It is not fetched: anybody with the key can send any URL.
-    """
-    with job_runs.record(app.db, "bounces", now) as run:
-        run.add({"subscriptions": 1})
-        run.reject(
-            [Rejection("Amazon SNS asks to confirm a subscription: open this, if it is yours", detail=url)]
-        )
+        if url := bounces.sns_confirmation_url(body):
+            # The operator has to open it. It is not fetched: anybody with the key can send any URL.
+            reason = "Amazon SNS asks to confirm a subscription: open this, if it is yours"
+            with job_runs.record(app.db, "bounces", now) as run:
+                run.add({"subscriptions": 1})
+                run.reject([Rejection(reason, detail=url)])
+            notice = "it waits for the operator: see the runs of the job “bounces”"
+            return JSONResponse({"subscription": notice})
+        try:
+            if len(body) <= SMALL:
+                notices = bounces.parse_webhook(provider.value, body)
+            else:
+                notices = sandbox.run(bounces.parse_webhook, provider.value, body)
+        except bounces.InvalidPayload as error:
+            raise InvalidInput(str(error)) from None
+        except ParsingTooExpensive:
+            raise InvalidInput("these events take too long to parse: please send fewer at once") from None
+        counts = pipeline.apply_bounces(app, notices, now)
+        log.info("bounces received by webhook", provider=provider.value, counts=dict(counts))
+        return JSONResponse({"counts": dict(counts)})

@@ -48,17 +48,17 @@ class WorkSlots:
     @contextmanager
     def take(self) -> Iterator[None]:
         """Hold a slot during the block. Raise TooManyRequests if none is free."""
-        with _held(self._room, 0), _held(self._places, self._patience):
+        with _slot(self._room, 0), _slot(self._places, self._patience):
             yield
 
     def check(self) -> None:
         """Raise TooManyRequests if no slot is free now."""
-        with _held(self._places, 0):
+        with _slot(self._places, 0):
             pass
 
 
 @contextmanager
-def _held(places: BoundedSemaphore, patience: float) -> Iterator[None]:
+def _slot(places: BoundedSemaphore, patience: float) -> Iterator[None]:
     if not (places.acquire(timeout=patience) if patience else places.acquire(blocking=False)):
         raise TooManyRequests(retry_after=RETRY_AFTER)
     try:
