@@ -116,6 +116,14 @@ def test_each_package_names_its_modules(package: Path) -> None:
     assert modules - {"__init__"} <= described
 
 
+def test_the_templates_are_listed() -> None:
+    """templates/README.md names every template."""
+    folder = ROOT.parent / "templates"
+    described = set(re.findall(r"[a-z_]+", (folder / "README.md").read_text(encoding="utf-8")))
+    templates = {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".md"}
+    assert {path.stem for path in templates} | {path.parent.name for path in templates} <= described
+
+
 def test_the_clock_is_read_in_one_place() -> None:
     """Only `clock` reads the time."""
     readers = {

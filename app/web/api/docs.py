@@ -36,7 +36,7 @@ def docs(request: Request) -> HTMLResponse:
                     "response": _example(operation["responses"][success], components),
                 }
             )
-    return page(request, "reference.html", info=schema["info"], operations=operations)
+    return page(request, "api_docs.html", info=schema["info"], operations=operations)
 
 
 def _example(message: dict[str, Any], components: dict[str, Any]) -> str:

@@ -95,7 +95,7 @@ class Sending(BaseModel):
     others: list[WaitingOut]
 
 
-class ReasonCount(BaseModel):
+class PauseRequest(BaseModel):
     """The reason for a pause, for other operators."""
 
     reason: str = Field(min_length=3, max_length=500, examples=["the relay signs with a wrong key"])
@@ -129,7 +129,7 @@ def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Editio
 
 
 @router.post("/editions/{edition}/pause", status_code=204)
-def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: ReasonCount) -> None:
+def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: PauseRequest) -> None:
     """Pause an edition, whether or not it already exists."""
     _pause_sending(app, key.name, now, edition, body.reason)
 
@@ -168,7 +168,7 @@ def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
 
 
 @router.post("/sending/pause", status_code=204)
-def pause_sending(app: Paperboy, key: CanSend, now: Now, body: ReasonCount) -> None:
+def pause_sending(app: Paperboy, key: CanSend, now: Now, body: PauseRequest) -> None:
     """Pause all sending. Due digests are composed and wait."""
     _pause_sending(app, key.name, now, ledger.ALL_EDITIONS, body.reason)
 

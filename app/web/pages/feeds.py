@@ -210,7 +210,7 @@ def _entry(request: Request, feed_item: FeedItem, paper: Paper | None) -> FeedEn
         url=f"{_app(request).settings.base_url}/paper/{item.paper_id}",
         title=item.title,
         summary=item.summary,
-        content=templates.get_template("entry.html").render(item=item),
+        content=templates.get_template("feed_entry.html").render(item=item),
         published=at if feed_item.sent else listed,
         updated=at if feed_item.sent or not paper else paper.updated_at,
         authors=tuple(paper.authors) if paper else (item.authors,),

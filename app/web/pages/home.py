@@ -173,6 +173,6 @@ def _front_page(
     now, newest = clock.utcnow(), request.app.state.newest_day
     words = request.app.state.suggestions.matching("", now, 40)
     return page(
-        request, "front.html", status=status, headers=PUBLIC_REFERRER | (preview.headers if preview else {}),
+        request, "home.html", status=status, headers=PUBLIC_REFERRER | (preview.headers if preview else {}),
         form=form, listing=newest.get(now), words=words, zones=forms.zones(), preview=preview,
     )  # fmt: skip

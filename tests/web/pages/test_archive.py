@@ -205,7 +205,7 @@ def test_a_curve_of_no_votes_lies_on_the_ground() -> None:
 def test_the_drawing_has_the_numbers_of_the_curve(app: Application) -> None:
     """The line goes through every figure, and the dot stands at the last."""
     drawn = paper_cards.vote_chart([VoteSample(AT, 1), VoteSample(AT + timedelta(hours=1), 4)])
-    module = templating.environment(app.settings).get_template("papers.html").module
+    module = templating.environment(app.settings).get_template("paper_macros.html").module
     markup = str(module.vote_chart(drawn))  # type: ignore[attr-defined]
     assert '<polyline class="line" points="0.0,45.0 240.0,0.0"/>' in markup
     assert '<polygon class="under" points="0,60 0.0,45.0 240.0,0.0 240,60"/>' in markup
