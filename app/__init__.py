@@ -36,6 +36,8 @@ Modules:
     clock          the one clock
     logs           log configuration and redaction
 
+templates/README.md lists the templates of pages and mails.
+
 Where to find limits, weights and intervals:
 
     how often a source is polled                papers/source_registry.py
@@ -43,7 +45,9 @@ Where to find limits, weights and intervals:
     how relevant a paper must be (FLOOR)        digests/ranking.py
     weights of words, phrases and meaning       relevance/matching.py
     when the model is trained again             relevance/model_store.py
+    the reason on a card                        relevance/reasons.py
     how varied a digest is                      digests/selection.py
+    notes and headings of a digest              digests/wording.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections and mails per connection        settings.py, delivery/smtp/connection_pool.py
     when and how often a mail is tried again    delivery/ledger/outcomes.py
