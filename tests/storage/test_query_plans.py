@@ -169,7 +169,7 @@ def check_hot_query(big_ledger: Database, run: Callable[[Session], object], *, s
     with explain_session(big_ledger) as (session, plans):
         run(session)
         assert plans.of
-        assert plans.faults(sorts=sorts) == []
+        assert plans.problems(sorts=sorts) == []
 
 
 def check_totals_use_only_an_index(big_ledger: Database) -> None:
@@ -187,7 +187,7 @@ def check_lists_are_paginated(big_ledger: Database) -> None:
         for table in (Delivery, Subscriber):
             page = select(table).where(col(table.id) < 50_000).order_by(col(table.id).desc()).limit(51)
             assert len(session.exec(page).all()) == 51
-        assert plans.faults() == []
+        assert plans.problems() == []
 
 
 def check_reconciliation_of_a_large_edition(big_ledger: Database) -> None:
@@ -204,10 +204,10 @@ def check_scans_and_sorts_are_detected(big_ledger: Database) -> None:
     """Otherwise the other checks would prove nothing."""
     with explain_session(big_ledger) as (session, plans):
         session.exec(select(Delivery.id).where(Delivery.reason == "never").limit(1)).all()
-        assert len(plans.faults()) == 1
+        assert len(plans.problems()) == 1
         session.exec(select(Subscriber.id).where(col(Subscriber.id) < 5).order_by(Subscriber.zone)).all()
-        assert len(plans.faults()) == 2
-        assert len(plans.faults(sorts=True)) == 1
+        assert len(plans.problems()) == 2
+        assert len(plans.problems(sorts=True)) == 1
 
 
 CHECKS: dict[str, Callable[[Database], None]] = {

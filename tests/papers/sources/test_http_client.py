@@ -49,7 +49,7 @@ class Upstream(FakeHttpServer):
         return asyncio.run(run())
 
     def get(self, now: datetime, url: str = URL, **options: object) -> http_client.HttpResponse:
-        return self.ask(now, lambda polite: polite.get(url, **options))  # type: ignore[arg-type,return-value]
+        return self.call(now, lambda polite: polite.get(url, **options))  # type: ignore[arg-type,return-value]
 
 
 async def _resolve(host: str, port: int) -> list[str]:
@@ -121,7 +121,7 @@ def test_exhausted_rate_limit_delays_the_next_request(now: datetime) -> None:
         await polite.get(URL)
 
     upstream = Upstream(httpx.Response(200, headers={"RateLimit": '"api";r=0;t=9'}))
-    upstream.ask(now, twice)
+    upstream.call(now, twice)
     assert len(upstream.waits) == 1
 
 
@@ -142,7 +142,7 @@ def test_arxiv_rate_limit(now: datetime) -> None:
         await asyncio.gather(*(polite.get(url) for url in urls))
 
     upstream = Upstream(httpx.Response(200))
-    upstream.ask(now, many)
+    upstream.call(now, many)
     assert upstream.most_at_once == 1
     assert len(upstream.waits) == 6
     assert all(2.5 < wait <= 3 for wait in upstream.waits)
@@ -156,7 +156,7 @@ def test_arxiv_429_blocks_for_ten_minutes(now: datetime) -> None:
         return await asyncio.gather(*(polite.get(url) for url in urls), return_exceptions=True)
 
     upstream = Upstream(httpx.Response(429))
-    faults = upstream.ask(now, both)
+    faults = upstream.call(now, both)
     assert [fault.retry_at for fault in faults] == [now + timedelta(minutes=10)] * 2  # type: ignore[attr-defined]
     assert len(upstream.requests) == 1
 
@@ -169,7 +169,7 @@ def test_block_starts_at_the_429(now: datetime) -> None:
         await polite.get("https://export.arxiv.org/api/query")
 
     with pytest.raises(SourceError) as caught:
-        Upstream(httpx.Response(429)).ask(now, late)
+        Upstream(httpx.Response(429)).call(now, late)
     assert caught.value.retry_at == now + timedelta(minutes=19)
 
 
@@ -229,14 +229,14 @@ def test_post_is_not_redirected_or_retried(now: datetime) -> None:
     ):
         upstream = Upstream(answer)
         with pytest.raises(SourceError) as error:
-            upstream.ask(now, lambda polite: polite.post("https://model.test/v1", {"n": 1}, "s3cr3t"))
+            upstream.call(now, lambda polite: polite.post("https://model.test/v1", {"n": 1}, "s3cr3t"))
         assert "s3cr3t" not in str(error.value)
         [request] = upstream.requests
         assert request.headers["authorization"] == "Bearer s3cr3t"
         assert request.content == b'{"n":1}'
     failing = Upstream(httpx.LocalProtocolError("Illegal header value b'Bearer s3cr3t\\n'"))
     with pytest.raises(SourceError, match="Bearer …"):
-        failing.ask(now, lambda polite: polite.post("https://model.test/v1", {}, "s3cr3t\n"))
+        failing.call(now, lambda polite: polite.post("https://model.test/v1", {}, "s3cr3t\n"))
     plain = Upstream(httpx.Response(200, content=b"{}"))
-    assert plain.ask(now, lambda polite: polite.post("https://model.test/v1", {})).body == b"{}"
+    assert plain.call(now, lambda polite: polite.post("https://model.test/v1", {})).body == b"{}"
     assert "authorization" not in plain.requests[0].headers
